@@ -1,0 +1,30 @@
+"""Legation: a server that hosts AI agents, as a pure core.
+
+The core turns requests into responses by programs that yield effects; what acts is in the
+frontends.  A platform is made of configuration and answers requests:
+
+    platform = Platform(agents=[Agent(id="concierge")])
+    program = platform.answer(Request("GET", "/agents"))
+"""
+
+from __future__ import annotations
+
+from .config import Agent, AuthorizationConfig, Channel, ConfigurationError, Database, Model, Team
+from .messages import Request, Response, Streamed
+from .platform import Platform
+from .version import VERSION as __version__
+
+__all__ = [
+    "Agent",
+    "AuthorizationConfig",
+    "Channel",
+    "ConfigurationError",
+    "Database",
+    "Model",
+    "Platform",
+    "Request",
+    "Response",
+    "Streamed",
+    "Team",
+    "__version__",
+]

@@ -1,0 +1,1 @@
+"""Who asks, and what they may do: keys, tokens, scopes, the decision, its audit."""

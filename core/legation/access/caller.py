@@ -1,0 +1,101 @@
+"""From the headers of a request to its caller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import define, field, frozen
+
+from ..config import AuthorizationConfig, ConfigurationError
+from ..messages import Request
+from ..refusals import Fault, Unauthenticated
+from .claims_cache import ClaimsCache
+from .decide import Principal
+from .keys import KeySet, build_keys
+from .tokens import BadToken, Claims, NoToken, bearer_token
+
+__all__ = ["TRUSTED", "Gate", "Refused", "open_gate"]
+
+TRUSTED: Final = Principal(trusted=True)
+"""The caller where authorization is off."""
+
+
+@frozen
+class Refused:
+    """Nobody was recognized; `reason` is for the log, `refusal` for the caller."""
+
+    refusal: Unauthenticated
+    reason: str
+
+
+@define(eq=False)
+class Gate:
+    """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole."""
+
+    config: AuthorizationConfig
+    audience: str | None
+    keys: KeySet
+    _cache: ClaimsCache = field(factory=ClaimsCache, init=False)
+
+    def caller(self, request: Request, now_us: int) -> Principal | Refused:
+        """Return who sent `request`, as its one bearer token says."""
+        token = bearer_token(request.values(b"authorization"))
+        if isinstance(token, NoToken):
+            return Refused(Unauthenticated(), token.reason)
+        if isinstance(token, BadToken):
+            return _refused(token)
+        claims = self._cache.verify(token, self.keys, now_us, audience=self.audience)
+        if isinstance(claims, BadToken):
+            return _refused(claims)
+        return self._principal(claims)
+
+    def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
+        """Take the keys of a new JWKS file; with faults, the old keys stay in force."""
+        keys = _keys(self.config, self.config.verification_keys, jwks)
+        if isinstance(keys, KeySet):
+            self.keys = keys
+            return ()
+        return keys
+
+    def _principal(self, claims: Claims) -> Principal:
+        admin = self.config.admin_scope
+        return Principal(
+            subject=claims.subject,
+            scopes=claims.scopes,
+            admin_scope=admin if admin in claims.scopes else "",
+            session_id=claims.session_id,
+            key_id=claims.key_id,
+        )
+
+
+def _refused(token: BadToken) -> Refused:
+    """One sentence for every reason but expiry, so that a forger learns nothing."""
+    detail = "Token has expired" if token.expired else "Invalid token"
+    return Refused(Unauthenticated(detail, sent=True), token.reason)
+
+
+def _keys(
+    config: AuthorizationConfig, verification_keys: tuple[str, ...], jwks: bytes | None
+) -> KeySet | tuple[Fault, ...]:
+    keys = build_keys(config.algorithm, verification_keys, jwks)
+    if isinstance(keys, KeySet):
+        return keys
+    where = "authorization_config"
+    return tuple(Fault(f"{where}.{problem.path}", problem.message) for problem in keys)
+
+
+def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None) -> Gate:
+    """Make the gate of a platform.
+
+    Args:
+        config: With every verification key, those of the environment included.
+        platform_id: The audience to ask for, where audiences are verified.
+        jwks: What the JWKS file holds, if there is one.
+
+    Raises:
+        ConfigurationError: With everything that makes the keys unsafe or useless.
+    """
+    keys = _keys(config, config.verification_keys, jwks)
+    if not isinstance(keys, KeySet):
+        raise ConfigurationError(keys)
+    return Gate(config, platform_id if config.verify_audience else None, keys)

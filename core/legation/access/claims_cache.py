@@ -1,0 +1,84 @@
+"""Verified claims, remembered: a signature is checked once, its times at every use.
+
+Claims are kept, never decisions.  Failures are not kept: whoever sends rubbish would drive out
+what is good.  The entries stand under the SHA-256 of the token, so that no token stays in memory
+and none can be chosen to collide with another.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from attrs import define, field
+from attrs.validators import ge
+
+from .keys import KeySet
+from .tokens import LEEWAY_US, BadToken, Claims, verify
+
+__all__ = ["ENTRIES", "LIFETIME_US", "MAX_CACHED_BYTES", "ClaimsCache"]
+
+ENTRIES: Final = 4096
+LIFETIME_US: Final = 300_000_000
+MAX_CACHED_BYTES: Final = 4096
+
+Entry: TypeAlias = tuple[int, int, Claims]  # known since, good until (microseconds), and what
+
+
+@define(eq=False)
+class ClaimsCache:
+    """The claims of the tokens seen lately; at most `entries`, each for at most 300 s.
+
+    Two generations of half the size: an entry that is used moves to the younger one, and when
+    that is full the elder is dropped.  So a flood of tokens that come once drives out only what
+    has not been used for as long.
+
+    For one thread, and for one process: a forked worker has its own.
+    """
+
+    entries: int = field(default=ENTRIES, validator=ge(2))
+    _young: dict[bytes, Entry] = field(factory=dict[bytes, Entry], init=False, repr=False)
+    _old: dict[bytes, Entry] = field(factory=dict[bytes, Entry], init=False, repr=False)
+    _generation: bytes = field(default=b"", init=False, repr=False)
+    _audience: str | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        """Return how many entries are held; one that moved may count twice."""
+        return len(self._young) + len(self._old)
+
+    def verify(
+        self, token: bytes, keys: KeySet, now_us: int, *, audience: str | None
+    ) -> Claims | BadToken:
+        """Return what `tokens.verify` returns, from memory where that is the same."""
+        if keys.generation != self._generation or audience != self._audience:
+            self._start_over(keys.generation, audience)
+        digest = sha256(token).digest()
+        entry = self._young.get(digest) or self._old.get(digest)
+        if entry is None:
+            return self._verify(digest, token, keys, now_us)
+        since_us, until_us, claims = entry
+        # A clock that was set back may be before `nbf` again: then the token is verified anew.
+        if not since_us <= now_us < until_us:
+            return self._verify(digest, token, keys, now_us)
+        if digest not in self._young:
+            self._keep(digest, entry)
+        return claims
+
+    def _verify(self, digest: bytes, token: bytes, keys: KeySet, now_us: int) -> Claims | BadToken:
+        claims = verify(token, keys, now_us, audience=self._audience)
+        if isinstance(claims, BadToken) or len(token) > MAX_CACHED_BYTES:
+            return claims
+        until_us = now_us + LIFETIME_US
+        if claims.expires_us is not None:
+            until_us = min(until_us, claims.expires_us + LEEWAY_US)
+        self._keep(digest, (now_us, until_us, claims))
+        return claims
+
+    def _keep(self, digest: bytes, entry: Entry) -> None:
+        if len(self._young) >= self.entries // 2:
+            self._old, self._young = self._young, {}
+        self._young[digest] = entry
+
+    def _start_over(self, generation: bytes, audience: str | None) -> None:
+        self._young, self._old = {}, {}
+        self._generation, self._audience = generation, audience

@@ -1,0 +1,127 @@
+"""The one decision: may this caller do this here?
+
+`decide` is total: every need, caller and id has an answer, and what is unknown is denied.  It
+looks at the need of the matched route and at verified claims, never at the text of a path.  Whose
+data may be seen is the second half (`Principal.owner_filter`), asked by everything that reads or
+changes rows.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from .scopes import Need, Scoped, well_formed_id
+
+__all__ = ["Allow", "AllowOnly", "Decision", "Deny", "Principal", "decide", "ids_held"]
+
+
+@frozen
+class Principal:
+    """Who asks, as the verified token says.
+
+    `trusted` is set where authorization is off: everybody may do everything, and the caller's
+    word is taken for whose data it is.  A principal that is neither trusted nor admin and has no
+    subject owns nothing.  `admin_scope` is the admin scope when the token grants it, else empty.
+    """
+
+    subject: str | None = None
+    scopes: frozenset[str] = frozenset()
+    admin_scope: str = ""
+    trusted: bool = False
+    session_id: str | None = None
+    key_id: str | None = None
+
+    @property
+    def admin(self) -> bool:
+        """Whether the token grants the admin scope."""
+        return bool(self.admin_scope)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the rows of every owner are visible."""
+        return self.admin or self.trusted
+
+    def may_see(self, owner: str) -> bool:
+        """Return whether rows of `owner` are visible."""
+        return self.sees_all or (self.subject is not None and self.subject == owner)
+
+
+@frozen
+class Allow:
+    """Yes; `scope` is what allowed it, empty where none was needed."""
+
+    scope: str = ""
+
+
+@frozen
+class AllowOnly:
+    """Yes, for these ids alone."""
+
+    ids: frozenset[str]
+    scope: str
+
+
+@frozen
+class Deny:
+    """No; `scope` would have been enough."""
+
+    scope: str
+
+
+Decision: TypeAlias = Allow | AllowOnly | Deny
+
+
+def decide(need: Need, principal: Principal, resource_id: str | None = None) -> Decision:
+    """Decide on a need; `resource_id` is the id in the path, where the route has one.  Total."""
+    if not isinstance(need, Scoped):
+        return Allow()
+    if principal.trusted:
+        return Allow()
+    if principal.admin:
+        return Allow(principal.admin_scope)
+    held = principal.scopes
+    for scope in _enough(need, resource_id):
+        if scope in held:
+            return Allow(scope)
+    if need.listing and (ids := ids_held(need, principal)):
+        return AllowOnly(ids, need.scope)
+    return Deny(_missing(need, resource_id))
+
+
+def _enough(need: Scoped, resource_id: str | None) -> tuple[str, ...]:
+    """Return every scope that is enough alone."""
+    resource = need.resource
+    enough = [f"{resource}:{action}" for action in need.actions]
+    if need.listing or need.parameter:
+        enough += [f"{resource}:*:{action}" for action in need.actions]
+    # An id outside the grammar cannot be registered, and a colon in it could make a scope that
+    # was granted for something else fit.
+    if need.parameter and resource_id is not None and well_formed_id(resource_id):
+        enough += [f"{resource}:{resource_id}:{action}" for action in need.actions]
+    return (*enough, *need.also)
+
+
+def ids_held(need: Need, principal: Principal) -> frozenset[str]:
+    """Return the ids on which `principal` holds one of the actions of `need`."""
+    if not isinstance(need, Scoped) or not (need.listing or need.parameter):
+        return frozenset()
+    parts = (scope.split(":") for scope in principal.scopes)
+    return frozenset(
+        part[1]
+        for part in parts
+        if len(part) == 3
+        and part[0] == need.resource
+        and part[2] in need.actions
+        and well_formed_id(part[1])
+    )
+
+
+def _missing(need: Scoped, resource_id: str | None) -> str:
+    """Return the narrowest scope that would be enough."""
+    if need.parameter and resource_id is not None and well_formed_id(resource_id):
+        return f"{need.resource}:{resource_id}:{need.actions[0]}"
+    return need.scope
+
+

@@ -1,0 +1,179 @@
+"""The keys that tokens are verified with, checked once, before the first token is read.
+
+Every key is bound to the one configured algorithm here; what a token says about algorithms only
+ever has to be equal to it (RFC 8725 section 3.1).  What is unsafe stops the start; what is merely
+meant for something else (encryption, another algorithm) is passed over with a note.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Final
+
+from attrs import field, frozen
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from .jose import is_clean
+from .jwks import read_jwks
+from .key_material import (
+    ALGORITHMS,
+    KeyProblem,
+    PublicKey,
+    ReadyKey,
+    Scheme,
+    Unsafe,
+    VerificationKey,
+    curve_of,
+    make_ready,
+    safe_rsa,
+    safe_secret,
+)
+
+__all__ = ["KeyProblem", "KeySet", "VerificationKey", "build_keys"]
+
+
+@frozen
+class KeySet:
+    """The keys in force.  Two sets with the same keys for the same tokens are equal.
+
+    `generation` differs whenever the keys do; what was verified under another one is void.
+    `notes` say which members of the JWKS are passed over, and why.
+    """
+
+    algorithm: str = field(eq=False)
+    by_kid: Mapping[str, tuple[VerificationKey, ...]] = field(eq=False)
+    other_kid: tuple[VerificationKey, ...] = field(eq=False)
+    without_kid: tuple[VerificationKey, ...] = field(eq=False)
+    notes: tuple[str, ...] = field(eq=False)
+    generation: bytes
+
+    def candidates(self, kid: str | None) -> tuple[VerificationKey, ...]:
+        """Return the keys to try for a token with this `kid`, in order.
+
+        A key of the JWKS that bears `kid` is the only one.  Otherwise the static keys, and the
+        key of a JWKS that has just one, unless token and key are named and differ.
+        """
+        if kid is None:
+            return self.without_kid
+        return self.by_kid.get(kid, self.other_kid)
+
+
+def build_keys(
+    algorithm: str, verification_keys: Sequence[str], jwks: bytes | None
+) -> KeySet | tuple[KeyProblem, ...]:
+    """Return the keys to verify with, or every reason not to start with them.
+
+    Args:
+        algorithm: An `alg` of RFC 7518 section 3.1 or RFC 8037 section 3.1; `none` is refused.
+        verification_keys: Public keys in PEM, or shared secrets for an HMAC; tried in order.
+        jwks: A JWK Set (RFC 7517 section 5), the file as it is.
+    """
+    scheme = ALGORITHMS.get(algorithm)
+    if scheme is None:
+        known = ", ".join(ALGORITHMS)
+        return (KeyProblem("algorithm", f"{algorithm!r} is not one of {known}"),)
+    if jwks is None and not verification_keys:
+        return (KeyProblem("verification_keys", "there is no key: give one here or in a JWKS"),)
+    static = _static_keys(scheme, algorithm, verification_keys)
+    members, notes = read_jwks(scheme, algorithm, jwks)
+    problems = [item for item in (*static, *members) if isinstance(item, KeyProblem)]
+    if problems:
+        return tuple(problems)
+    return _key_set(
+        algorithm,
+        [item for item in static if isinstance(item, ReadyKey)],
+        [item for item in members if isinstance(item, ReadyKey)],
+        notes,
+    )
+
+
+# Keys of the configuration itself.
+
+
+def _static_keys(
+    scheme: Scheme, algorithm: str, texts: Sequence[str]
+) -> tuple[ReadyKey | KeyProblem, ...]:
+    found: dict[str, ReadyKey | KeyProblem] = {}
+    for index, text in enumerate(texts):
+        path = f"verification_keys[{index}]"
+        try:
+            key = _static_key(scheme, algorithm, text)
+        except Unsafe as problem:
+            found[path] = KeyProblem(path, str(problem))
+        else:
+            found.setdefault(key.ready.key_id, key)
+    return tuple(found.values())
+
+
+def _static_key(scheme: Scheme, algorithm: str, text: str) -> ReadyKey:
+    if not text.strip():
+        raise Unsafe("is empty")
+    if scheme.kty != "oct":
+        return make_ready(scheme, _fitting(scheme, algorithm, _pem(algorithm, text)))
+    if not is_clean(text):
+        raise Unsafe("is not UTF-8")
+    return make_ready(scheme, safe_secret(scheme, text.encode()))
+
+
+_FRAME: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----")
+
+
+def _pem(algorithm: str, text: str) -> object:
+    labels = _FRAME.findall(text)
+    if any(label.endswith("PRIVATE KEY") for label in labels):
+        raise Unsafe("is a private key; the server needs the public one only")
+    if len(labels) != 1 or not labels[0].endswith("PUBLIC KEY"):
+        raise Unsafe(f"is not one public key in PEM, which {algorithm} needs")
+    try:
+        # An environment file often holds the line ends as backslash and n.
+        return load_pem_public_key(text.replace("\\n", "\n").strip().encode(errors="replace"))
+    except (ValueError, UnsupportedAlgorithm):
+        raise Unsafe("is a PEM that cannot be read as a public key") from None
+
+
+def _fitting(scheme: Scheme, algorithm: str, key: object) -> PublicKey:
+    """Return `key` if it is what the algorithm works with, and strong enough."""
+    if isinstance(key, RSAPublicKey) and scheme.kty == "RSA":
+        return safe_rsa(key.public_numbers())
+    if isinstance(key, ec.EllipticCurvePublicKey) and scheme.kty == "EC":
+        if curve_of(key) not in scheme.curves:
+            raise Unsafe(f"is on the curve {curve_of(key)}, which is not that of {algorithm}")
+        return key
+    if isinstance(key, Ed25519PublicKey | Ed448PublicKey) and scheme.kty == "OKP":
+        return key
+    raise Unsafe(f"is a public key of another type than {algorithm} works with")
+
+
+# The set.
+
+
+def _key_set(
+    algorithm: str, static: list[ReadyKey], members: list[ReadyKey], notes: tuple[str, ...]
+) -> KeySet:
+    always = tuple(key.ready for key in static)
+    lone = tuple(key.ready for key in members) if len(members) == 1 else ()
+    nameless = lone if members and members[0].kid is None else ()
+    by_kid = {key.kid: (key.ready,) for key in members if key.kid is not None}
+    return KeySet(
+        algorithm=algorithm,
+        by_kid=by_kid,
+        other_kid=nameless + always,
+        without_kid=lone + always,
+        notes=notes,
+        generation=_generation(algorithm, static, members),
+    )
+
+
+def _generation(algorithm: str, static: list[ReadyKey], members: list[ReadyKey]) -> bytes:
+    """Return a digest of all that decides which tokens verify."""
+    named = sorted([key.kid or "", key.fingerprint] for key in members)
+    parts = [algorithm, [key.fingerprint for key in static], named]
+    return sha256(json.dumps(parts).encode()).digest()

@@ -1,0 +1,32 @@
+"""What a need means, in words for people, and what a caller may do where."""
+
+from __future__ import annotations
+
+from ..config import PlatformConfig
+from .scopes import AnyToken, Need, Public, Scoped, Signed
+
+__all__ = ["describe_need", "scopes_enough"]
+
+
+def scopes_enough(need: Scoped) -> tuple[str, ...]:
+    """Return every form of scope that is enough alone; `<id>` stands for the id in the path."""
+    enough = [f"{need.resource}:{action}" for action in need.actions]
+    if need.parameter or need.listing:
+        enough += [f"{need.resource}:<id>:{action}" for action in need.actions]
+    return (*enough, *need.also)
+
+
+def describe_need(need: Need, template: str, config: PlatformConfig) -> str:
+    """Return what a caller of the route `template` needs under `config`."""
+    if isinstance(need, Signed):
+        return "the channel's own signature"
+    if not config.authorization:
+        return "nothing: authorization is off"
+    if template in config.authorization_config.excluded_routes:
+        return "nothing: the route is excluded"
+    match need:
+        case Public() | AnyToken():
+            return "any valid token"
+        case Scoped():
+            admin = config.authorization_config.admin_scope
+            return " or ".join((*scopes_enough(need), admin))

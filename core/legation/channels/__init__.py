@@ -1,0 +1,26 @@
+"""Messaging channels: verify, parse, encode, judge; everything but the waiting.
+
+The set of kinds is closed.  Each is a frozen value of its settings with the same five functions:
+`handshake` and `verify` for what comes in, `parse` for what was verified, `encode` for a reply,
+`read_reply` for what became of it.  No input from outside makes any of them raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from .slack import Slack
+from .standard import Standard
+from .telegram import Telegram
+from .whatsapp import WhatsApp
+
+__all__ = ["CHANNEL_KINDS", "Channel", "Slack", "Standard", "Telegram", "WhatsApp"]
+
+Channel: TypeAlias = WhatsApp | Telegram | Slack | Standard
+"""Every kind of channel there is."""
+
+CHANNEL_KINDS: Final[Mapping[str, type[Channel]]] = {
+    cls.kind: cls for cls in (WhatsApp, Telegram, Slack, Standard)
+}
+"""The kinds by the name that a configuration uses."""

@@ -1,0 +1,311 @@
+"""What a channel's delivery means, in values that are the same for every provider."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
+
+from attrs import asdict, field, fields, frozen
+
+from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
+from ..messages import compact_json
+from ..store.inbox import NewMessage
+from .signatures import Refused
+
+__all__ = [
+    "APOLOGY",
+    "Ask",
+    "Challenge",
+    "Delivery",
+    "Handshake",
+    "Ignored",
+    "IncomingMessage",
+    "Kind",
+    "NotUnderstood",
+    "Parsed",
+    "Piece",
+    "Say",
+    "Skip",
+    "Treatment",
+    "at",
+    "challenge_of",
+    "channel_session_id",
+    "decode_message",
+    "encode_message",
+    "gather",
+    "identifier",
+    "inbox_rows",
+    "moment_us",
+    "objects",
+    "read_object",
+    "rest_of_new",
+    "string_at",
+    "treat",
+]
+
+APOLOGY: Final = "Sorry, something went wrong here and I could not answer. Please try again later."
+
+
+class Kind(Enum):
+    """What a message carries."""
+
+    TEXT = "text"
+    BUTTON = "button"
+    LIST = "list"
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    DOCUMENT = "document"
+    STICKER = "sticker"
+    LOCATION = "location"
+    CONTACTS = "contacts"
+    ORDER = "order"
+    REACTION = "reaction"
+    SYSTEM = "system"
+    UNSUPPORTED = "unsupported"
+
+
+@frozen
+class IncomingMessage:
+    """One message of a person to us.  Neither its text nor its sender shows in a log.
+
+    Attributes:
+        message_id: Unique within the channel: its second delivery is a duplicate.
+        sender: Whom to keep in order; visible characters.
+        text: What was said: the text, the caption, the button's label.
+        conversation: Where to answer: a number, a chat, a Slack channel.
+        thread: The thread within it, or "".
+        provider_id: The provider's own id of the message, to quote it in an answer.
+        reply_to: The provider's id of the message this one answers, or "".
+        from_self: Written by us; it never starts a run.
+        sent_us: When it was written, as the provider says, or None.
+    """
+
+    message_id: str
+    sender: str = field(repr=False)
+    kind: Kind = Kind.TEXT
+    text: str | None = field(default=None, repr=False)
+    conversation: str = field(default="", repr=False)
+    thread: str = ""
+    provider_id: str = ""
+    reply_to: str = ""
+    from_self: bool = False
+    sent_us: int | None = None
+
+
+@frozen
+class Delivery:
+    """What one POST brought: every message in order, and the kinds of what else was in it."""
+
+    messages: tuple[IncomingMessage, ...]
+    ignored: tuple[str, ...] = ()
+
+
+@frozen
+class Challenge:
+    """The provider asks whether we are there; answered with `text` as text/plain."""
+
+    text: str
+
+
+@frozen
+class Ignored:
+    """Understood, and not for us: answered 200, or the provider would send it for days."""
+
+    reason: str
+
+
+@frozen
+class NotUnderstood:
+    """Not JSON as we read it."""
+
+    reason: str
+
+
+Parsed: TypeAlias = Delivery | Challenge | Ignored | NotUnderstood
+Handshake: TypeAlias = Challenge | Refused
+Piece: TypeAlias = IncomingMessage | str
+"""A message, or the kind of something that is none."""
+
+# Wide enough for Meta and Slack; nothing that a browser would take for markup.
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
+_MESSAGE_ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_LONGEST_NAME: Final = 256
+_LATEST_US: Final = 1 << 53
+
+
+def challenge_of(text: JsonValue) -> Challenge | None:
+    """Return the challenge if `text` is one that is safe to repeat."""
+    return Challenge(text) if isinstance(text, str) and _CHALLENGE.fullmatch(text) else None
+
+
+def read_object(body: bytes) -> JsonObject | Ignored | NotUnderstood:
+    """Parse `body` as the JSON object that every provider sends."""
+    value = parse_json(body)
+    if isinstance(value, BadJson):
+        return NotUnderstood(value.reason)
+    return value if isinstance(value, dict) else Ignored("not an object")
+
+
+def at(value: JsonValue, *path: str) -> JsonValue:
+    """Return what lies in `value` at the end of `path`, or None wherever that leads nowhere."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def objects(value: JsonValue) -> Iterator[JsonObject]:
+    """Yield the members of a list, an empty object in place of anything else."""
+    if isinstance(value, list):
+        for item in value:
+            yield item if isinstance(item, dict) else {}
+
+
+def string_at(value: JsonValue, *path: str) -> str:
+    """Return the string at `path`, or ""."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def identifier(value: JsonValue) -> str:
+    """Return `value`, a short string of visible characters or an integer, as text, or ""."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
+        return ""
+    return value if value.isprintable() and not value.isspace() else ""
+
+
+def moment_us(seconds: JsonValue) -> int | None:
+    """Return the moment that `seconds` since the epoch, a number or digits, means; or None."""
+    if isinstance(seconds, str) and re.fullmatch(r"[0-9]{1,11}(\.[0-9]{1,9})?", seconds, re.ASCII):
+        seconds = float(seconds)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return None
+    return int(seconds * 1_000_000) if 0 <= seconds < _LATEST_US / 1_000_000 else None
+
+
+def gather(pieces: Iterable[Piece]) -> Delivery:
+    """Sort `pieces` into messages and the rest; a message without a usable id is `malformed`."""
+    messages: list[IncomingMessage] = []
+    ignored: dict[str, None] = {}
+    for piece in pieces:
+        if isinstance(piece, str):
+            ignored[piece] = None
+        elif not piece.sender or not _MESSAGE_ID.fullmatch(piece.message_id):
+            ignored["malformed"] = None
+        else:
+            messages.append(piece)
+    return Delivery(tuple(messages), tuple(ignored))
+
+
+# --- what becomes of a message -----------------------------------------------------------------
+
+
+@frozen
+class Ask:
+    """Run the agent with this text."""
+
+    text: str = field(repr=False)
+
+
+@frozen
+class Say:
+    """Answer with this text, without a run."""
+
+    text: str
+
+
+@frozen
+class Skip:
+    """Nothing is expected of us."""
+
+    reason: str
+
+
+Treatment: TypeAlias = Ask | Say | Skip
+
+_SILENT: Final = frozenset({Kind.REACTION, Kind.SYSTEM})
+_NAMED: Final = {
+    Kind.IMAGE: "images",
+    Kind.AUDIO: "voice messages",
+    Kind.VIDEO: "videos",
+    Kind.DOCUMENT: "files",
+    Kind.STICKER: "stickers",
+    Kind.LOCATION: "locations",
+    Kind.CONTACTS: "contacts",
+    Kind.ORDER: "orders",
+}
+
+
+def treat(message: IncomingMessage) -> Treatment:
+    """Decide what becomes of `message`.
+
+    Whatever has words is asked, a picture with a caption too; for the rest a person gets a
+    sentence instead of silence.  A reaction wants no answer.
+    """
+    if message.from_self:
+        return Skip("from ourselves")
+    if message.kind in _SILENT:
+        return Skip(message.kind.value)
+    if message.text and not message.text.isspace():
+        return Ask(message.text)
+    name = _NAMED.get(message.kind, "messages of this kind")
+    return Say(f"I can only read text, not {name}. Please write to me instead.")
+
+
+def rest_of_new(text: str) -> str | None:
+    """Return what follows the command `/new` in `text`, perhaps nothing; None without it.
+
+    The command begins a new conversation.  Telegram writes `/new@bot` in groups.
+    """
+    found = re.match(r"\s*/new(?:@\w+)?(?:\s+|\Z)", text, re.IGNORECASE)
+    return text[found.end() :].strip() if found else None
+
+
+def channel_session_id(channel: str, sender: str, conversation: str, thread: str = "") -> str:
+    """Name the session of a conversation: `chat:15551234`, `slack:C02:171.2`.
+
+    Different conversations never share a name: each part is escaped, and what would be too long
+    for a key is named by its digest.  Without a conversation the sender is one.
+    """
+    parts = [conversation or sender, thread] if thread else [conversation or sender]
+    name = ":".join([channel, *(quote(part, safe="@+") for part in parts)])
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{channel}:={sha256(name.encode()).hexdigest()}"  # no escaped part begins with "="
+
+
+# --- in the inbox ------------------------------------------------------------------------------
+
+
+def encode_message(message: IncomingMessage) -> str:
+    """Return `message` as the JSON that the inbox stores."""
+    return compact_json(asdict(message, value_serializer=_plain))
+
+
+def _plain(_: object, __: object, value: Any) -> Any:
+    return value.value if isinstance(value, Kind) else value
+
+
+def decode_message(payload: str) -> IncomingMessage:
+    """Return the message that `encode_message` stored; members of a later version are dropped."""
+    value: dict[str, Any] = json.loads(payload)
+    known = {
+        name: value[name] for name in (a.name for a in fields(IncomingMessage)) if name in value
+    }
+    return IncomingMessage(**{**known, "kind": Kind(value["kind"])})
+
+
+def inbox_rows(delivery: Delivery) -> tuple[NewMessage, ...]:
+    """Return the rows of the messages that others wrote."""
+    return tuple(
+        NewMessage(message.message_id, message.sender, encode_message(message))
+        for message in delivery.messages
+        if not message.from_self
+    )

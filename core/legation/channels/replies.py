@@ -1,0 +1,250 @@
+"""An answer on its way out: its parts, their keys, and what came of sending one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+from unicodedata import category
+
+from attrs import asdict, field, fields, frozen
+
+from ..effects import FetchReply, Unreachable
+from ..messages import compact_json
+from ..store.outbox import NewReply
+from .messages import IncomingMessage
+
+__all__ = [
+    "GiveUp",
+    "Outcome",
+    "Reply",
+    "RetryLater",
+    "Sent",
+    "decode_reply",
+    "encode_reply",
+    "general_outcome",
+    "outbox_rows",
+    "replies_to",
+    "reply_key",
+    "retry_after",
+    "split_text",
+    "utf16_length",
+]
+
+_UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def _sendable(text: str) -> str:
+    """Replace what has no UTF-8 or no place in a database; a model may write anything."""
+    return _UNSENDABLE.sub("\ufffd", text)
+
+
+@frozen
+class Reply:
+    """One part of an answer, short enough for its channel.
+
+    Attributes:
+        key: The idempotency key: the same for every attempt to send this part.
+        quotes: The provider's id of the message to quote, or "".
+        created_us: When it was written; the same for every attempt.
+    """
+
+    key: str
+    recipient: str = field(repr=False)
+    text: str = field(repr=False, converter=_sendable)
+    thread: str = ""
+    quotes: str = ""
+    created_us: int = 0
+
+
+def reply_key(message_id: str, part: int = 1) -> str:
+    """Return `reply-<message id>`, with `-2`, `-3` … for the later parts.
+
+    At most 273 visible ASCII characters for a message id of 255; Meta allows 512.
+    """
+    return f"reply-{message_id}" if part == 1 else f"reply-{message_id}-{part}"
+
+
+def replies_to(message: IncomingMessage, text: str, limit: int, now_us: int) -> tuple[Reply, ...]:
+    """Return the answer `text` to `message` in parts of at most `limit` UTF-16 units.
+
+    The first part quotes the message.  Nothing but white space is no answer.
+    """
+    return tuple(
+        Reply(
+            key=reply_key(message.message_id, number),
+            recipient=message.conversation or message.sender,
+            text=part,
+            thread=message.thread,
+            quotes=message.provider_id if number == 1 else "",
+            created_us=now_us,
+        )
+        for number, part in enumerate(split_text(_sendable(text), limit), start=1)
+    )
+
+
+def encode_reply(reply: Reply) -> str:
+    """Return `reply` as the JSON that the outbox stores."""
+    return compact_json(asdict(reply))
+
+
+def decode_reply(payload: str) -> Reply:
+    """Return the reply that `encode_reply` stored; members of a later version are dropped."""
+    value: dict[str, Any] = json.loads(payload)
+    return Reply(**{a.name: value[a.name] for a in fields(Reply) if a.name in value})
+
+
+def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
+    """Return the rows that store `replies`."""
+    return tuple(NewReply(reply.key, reply.recipient, encode_reply(reply)) for reply in replies)
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+# Where a text may be parted, best first; a border lies behind the match.
+_BORDERS: Final = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[.!?…]\s|[。\uff01\uff1f]", r"\s")))
+_JOINER: Final = "\u200d"
+_LONGEST_CLUSTER: Final = 64
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of `text` in UTF-16 units, as Telegram and browsers count."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _fitting(text: str, start: int, limit: int) -> int:
+    """Return the end of the longest piece from `start` on that has at most `limit` units."""
+    end = min(len(text), start + limit)
+    units = utf16_length(text[start:end])
+    while units > limit:
+        end -= 1
+        units -= 2 if text[end] > "\uffff" else 1
+    return end
+
+
+def _joined(text: str, end: int) -> bool:
+    """Tell whether a person would see one character across `end` (after UAX #29, roughly)."""
+    before, after = text[end - 1], text[end]
+    if _JOINER in (before, after) or category(after) in {"Mn", "Mc", "Me"}:
+        return True
+    if "\U0001f3fb" <= after <= "\U0001f3ff":  # the colour of a skin
+        return True
+    return _is_regional(before) and _is_regional(after)  # halves of a flag
+
+
+def _is_regional(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _border(text: str, start: int, end: int) -> int:
+    """Return where to part: at a good place in the second half, else between characters."""
+    middle = start + (end - start) // 2
+    for border in _BORDERS:
+        found = [match.end() for match in border.finditer(text, middle, end)]
+        if found:
+            return found[-1]
+    for cut in range(end, max(middle, end - _LONGEST_CLUSTER), -1):
+        if not _joined(text, cut):
+            return cut
+    return end
+
+
+def split_text(text: str, limit: int) -> Iterator[str]:
+    """Yield `text` in parts of 1 to `limit` UTF-16 units, without the white space between them.
+
+    Parted between paragraphs, else lines, sentences, words, characters; in this order.
+    """
+    start, size = 0, len(text.rstrip())
+    while start < size:
+        if text[start].isspace():
+            start += 1
+            continue
+        end = _fitting(text, start, limit)
+        if end < size:
+            end = _border(text, start, end)
+        yield text[start:end].rstrip()
+        start = end
+
+
+# --- what came of it ---------------------------------------------------------------------------
+
+
+@frozen
+class Sent:
+    """The provider has it; `provider_id` is its id there, "" when the answer did not tell."""
+
+    provider_id: str
+
+
+@frozen
+class RetryLater:
+    """Not now; the provider asked for `after_seconds`, when it said so."""
+
+    after_seconds: int | None
+    reason: str
+
+
+@frozen
+class GiveUp:
+    """Never; `reason` is for the operator who finds it among the dead letters."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Sent | RetryLater | GiveUp
+
+_LONGEST_WAIT: Final = 24 * 3600
+_AGAIN: Final = frozenset({408, 425, 429})
+_HTTP_DATE: Final = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII
+)
+_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def retry_after(reply: FetchReply, now_us: int) -> int | None:
+    """Return the seconds that `Retry-After` asks for (RFC 9110 section 10.2.3), at most a day.
+
+    None when there is none, or none that can be read.
+    """
+    value = reply.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
+        return min(int(value), _LONGEST_WAIT)
+    at_us = _http_date_us(value)
+    if at_us is None:
+        return None
+    return min(max(-((now_us - at_us) // 1_000_000), 0), _LONGEST_WAIT)
+
+
+def _http_date_us(value: str) -> int | None:
+    found = _HTTP_DATE.fullmatch(value)
+    if not found or found[2] not in _MONTHS:
+        return None
+    day, _, year, hour, minute, second = found.groups()
+    month = _MONTHS.index(found[2]) + 1
+    try:
+        moment = datetime(
+            int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    return int(moment.timestamp()) * 1_000_000
+
+
+def general_outcome(
+    reply: FetchReply | Unreachable, now_us: int, said: str = ""
+) -> RetryLater | GiveUp | None:
+    """Judge `reply` by its status alone; None for a success.
+
+    No answer, 408, 425, 429 and 5xx are for later, any other refusal is final: also a redirect,
+    which is not followed.  `said` is what the provider's body adds, for the operator.
+    """
+    if isinstance(reply, Unreachable):
+        return RetryLater(None, reply.reason)
+    if 200 <= reply.status < 300:
+        return None
+    reason = f"HTTP {reply.status}: {said}" if said else f"HTTP {reply.status}"
+    if reply.status in _AGAIN or reply.status >= 500:
+        return RetryLater(retry_after(reply, now_us), reason)
+    return GiveUp(reason)

@@ -1,0 +1,211 @@
+"""Who sent these bytes: five ways to sign a webhook, over the raw body.
+
+All follow one discipline.  Exactly one header of each name; its form is checked on bytes, so no
+text of a header can raise; every active secret is compared, in constant time and without an early
+exit, so that two secrets are accepted while one replaces the other and nobody can measure which.
+What was verified is what gets parsed: only this module makes a `Verified`, and it holds the body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from ..messages import Headers
+
+__all__ = [
+    "TOLERANCE_SECONDS",
+    "Refused",
+    "Secrets",
+    "Verified",
+    "active_secrets",
+    "hub256",
+    "sign_standard",
+    "slack_v0",
+    "standard_key",
+    "standard_v1",
+    "stripe_v1",
+    "telegram_token",
+    "timing_safe_equal",
+]
+
+TOLERANCE_SECONDS: Final = 300
+"""How far a signed timestamp may lie from our clock, either way (Slack's and Stripe's number)."""
+
+MAX_SIGNATURES: Final = 10
+"""More entries than this in a list of signatures are an attempt to make us work."""
+
+Secrets: TypeAlias = tuple[bytes, ...]
+"""The secrets accepted now, current one first; never empty."""
+
+_HUB: Final = re.compile(rb"sha256=[0-9a-f]{64}")
+_SLACK: Final = re.compile(rb"v0=[0-9a-f]{64}")
+_STRIPE_HEX: Final = re.compile(rb"[0-9a-f]{64}")
+_SECONDS: Final = re.compile(rb"[0-9]{1,11}")
+_WEBHOOK_ID: Final = re.compile(rb"[\x21-\x7e]{1,255}")
+
+
+@frozen
+class Verified:
+    """A body whose sender is known; `delivery_id` where the scheme signs one, else ""."""
+
+    body: bytes = field(repr=False)
+    delivery_id: str = ""
+
+
+@frozen
+class Refused:
+    """Not verified; `reason` is for the log and the counters, never for the caller."""
+
+    reason: str
+
+
+def active_secrets(current: str, previous: str | None = None) -> Secrets:
+    """Return the secrets to accept; an empty `previous` means that there is none.
+
+    Raises:
+        ValueError: `current` is empty: without a secret nothing could be refused.
+    """
+    if not current:
+        raise ValueError("a channel needs a secret")
+    return tuple(secret.encode() for secret in (current, previous) if secret)
+
+
+def timing_safe_equal(given: bytes, expected: Iterable[bytes]) -> bool:
+    """Tell whether `given` is among `expected`; every one is compared."""
+    found = False
+    for value in expected:
+        found |= hmac.compare_digest(given, value)
+    return found
+
+
+def _only(headers: Headers, name: bytes) -> bytes | Refused:
+    values = [value for key, value in headers if key == name]
+    if len(values) == 1:
+        return values[0]
+    return Refused(f"{'several' if values else 'no'} {name.decode()} headers")
+
+
+def _hex_digest(secret: bytes, message: bytes) -> bytes:
+    return hmac.new(secret, message, hashlib.sha256).hexdigest().encode()
+
+
+def _fresh(seconds: bytes, now_us: int) -> bool:
+    """Tell whether `seconds`, ASCII digits and nothing else, lies within the tolerance."""
+    if not _SECONDS.fullmatch(seconds):
+        return False
+    return abs(now_us - int(seconds) * 1_000_000) <= TOLERANCE_SECONDS * 1_000_000
+
+
+def hub256(headers: Headers, body: bytes, secrets: Secrets) -> Verified | Refused:
+    """Check `X-Hub-Signature-256` as Meta and GitHub write it: lower-case hex after `sha256=`.
+
+    The scheme has no timestamp: against replays the message id alone protects.
+    """
+    given = _only(headers, b"x-hub-signature-256")
+    if isinstance(given, Refused):
+        return given
+    if not _HUB.fullmatch(given):
+        return Refused("malformed signature")
+    if not timing_safe_equal(given, [b"sha256=" + _hex_digest(key, body) for key in secrets]):
+        return Refused("wrong signature")
+    return Verified(body)
+
+
+def slack_v0(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
+    """Check `X-Slack-Signature` over `v0:timestamp:body`, the timestamp within five minutes."""
+    given = _only(headers, b"x-slack-signature")
+    stamp = _only(headers, b"x-slack-request-timestamp")
+    if isinstance(given, Refused):
+        return given
+    if isinstance(stamp, Refused):
+        return stamp
+    if not _SLACK.fullmatch(given):
+        return Refused("malformed signature")
+    if not _fresh(stamp, now_us):
+        return Refused("timestamp outside the tolerance")
+    signed = b"v0:%s:%s" % (stamp, body)
+    if not timing_safe_equal(given, [b"v0=" + _hex_digest(key, signed) for key in secrets]):
+        return Refused("wrong signature")
+    return Verified(body)
+
+
+def telegram_token(headers: Headers, body: bytes, secrets: Secrets) -> Verified | Refused:
+    """Check `X-Telegram-Bot-Api-Secret-Token`: a shared token, nothing is signed."""
+    given = _only(headers, b"x-telegram-bot-api-secret-token")
+    if isinstance(given, Refused):
+        return given
+    if not timing_safe_equal(given, secrets):
+        return Refused("wrong token")
+    return Verified(body)
+
+
+def standard_key(secret: str) -> bytes:
+    """Return the key that `secret`, base64 with or without `whsec_` in front, stands for.
+
+    Raises:
+        ValueError: It is not base64, or not 24 to 64 bytes (Standard Webhooks, "signature scheme").
+    """
+    key = b64decode(secret.removeprefix("whsec_"), validate=True)
+    if not 24 <= len(key) <= 64:
+        raise ValueError("a secret of Standard Webhooks has 24 to 64 bytes")
+    return key
+
+
+def sign_standard(
+    secrets: Secrets, delivery_id: bytes, seconds: bytes, body: bytes
+) -> Sequence[bytes]:
+    """Return the `v1` signature of each secret (Standard Webhooks 1.0)."""
+    signed = b"%s.%s.%s" % (delivery_id, seconds, body)
+    return [b"v1," + b64encode(hmac.digest(key, signed, "sha256")) for key in secrets]
+
+
+def standard_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
+    """Check the `webhook-*` headers of Standard Webhooks 1.0; any entry of the list may match.
+
+    Entries of other versions are passed over: a `v1a` (ed25519) never counts as a `v1`.
+    """
+    found = [_only(headers, b"webhook-" + part) for part in (b"id", b"timestamp", b"signature")]
+    missing = next((value for value in found if isinstance(value, Refused)), None)
+    if missing:
+        return missing
+    delivery_id, seconds, given = (value for value in found if isinstance(value, bytes))
+    if not _WEBHOOK_ID.fullmatch(delivery_id):
+        return Refused("malformed id")
+    if not _fresh(seconds, now_us):
+        return Refused("timestamp outside the tolerance")
+    entries = given.split(b" ")
+    if len(entries) > MAX_SIGNATURES:
+        return Refused("too many signatures")
+    expected = sign_standard(secrets, delivery_id, seconds, body)
+    matches = [timing_safe_equal(entry, expected) for entry in entries]  # all of them, then ask
+    if not any(matches):
+        return Refused("wrong signature")
+    return Verified(body, delivery_id.decode())
+
+
+def stripe_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
+    """Check `Stripe-Signature`: `t=seconds,v1=hex,…` over `seconds.body`; any `v1` may match."""
+    given = _only(headers, b"stripe-signature")
+    if isinstance(given, Refused):
+        return given
+    elements = [element.partition(b"=") for element in given.split(b",")]
+    stamps = [value for name, _, value in elements if name == b"t"]
+    signatures = [value for name, _, value in elements if name == b"v1"]
+    if len(stamps) != 1 or not all(map(_STRIPE_HEX.fullmatch, signatures)):
+        return Refused("malformed signature")
+    if len(elements) > MAX_SIGNATURES:
+        return Refused("too many signatures")
+    if not _fresh(stamps[0], now_us):
+        return Refused("timestamp outside the tolerance")
+    expected = [_hex_digest(key, b"%s.%s" % (stamps[0], body)) for key in secrets]
+    matches = [timing_safe_equal(signature, expected) for signature in signatures]
+    if not any(matches):
+        return Refused("wrong signature")
+    return Verified(body)

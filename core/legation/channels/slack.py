@@ -1,0 +1,216 @@
+"""Slack, by the Events API.
+
+Sources: docs.slack.dev, "Verifying requests from Slack", "Events API", "chat.postMessage",
+"Formatting text".  A retry (`X-Slack-Retry-Num`) is taken like a first delivery: it does not
+prove that the first one arrived.  The inbox knows what is a duplicate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from attrs import field, frozen
+
+from ..bodies.json_text import JsonObject, JsonValue, parse_json
+from ..effects import Fetch, FetchReply, Unreachable
+from ..messages import Headers, compact_json
+from .messages import (
+    Challenge,
+    Delivery,
+    Handshake,
+    Ignored,
+    IncomingMessage,
+    Kind,
+    NotUnderstood,
+    Piece,
+    at,
+    challenge_of,
+    gather,
+    identifier,
+    moment_us,
+    objects,
+    read_object,
+    string_at,
+)
+from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .settings import base_url, check_base_url, check_token
+from .signatures import Refused, Secrets, Verified, active_secrets, slack_v0
+
+__all__ = ["Slack"]
+
+# Subtypes that a person writes; the others tell of joins, edits, topics, bots.
+_WRITTEN: Final = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+_MENTION: Final = re.compile(r"\s*<@[A-Z0-9]+(?:\|[^>]*)?>\s*", re.ASCII)
+_NAME: Final = re.compile(r"[a-z_.]{1,64}")
+_TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
+
+# `error` in an answer 200 that passes by itself.
+_PASSING: Final = frozenset(
+    {
+        "fatal_error",
+        "internal_error",
+        "rate_limited",
+        "ratelimited",
+        "request_timeout",
+        "service_unavailable",
+        "team_added_to_org",
+    }
+)
+
+
+@frozen
+class Slack:
+    """One app in one workspace.
+
+    With `mentions_only` the app answers in a channel where it is mentioned, and in direct
+    messages always.
+    """
+
+    kind: ClassVar[str] = "slack"
+    # Slack truncates at 40,000 characters and recommends 4,000.
+    text_limit: ClassVar[int] = 4000
+
+    name: str
+    signing_secret: str = field(repr=False)
+    bot_token: str = field(repr=False, validator=check_token)
+    api_base_url: str = field(
+        default="https://slack.com/api", converter=base_url, validator=check_base_url
+    )
+    previous_signing_secret: str | None = field(default=None, repr=False)
+    mentions_only: bool = True
+    _secrets: Secrets = field(init=False, repr=False, eq=False)
+
+    @_secrets.default
+    def _active(self) -> Secrets:
+        return active_secrets(self.signing_secret, self.previous_signing_secret)
+
+    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
+        """Refuse: Slack verifies by a signed POST."""
+        return Refused("no handshake")
+
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+        """Check Slack's signature and the age of the request."""
+        return slack_v0(headers, body, self._secrets, now_us)
+
+    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+        """Return the message of an event, or the challenge of a URL verification."""
+        root = read_object(verified.body)
+        if not isinstance(root, dict):
+            return root
+        if root.get("type") == "url_verification":
+            return challenge_of(root.get("challenge")) or Ignored("malformed challenge")
+        if root.get("type") != "event_callback":
+            return Ignored("another type")
+        return gather(self._pieces(root, root.get("event")))
+
+    def _pieces(self, root: JsonObject, event: JsonValue) -> Iterator[Piece]:
+        name, subtype = string_at(event, "type"), string_at(event, "subtype")
+        if name not in {"message", "app_mention"} or subtype not in _WRITTEN:
+            label = subtype or name
+            yield label if _NAME.fullmatch(label) else "malformed"
+        elif name == "message" and self.mentions_only and not _is_direct(event):
+            yield "not mentioned"
+        else:
+            yield _message(root, event)
+
+    def encode(self, reply: Reply, now_us: int) -> Fetch:
+        """Return the request that posts `reply`; its key stands in the message's metadata.
+
+        The text is escaped, so that no answer of a model can ping a channel or forge a link.
+        """
+        message: dict[str, object] = {
+            "channel": reply.recipient,
+            "text": _escaped(reply.text),
+            "unfurl_links": False,
+            "unfurl_media": False,
+            "metadata": {
+                "event_type": "legation_reply",
+                "event_payload": {"idempotency_key": reply.key},
+            },
+        }
+        if reply.thread:
+            message["thread_ts"] = reply.thread
+        return Fetch(
+            "POST",
+            f"{self.api_base_url}/chat.postMessage",
+            (
+                ("authorization", f"Bearer {self.bot_token}"),
+                ("content-type", "application/json; charset=utf-8"),
+                ("idempotency-key", reply.key),
+            ),
+            compact_json(message).encode(),
+        )
+
+    def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
+        """Judge the answer: Slack says no with 200 and `"ok": false`."""
+        outcome = general_outcome(reply, now_us)
+        if outcome or isinstance(reply, Unreachable):
+            return outcome or RetryLater(None, "unreachable")
+        answer = parse_json(reply.body)
+        if not isinstance(answer, dict) or answer.get("ok") is not False:
+            return Sent(string_at(answer, "ts") if isinstance(answer, dict) else "")
+        error = string_at(answer, "error")
+        reason = error if _NAME.fullmatch(error) else "unknown error"
+        if error in _PASSING:
+            return RetryLater(retry_after(reply, now_us), reason)
+        return GiveUp(reason)
+
+
+def _is_direct(event: JsonValue) -> bool:
+    return at(event, "channel_type") == "im"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _stamp(value: JsonValue) -> str:
+    """Return the `ts` of a message, which is also its id within a channel."""
+    return value if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else ""
+
+
+def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
+    """Return the message of `event`.
+
+    Its id is made of workspace, channel and `ts`, not of the event: one message that mentions us
+    comes as two events (`message`, `app_mention`), and is still to be answered once.
+    """
+    stamp, channel = _stamp(at(event, "ts")), identifier(at(event, "channel"))
+    thread = _stamp(at(event, "thread_ts"))
+    text = _unescaped(_MENTION.sub("", string_at(event, "text"), count=1)) or None
+    named = stamp and channel
+    return IncomingMessage(
+        message_id=f"{identifier(root.get('team_id'))}.{channel}.{stamp}" if named else "",
+        sender=identifier(at(event, "user")),
+        kind=_kind(event, text),
+        text=text,
+        conversation=channel,
+        # In a channel every question opens a thread; a direct message has one only if asked there.
+        thread=thread or ("" if _is_direct(event) else stamp),
+        provider_id=stamp,
+        reply_to="" if thread == stamp else thread,
+        from_self=_is_own(root, event),
+        sent_us=moment_us(stamp),
+    )
+
+
+def _kind(event: JsonValue, text: str | None) -> Kind:
+    if at(event, "files"):
+        return Kind.DOCUMENT
+    return Kind.TEXT if text else Kind.UNSUPPORTED
+
+
+def _is_own(root: JsonObject, event: JsonValue) -> bool:
+    """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
+    own = [
+        identifier(given.get("user_id"))
+        for given in objects(root.get("authorizations"))
+        if given.get("is_bot") is True
+    ]
+    return bool(at(event, "bot_id")) or identifier(at(event, "user")) in own

@@ -1,0 +1,128 @@
+"""Any other system, by signed webhooks both ways (Standard Webhooks 1.0).
+
+What comes in: `{"type": "message…", "data": {"sender", "text", "conversation", "thread", "sent"}}`,
+only `sender` being required; `webhook-id` is the id of the message.  What goes out has the type
+`reply`, so that one of our own deliveries, sent back to us, is understood as no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from ..bodies.json_text import JsonValue
+from ..effects import Fetch, FetchReply, Unreachable
+from ..messages import Headers, compact_json
+from .messages import (
+    Challenge,
+    Delivery,
+    Handshake,
+    Ignored,
+    IncomingMessage,
+    Kind,
+    NotUnderstood,
+    at,
+    gather,
+    identifier,
+    moment_us,
+    read_object,
+    string_at,
+)
+from .replies import Outcome, Reply, Sent, general_outcome
+from .settings import check_base_url
+from .signatures import Refused, Secrets, Verified, sign_standard, standard_key, standard_v1
+
+__all__ = ["Standard"]
+
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+@frozen
+class Standard:
+    """One system that signs what it sends, and takes our signed replies at `reply_url`.
+
+    While a secret is replaced, replies carry a signature by each (the list exists for that).
+    """
+
+    kind: ClassVar[str] = "standard"
+    text_limit: ClassVar[int] = 60_000
+
+    name: str
+    secret: str = field(repr=False)
+    reply_url: str = field(validator=check_base_url)
+    previous_secret: str | None = field(default=None, repr=False)
+    _secrets: Secrets = field(init=False, repr=False, eq=False)
+
+    @_secrets.default
+    def _active(self) -> Secrets:
+        current = (standard_key(self.secret),)
+        return (*current, standard_key(self.previous_secret)) if self.previous_secret else current
+
+    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
+        """Refuse: the scheme has none."""
+        return Refused("no handshake")
+
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+        """Check the signature over id, timestamp and body."""
+        return standard_v1(headers, body, self._secrets, now_us)
+
+    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+        """Return the one message of the delivery."""
+        root = read_object(verified.body)
+        if not isinstance(root, dict):
+            return root
+        name = string_at(root, "type")
+        if name != "message" and not name.startswith("message."):
+            return Ignored("another type")
+        return gather([_message(root.get("data"), verified.delivery_id)])
+
+    def encode(self, reply: Reply, now_us: int) -> Fetch:
+        """Return the signed request; id and body are the same for every attempt."""
+        content = {
+            "type": "reply",
+            "data": {
+                "recipient": reply.recipient,
+                "thread": reply.thread,
+                "in_reply_to": reply.quotes,
+                "text": reply.text,
+                "written_us": reply.created_us,
+            },
+        }
+        body = compact_json(content).encode()
+        seconds = str(now_us // 1_000_000)
+        signatures = sign_standard(self._secrets, reply.key.encode(), seconds.encode(), body)
+        return Fetch(
+            "POST",
+            self.reply_url,
+            (
+                ("content-type", "application/json"),
+                ("idempotency-key", reply.key),
+                ("webhook-id", reply.key),
+                ("webhook-timestamp", seconds),
+                ("webhook-signature", b" ".join(signatures).decode()),
+            ),
+            body,
+        )
+
+    def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
+        """Judge the answer by its status."""
+        return general_outcome(reply, now_us) or Sent("")
+
+
+def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:
+    sender = identifier(at(data, "sender"))
+    text = string_at(data, "text") or None
+    kind = _KINDS.get(string_at(data, "kind") or "text", Kind.UNSUPPORTED)
+    return IncomingMessage(
+        message_id=delivery_id,
+        sender=sender,
+        kind=Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind,
+        text=text,
+        conversation=identifier(at(data, "conversation")) or sender,
+        thread=identifier(at(data, "thread")),
+        provider_id=delivery_id,
+        reply_to=identifier(at(data, "in_reply_to")),
+        sent_us=moment_us(at(data, "sent")),
+    )

@@ -1,0 +1,221 @@
+"""Telegram, by the Bot API with a webhook.
+
+Source: core.telegram.org/bots/api, "Update", "sendMessage", "Making requests".  An update is one
+event; its `update_id` is what repeats when Telegram delivers again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from attrs import field, frozen
+
+from ..bodies.json_text import JsonObject, JsonValue, parse_json
+from ..effects import Fetch, FetchReply, Unreachable
+from ..messages import Headers, compact_json
+from .messages import (
+    Challenge,
+    Delivery,
+    Handshake,
+    Ignored,
+    IncomingMessage,
+    Kind,
+    NotUnderstood,
+    Piece,
+    at,
+    gather,
+    identifier,
+    moment_us,
+    read_object,
+    string_at,
+)
+from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .settings import base_url, check_base_url
+from .signatures import Refused, Secrets, Verified, active_secrets, telegram_token
+
+__all__ = ["Telegram"]
+
+# The member that tells what a message is, and where its words are; the first that is there.
+_KINDS: Final = (
+    ("text", Kind.TEXT, "text"),
+    ("photo", Kind.IMAGE, "caption"),
+    ("voice", Kind.AUDIO, "caption"),
+    ("audio", Kind.AUDIO, "caption"),
+    ("video", Kind.VIDEO, "caption"),
+    ("video_note", Kind.VIDEO, "caption"),
+    ("document", Kind.DOCUMENT, "caption"),
+    ("sticker", Kind.STICKER, "caption"),
+    ("location", Kind.LOCATION, "caption"),
+    ("contact", Kind.CONTACTS, "caption"),
+    ("poll", Kind.UNSUPPORTED, "caption"),
+    ("dice", Kind.UNSUPPORTED, "caption"),
+    ("story", Kind.UNSUPPORTED, "caption"),
+    ("game", Kind.UNSUPPORTED, "caption"),
+)
+_SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
+_MEMBER: Final = re.compile(r"[a-z_]{1,64}")
+_BOT_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
+
+
+class _SecretUrl(str):
+    """A URL with a token in its path, as only Telegram wants it: equal, but never shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return the address up to the token."""
+        return repr(self.partition("/bot")[0] + "/bot…")
+
+
+def _check_secret(_: object, __: object, value: Any) -> None:
+    if value and not _SECRET_TOKEN.fullmatch(value):
+        raise ValueError("a secret token is 1 to 256 of A-Z a-z 0-9 _ -")
+
+
+def _check_bot_token(_: object, __: object, value: str) -> None:
+    if not _BOT_TOKEN.fullmatch(value):
+        raise ValueError("a bot token has digits, a colon, and letters")
+
+
+@frozen
+class Telegram:
+    """One bot."""
+
+    kind: ClassVar[str] = "telegram"
+    text_limit: ClassVar[int] = 4096
+
+    name: str
+    secret_token: str = field(repr=False, validator=_check_secret)
+    bot_token: str = field(repr=False, validator=_check_bot_token)
+    api_base_url: str = field(
+        default="https://api.telegram.org", converter=base_url, validator=check_base_url
+    )
+    previous_secret_token: str | None = field(default=None, repr=False, validator=_check_secret)
+    _secrets: Secrets = field(init=False, repr=False, eq=False)
+
+    @_secrets.default
+    def _active(self) -> Secrets:
+        return active_secrets(self.secret_token, self.previous_secret_token)
+
+    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
+        """Refuse: Telegram asks nothing by GET."""
+        return Refused("no handshake")
+
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+        """Check the secret token; the scheme knows no time and signs nothing."""
+        return telegram_token(headers, body, self._secrets)
+
+    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+        """Return the message of an update, new ones and pressed buttons; an edit is none."""
+        root = read_object(verified.body)
+        if not isinstance(root, dict):
+            return root
+        update_id = _number(root.get("update_id"))
+        if not update_id:
+            return Ignored("not an update")
+        return gather(self._pieces(root, update_id))
+
+    def _pieces(self, root: JsonObject, update_id: str) -> Iterator[Piece]:
+        message, press = root.get("message"), root.get("callback_query")
+        if isinstance(message, dict):
+            yield self._message(update_id, message)
+        if isinstance(press, dict):
+            yield self._press(update_id, press)
+        others = set(root) - {"update_id", "message", "callback_query"}
+        yield from sorted(filter(_MEMBER.fullmatch, others))
+
+    def _message(self, update_id: str, message: JsonObject) -> IncomingMessage:
+        kind, text = _content(message)
+        thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+        return IncomingMessage(
+            message_id=update_id,
+            sender=identifier(at(message, "from", "id")),
+            kind=kind,
+            text=text,
+            conversation=identifier(at(message, "chat", "id")),
+            thread=_number(thread),
+            provider_id=_number(message.get("message_id")),
+            reply_to=_number(at(message, "reply_to_message", "message_id")),
+            from_self=self._is_bot(at(message, "from")),
+            sent_us=moment_us(message.get("date")),
+        )
+
+    def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
+        message_id = _number(at(press, "message", "message_id"))
+        text = string_at(press, "data")
+        return IncomingMessage(
+            message_id=update_id,
+            sender=identifier(at(press, "from", "id")),
+            kind=Kind.BUTTON if text else Kind.UNSUPPORTED,
+            text=text or None,
+            conversation=identifier(at(press, "message", "chat", "id")),
+            provider_id=message_id,
+            reply_to=message_id,
+            from_self=self._is_bot(at(press, "from")),
+        )
+
+    def _is_bot(self, user: object) -> bool:
+        """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
+        if not isinstance(user, dict):
+            return False
+        own = self.bot_token.partition(":")[0]
+        return user.get("is_bot") is True or identifier(user.get("id")) == own
+
+    def encode(self, reply: Reply, now_us: int) -> Fetch:
+        """Return the request that sends `reply`.
+
+        Telegram has no place for an idempotency key but a header that it does not read.
+        """
+        message: dict[str, object] = {
+            "chat_id": reply.recipient,
+            "text": reply.text,
+            "link_preview_options": {"is_disabled": True},
+        }
+        if reply.thread:
+            message["message_thread_id"] = int(reply.thread)
+        if reply.quotes:
+            message["reply_parameters"] = {
+                "message_id": int(reply.quotes),
+                "allow_sending_without_reply": True,
+            }
+        return Fetch(
+            "POST",
+            _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage"),
+            (("content-type", "application/json"), ("idempotency-key", reply.key)),
+            compact_json(message).encode(),
+        )
+
+    def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
+        """Judge the answer: `retry_after` stands in its body."""
+        if isinstance(reply, Unreachable):
+            return RetryLater(None, reply.reason)
+        answer = parse_json(reply.body)
+        if not isinstance(answer, dict):
+            answer = {}
+        code = answer.get("error_code")
+        said = f"code {code}" if isinstance(code, int) else ""
+        asked = at(answer, "parameters", "retry_after")
+        if isinstance(asked, int) and 0 <= asked <= 24 * 3600:
+            return RetryLater(asked, f"HTTP {reply.status}: {said}")
+        if code == 429:
+            return RetryLater(retry_after(reply, now_us), f"HTTP {reply.status}: {said}")
+        outcome = general_outcome(reply, now_us, said)
+        if outcome is None and answer.get("ok") is False:
+            return GiveUp(f"HTTP {reply.status}: {said}")
+        return outcome or Sent(_number(at(answer, "result", "message_id")))
+
+
+def _number(value: JsonValue) -> str:
+    """Return an integer as text, else ""."""
+    return identifier(value) if isinstance(value, int) else ""
+
+
+def _content(message: JsonObject) -> tuple[Kind, str | None]:
+    """Return what `message` is; what nobody wrote (a member joined) is `SYSTEM`."""
+    for member, kind, words in _KINDS:
+        if member in message:
+            text = string_at(message, words) or None
+            return (Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind), text
+    return Kind.SYSTEM, None

@@ -1,0 +1,209 @@
+"""WhatsApp, by Meta's Cloud API.
+
+Sources: the webhook reference ("messages" field), "Send messages", "Error codes" of the Cloud
+API.  A delivery holds entries, each with changes, each with messages; all of them count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from attrs import field, frozen
+
+from ..bodies.json_text import JsonObject, JsonValue, parse_json
+from ..effects import Fetch, FetchReply, Unreachable
+from ..messages import Headers, compact_json
+from .messages import (
+    Challenge,
+    Delivery,
+    Handshake,
+    Ignored,
+    IncomingMessage,
+    Kind,
+    NotUnderstood,
+    Piece,
+    at,
+    challenge_of,
+    gather,
+    identifier,
+    moment_us,
+    objects,
+    read_object,
+    string_at,
+)
+from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .settings import base_url, check_base_url, check_segment, check_token
+from .signatures import Refused, Secrets, Verified, active_secrets, hub256, timing_safe_equal
+
+__all__ = ["WhatsApp"]
+
+# By the type of a message: what it is, and where its words are.
+_KINDS: Final[Mapping[str, tuple[Kind, tuple[str, ...]]]] = {
+    "text": (Kind.TEXT, ("text", "body")),
+    "button": (Kind.BUTTON, ("button", "text")),
+    "interactive/button_reply": (Kind.BUTTON, ("interactive", "button_reply", "title")),
+    "interactive/list_reply": (Kind.LIST, ("interactive", "list_reply", "title")),
+    "image": (Kind.IMAGE, ("image", "caption")),
+    "audio": (Kind.AUDIO, ()),
+    "video": (Kind.VIDEO, ("video", "caption")),
+    "document": (Kind.DOCUMENT, ("document", "caption")),
+    "sticker": (Kind.STICKER, ()),
+    "location": (Kind.LOCATION, ()),
+    "contacts": (Kind.CONTACTS, ()),
+    "order": (Kind.ORDER, ("order", "text")),
+    "reaction": (Kind.REACTION, ("reaction", "emoji")),
+    "system": (Kind.SYSTEM, ("system", "body")),
+}
+_WORDED: Final = frozenset({Kind.TEXT, Kind.BUTTON, Kind.LIST})
+
+# Error codes that pass, whatever the status: throughput and pair limits, outages, maintenance.
+_PASSING: Final = frozenset(
+    {1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004}
+)
+
+
+@frozen
+class WhatsApp:
+    """One business phone number.  Messages to another number of the same app are not for us."""
+
+    kind: ClassVar[str] = "whatsapp"
+    text_limit: ClassVar[int] = 4096
+
+    name: str
+    app_secret: str = field(repr=False)
+    verify_token: str = field(repr=False, validator=check_token)
+    access_token: str = field(repr=False, validator=check_token)
+    phone_number_id: str = field(validator=check_segment)
+    api_base_url: str = field(
+        default="https://graph.facebook.com/v22.0", converter=base_url, validator=check_base_url
+    )
+    previous_app_secret: str | None = field(default=None, repr=False)
+    _secrets: Secrets = field(init=False, repr=False, eq=False)
+
+    @_secrets.default
+    def _active(self) -> Secrets:
+        return active_secrets(self.app_secret, self.previous_app_secret)
+
+    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
+        """Answer Meta's verification of the endpoint (GET), its parameters once each."""
+        given = dict(query)
+        if len(given) != len(query) or given.get("hub.mode") != "subscribe":
+            return Refused("not a subscription")
+        token = given.get("hub.verify_token", "").encode("utf-8", "surrogatepass")
+        if not timing_safe_equal(token, [self.verify_token.encode()]):
+            return Refused("wrong verify token")
+        return challenge_of(given.get("hub.challenge")) or Refused("malformed challenge")
+
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+        """Check Meta's signature; the scheme knows no time."""
+        return hub256(headers, body, self._secrets)
+
+    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+        """Return every message of every change of every entry."""
+        root = read_object(verified.body)
+        if not isinstance(root, dict):
+            return root
+        if root.get("object") != "whatsapp_business_account":
+            return Ignored("another object")
+        return gather(self._pieces(root))
+
+    def _pieces(self, root: JsonObject) -> Iterator[Piece]:
+        for entry in objects(root.get("entry")):
+            for change in objects(entry.get("changes")):
+                yield from self._change(change)
+
+    def _change(self, change: JsonObject) -> Iterator[Piece]:
+        value = change.get("value")
+        if change.get("field", "messages") != "messages":
+            yield "another field"
+            return
+        if self.phone_number_id != (
+            at(value, "metadata", "phone_number_id") or self.phone_number_id
+        ):
+            yield "another number"
+            return
+        shown = _digits(string_at(value, "metadata", "display_phone_number"))
+        own = {self.phone_number_id, shown} - {""}
+        for message in objects(at(value, "messages")):
+            yield _message(message, own)
+        for name in ("statuses", "errors"):
+            if at(value, name):
+                yield name
+
+    def encode(self, reply: Reply, now_us: int) -> Fetch:
+        """Return the request that sends `reply`; its key stands wherever Meta has a place."""
+        message: dict[str, object] = {
+            "messaging_product": "whatsapp",
+            "recipient_type": "individual",
+            "to": reply.recipient,
+            "type": "text",
+            # No preview: it would make Meta fetch whatever address a model wrote.
+            "text": {"body": reply.text, "preview_url": False},
+            "biz_opaque_callback_data": reply.key,
+        }
+        if reply.quotes:
+            message["context"] = {"message_id": reply.quotes}
+        return Fetch(
+            "POST",
+            f"{self.api_base_url}/{self.phone_number_id}/messages",
+            (
+                ("authorization", f"Bearer {self.access_token}"),
+                ("content-type", "application/json"),
+                ("idempotency-key", reply.key),
+            ),
+            compact_json(message).encode(),
+        )
+
+    def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
+        """Judge Meta's answer: by its error code first, then by the status."""
+        if isinstance(reply, Unreachable):
+            return RetryLater(None, reply.reason)
+        answer = parse_json(reply.body)
+        error = at(answer, "error") if isinstance(answer, dict) else None
+        found = at(error, "code")
+        code = found if isinstance(found, int) else 0
+        said = f"code {code}" if code else ""
+        if code in _PASSING or at(error, "is_transient") is True:
+            return RetryLater(retry_after(reply, now_us), f"HTTP {reply.status}: {said}")
+        outcome = general_outcome(reply, now_us, said)
+        if outcome is None and error is not None:
+            return GiveUp(f"HTTP {reply.status}: {said}")
+        return outcome or Sent(_sent_id(answer))
+
+
+def _digits(number: str) -> str:
+    return "".join(character for character in number if character.isdigit())
+
+
+def _sent_id(answer: object) -> str:
+    messages = objects(answer.get("messages")) if isinstance(answer, dict) else iter(())
+    return next((identifier(message.get("id")) for message in messages), "")
+
+
+def _content(message: JsonObject) -> tuple[Kind, str | None]:
+    name = string_at(message, "type")
+    if name == "interactive":
+        name += "/" + string_at(message, "interactive", "type")
+    kind, path = _KINDS.get(name, (Kind.UNSUPPORTED, ()))
+    text = (string_at(message, *path) if path else "") or None
+    if text is None and kind in _WORDED:
+        return Kind.UNSUPPORTED, None
+    return kind, text
+
+
+def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
+    message_id, sender = identifier(message.get("id")), identifier(message.get("from"))
+    kind, text = _content(message)
+    reacted: JsonValue = at(message, "reaction", "message_id")
+    return IncomingMessage(
+        message_id=message_id,
+        sender=sender,
+        kind=kind,
+        text=text,
+        conversation=sender,
+        provider_id=message_id,
+        reply_to=identifier(at(message, "context", "id") or reacted),
+        from_self=_digits(sender) in own or sender in own,
+        sent_us=moment_us(message.get("timestamp")),
+    )

@@ -1,0 +1,287 @@
+"""What an operator configures: one tree, in Python or as a mapping read from TOML.
+
+`structure` turns a mapping into a `PlatformConfig` or raises `ConfigurationError` with every
+fault at once, each with its path.  Unknown keys are faults: a misspelt option never passes as the
+default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+import cattrs
+from attrs import field, fields, frozen
+from cattrs.errors import ForbiddenExtraKeysError
+
+from .refusals import Fault
+
+__all__ = [
+    "DEFAULT_EXCLUDED_ROUTES",
+    "Agent",
+    "AuthorizationConfig",
+    "Channel",
+    "ConfigurationError",
+    "Database",
+    "Model",
+    "PlatformConfig",
+    "Team",
+    "structure",
+]
+
+C = TypeVar("C")
+
+# Section 5.4 of the interface.
+DEFAULT_EXCLUDED_ROUTES: Final = (
+    "/",
+    "/health",
+    "/info",
+    "/docs",
+    "/redoc",
+    "/openapi.json",
+    "/docs/oauth2-redirect",
+)
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be served; `faults` lists everything that is wrong with it."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(f"{fault.path}: {fault.message}" for fault in faults))
+        self.faults = faults
+
+
+def _strings(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(items)
+
+
+@frozen
+class AuthorizationConfig:
+    """How tokens are verified (section 5.2 of the interface).
+
+    `verification_keys` are PEM public keys, or shared secrets under an HS algorithm.
+    `excluded_routes` are route templates that need no token; they replace the default list.
+    """
+
+    verification_keys: tuple[str, ...] = field(default=(), converter=_strings, repr=False)
+    jwks_file: str | None = None
+    algorithm: str = "RS256"
+    verify_audience: bool = False
+    admin_scope: str = "platform:admin"
+    excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=_strings)
+
+
+@frozen
+class Database:
+    """A database by its id: `sqlite:///file.db`, `sqlite://` (in memory) or `postgresql://…`.
+
+    `auto_migrate` brings it to the newest schema at start; unset, that is so for SQLite alone.
+    """
+
+    id: str
+    url: str = field(repr=False)  # it may hold a password
+    auto_migrate: bool | None = None
+
+
+@frozen
+class Model:
+    """A model by its name in the configuration; `provider` says which protocol it speaks.
+
+    `id` is the provider's name for the model.  `delay_seconds` is for the provider `echo` alone.
+    """
+
+    name: str
+    provider: str
+    id: str | None = None
+    delay_seconds: float = 0.0
+
+
+@frozen(kw_only=True)
+class Agent:
+    """An agent: what it is called, which model it uses and what it is told."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    role: str | None = None
+    model: str = "echo"
+    instructions: str | None = None
+    database: str | None = None
+
+
+@frozen(kw_only=True)
+class Team:
+    """A team: a leader with a model of its own and the ids of its members."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    mode: str = "coordinate"
+    model: str = "echo"
+    members: tuple[str, ...] = field(default=(), converter=_strings)
+    instructions: str | None = None
+    database: str | None = None
+
+
+@frozen(kw_only=True)
+class Channel:
+    """A messaging channel, served at `/{id}/webhook`; one of `agent` and `team` answers it.
+
+    Secrets are named by the environment variable that holds them, never written here.
+    """
+
+    id: str
+    kind: str
+    agent: str | None = None
+    team: str | None = None
+    app_secret_env: str | None = None
+    previous_app_secret_env: str | None = None
+    verify_token_env: str | None = None
+    access_token_env: str | None = None
+    phone_number_id: str | None = None
+    api_base_url: str | None = None
+
+
+@frozen(kw_only=True)
+class PlatformConfig:
+    """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`."""
+
+    id: str = "legation"
+    name: str = "Legation"
+    description: str | None = None
+    authorization: bool = False
+    authorization_config: AuthorizationConfig = AuthorizationConfig()
+    cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
+    databases: tuple[Database, ...] = field(default=(), converter=tuple)
+    models: tuple[Model, ...] = field(default=(), converter=tuple)
+    agents: tuple[Agent, ...] = field(default=(), converter=tuple)
+    teams: tuple[Team, ...] = field(default=(), converter=tuple)
+    channels: tuple[Channel, ...] = field(default=(), converter=tuple)
+
+
+# How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
+# "main"; the rest of `[platform]` stands at the top.
+_KEYED: Final = {"databases": ("id", Database), "models": ("name", Model), "channels": ("id", Channel)}
+_LISTED: Final = {"agents": Agent, "teams": Team}
+_TOP: Final = "platform"
+_AUTHORIZATION: Final = "authorization_config"
+
+Found: TypeAlias = dict[str, Any]
+
+
+def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
+    """Return the configuration that `mapping`, as read from TOML, describes.
+
+    Raises:
+        ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
+    """
+    faults: list[Fault] = []
+    known = {_TOP, _AUTHORIZATION, *_KEYED, *_LISTED}
+    faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
+    found: Found = _platform_table(mapping.get(_TOP, {}), faults)
+    if _AUTHORIZATION in mapping:
+        found[_AUTHORIZATION] = _one(
+            AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
+        )
+    for key, (name, cls) in _KEYED.items():
+        found[key] = _keyed(cls, name, mapping.get(key, {}), key, faults)
+    for key, listed in _LISTED.items():
+        found[key] = _listed(listed, mapping.get(key, []), key, faults)
+    if faults:
+        raise ConfigurationError(tuple(faults))
+    return PlatformConfig(**found)
+
+
+@frozen(kw_only=True)
+class _PlatformTable:
+    """What `[platform]` itself may say."""
+
+    id: str = "legation"
+    name: str = "Legation"
+    description: str | None = None
+    authorization: bool = False
+    cors_allowed_origins: tuple[str, ...] = ()
+
+
+def _platform_table(value: Any, faults: list[Fault]) -> Found:
+    table = _one(_PlatformTable, value, _TOP, faults) or _PlatformTable()
+    return {a.name: getattr(table, a.name) for a in fields(_PlatformTable)}
+
+
+def _keyed(cls: type[C], name: str, value: Any, path: str, faults: list[Fault]) -> list[C | None]:
+    if not isinstance(value, Mapping):
+        faults.append(Fault(path, "expected a table of tables"))
+        return []
+    made: list[C | None] = []
+    for key, item in value.items():
+        here = f"{path}.{key}"
+        if isinstance(item, Mapping) and name in item:
+            faults.append(Fault(f"{here}.{name}", "unknown key"))
+        else:
+            merged = {**item, name: key} if isinstance(item, Mapping) else item
+            made.append(_one(cls, merged, here, faults))
+    return made
+
+
+def _listed(cls: type[C], value: Any, path: str, faults: list[Fault]) -> list[C | None]:
+    if not isinstance(value, list):
+        faults.append(Fault(path, "expected an array of tables"))
+        return []
+    return [_one(cls, item, f"{path}[{index}]", faults) for index, item in enumerate(value)]
+
+
+def _one(cls: type[C], value: Any, path: str, faults: list[Fault]) -> C | None:
+    """Structure one table, adding its faults; None when it has any."""
+    if not isinstance(value, Mapping):
+        faults.append(Fault(path, "expected a table"))
+        return None
+    try:
+        return _CONVERTER.structure(value, cls)
+    except cattrs.ClassValidationError as error:
+        for line in cattrs.transform_error(error, path, _say):
+            message, _, where = line.rpartition(" @ ")
+            faults.append(Fault(where, message))
+        return None
+
+
+def _say(error: BaseException, _: type[Any] | None) -> str:
+    if isinstance(error, KeyError):
+        return f"missing: {error.args[0]}"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return "unknown: " + ", ".join(sorted(error.extra_fields))
+    return str(error)
+
+
+def _exactly(kind: type[Any], word: str) -> Any:
+    """Return a hook that takes values of `kind` as they are and converts nothing."""
+
+    def hook(value: Any, _: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"expected {word}")
+        return value
+
+    return hook
+
+
+def _number(value: Any, _: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("expected a number")
+    return float(value)
+
+
+def _texts(value: Any, _: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or any(type(item) is not str for item in value):
+        raise TypeError("expected an array of strings")
+    return tuple(value)
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(str, _exactly(str, "a string"))
+    converter.register_structure_hook(bool, _exactly(bool, "true or false"))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook_func(lambda kind: kind == tuple[str, ...], _texts)
+    return converter
+
+
+_CONVERTER: Final = _converter()

@@ -1,0 +1,61 @@
+"""Cross-origin requests (WHATWG Fetch section 3.2): an allow list of exact origins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from .messages import Answer, Headers, Request, Response, empty_response
+
+__all__ = ["Cors"]
+
+DEFAULT_ORIGIN: Final = "http://localhost:3000"
+_MAX_AGE: Final = b"600"
+_EXPOSED: Final = b"x-request-id"
+_DEFAULT_REQUEST_HEADERS: Final = b"authorization, content-type"
+
+
+@frozen
+class Cors:
+    """The origins whose pages may call the platform; `null` is never one of them."""
+
+    origins: frozenset[bytes]
+
+    @classmethod
+    def allowing(cls, origins: tuple[str, ...]) -> Cors:
+        """Allow `origins` beside the one that the usual web page is developed on."""
+        return cls(frozenset(origin.encode() for origin in (DEFAULT_ORIGIN, *origins)))
+
+    def preflight(self, request: Request, methods: tuple[str, ...]) -> Response | None:
+        """Return the answer to a preflight, or None when `request` is not one."""
+        asked = request.header(b"access-control-request-method")
+        if request.method != "OPTIONS" or asked is None:
+            return None
+        if request.header(b"origin") not in self.origins:
+            return empty_response(204, ((b"vary", b"origin"),))
+        wanted = request.header(b"access-control-request-headers") or _DEFAULT_REQUEST_HEADERS
+        allowed: Headers = (
+            (b"access-control-allow-methods", ", ".join(methods).encode()),
+            (b"access-control-allow-headers", wanted),
+            (b"access-control-max-age", _MAX_AGE),
+        )
+        return empty_response(204, allowed)
+
+    def headers(self, request: Request) -> Headers:
+        """Return what the answer to `request` says to a browser; nothing without an origin."""
+        origin = request.header(b"origin")
+        if origin is None:
+            return ()
+        if origin not in self.origins:
+            return ((b"vary", b"origin"),)
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-credentials", b"true"),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"origin"),
+        )
+
+    def dressed(self, answer: Answer, request: Request, more: Headers) -> Answer:
+        """Return `answer` with `more` and what a browser has to know."""
+        return evolve(answer, headers=(*answer.headers, *more, *self.headers(request)))

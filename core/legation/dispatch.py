@@ -1,0 +1,209 @@
+"""The way of a request: route, caller, decision, handler, record.
+
+Nothing is read of a body, and nothing of a database, before the decision has been made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from attrs import evolve, frozen
+
+from .access.caller import TRUSTED, Gate, Refused
+from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, ids_held
+from .access.rights import describe_need
+from .access.scopes import Public, Signed
+from .cors import Cors
+from .effects import Program, Record
+from .messages import Answer, Request, Response, Streamed, empty_response
+from .refusals import Forbidden, MethodNotAllowed, NotFound, Refusal
+from .resources.call import Call
+from .routes import ROUTES, Route
+from .routing import Match, Router, parse_target
+from .runs.execute import Workshop
+from .store.audit import AuditEntry
+
+__all__ = ["Arrival", "Door", "Outcome"]
+
+_ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
+
+Outcome: TypeAlias = Answer | Refusal
+
+
+@frozen
+class Arrival:
+    """A request, when it came, and the name it goes by."""
+
+    request: Request
+    now_us: int
+    request_id: str
+
+
+@frozen
+class _Caller:
+    """Who asks, and what was decided; `recorded` is False where nobody's rights were asked."""
+
+    principal: Principal
+    decision: Decision
+    recorded: bool = True
+
+
+@frozen(eq=False)
+class Door:
+    """What every request passes.  Without a `gate`, authorization is off."""
+
+    workshop: Workshop
+    gate: Gate | None
+    excluded: frozenset[str]
+    cors: Cors
+    started_us: int
+
+    def admit(self, arrival: Arrival) -> Program[Outcome]:
+        """Answer a request, or say why not."""
+        request = arrival.request
+        path = parse_target(request.target)
+        match = _ROUTER.match(path) if path is not None else None
+        if path is None or match is None:
+            return self._unknown(arrival, NotFound())
+        allowed = _methods(match)
+        if (preflight := self.cors.preflight(request, allowed)) is not None:
+            return preflight
+        if request.method == "OPTIONS":
+            return empty_response(204, ((b"allow", ", ".join(allowed).encode()),))
+        method = "GET" if request.method == "HEAD" else request.method
+        route = match.methods.get(method)
+        if route is None:
+            return self._unknown(arrival, MethodNotAllowed(allowed))
+        outcome = yield from self._enter(arrival, route, match, path.query)
+        return _head(outcome) if request.method == "HEAD" else outcome
+
+    def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
+        """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
+        if self.gate is not None:
+            caller = self.gate.caller(arrival.request, arrival.now_us)
+            if isinstance(caller, Refused):
+                return caller.refusal
+        return refusal
+
+    def _enter(
+        self, arrival: Arrival, route: Route, match: Match[Route], query: str
+    ) -> Program[Outcome]:
+        caller = self._caller(arrival, route, match)
+        if isinstance(caller, Refused):
+            yield from _record(arrival, route, match, _NOBODY, caller.refusal.status)
+            return caller.refusal
+        outcome: Outcome
+        if isinstance(caller.decision, Deny):
+            outcome = Forbidden(scope=caller.decision.scope)
+        else:
+            call = Call(
+                request=arrival.request,
+                workshop=self.workshop,
+                surface=self,
+                principal=caller.principal,
+                decision=caller.decision,
+                params=match.params,
+                query=query,
+                request_id=arrival.request_id,
+                now_us=arrival.now_us,
+                started_us=self.started_us,
+            )
+            outcome = yield from route.handler(call)
+        if caller.recorded:
+            yield from _record(arrival, route, match, caller, outcome.status)
+        return outcome
+
+    def _caller(self, arrival: Arrival, route: Route, match: Match[Route]) -> _Caller | Refused:
+        if isinstance(route.need, Signed):
+            return _Caller(Principal(), Allow(), recorded=False)
+        if self.gate is None:
+            return _Caller(TRUSTED, Allow(), recorded=not isinstance(route.need, Public))
+        if route.template in self.excluded:
+            return _Caller(Principal(), Allow(), recorded=False)
+        principal = self.gate.caller(arrival.request, arrival.now_us)
+        if isinstance(principal, Refused):
+            return principal
+        named = match.params.get(route.parameter) if route.parameter else None
+        return _Caller(principal, decide(route.need, principal, named))
+
+
+    # --- Asking about it ------------------------------------------------------------------------
+
+    def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
+        """Return where a request would lead, and whether `principal` may make it."""
+        path = parse_target(target)
+        match = _ROUTER.match(path) if path is not None else None
+        if match is None:
+            return {"allowed": False, "reason": "no route"}
+        route = match.methods.get("GET" if method == "HEAD" else method)
+        if route is None:
+            return {"allowed": False, "reason": "method", "allow": _methods(match)}
+        named = match.params.get(route.parameter) if route.parameter else None
+        return {**self._line(route), **self._permission(principal, route, named)}
+
+    def rights(self, principal: Principal) -> list[dict[str, Any]]:
+        """Return every route with what `principal` may do there, whatever the id."""
+        return [{**self._line(r), **self._permission(principal, r, None)} for r in ROUTES]
+
+    def _line(self, route: Route) -> dict[str, Any]:
+        need = describe_need(route.need, route.template, self.workshop.registry.config)
+        return {"method": route.method, "route": route.template, "needs": need}
+
+    def _permission(self, principal: Principal, route: Route, named: str | None) -> dict[str, Any]:
+        if isinstance(route.need, Signed):
+            return {"allowed": False, "reason": "signature"}
+        if route.template in self.excluded:
+            return {"allowed": True, "by": "excluded route"}
+        decision = decide(route.need, principal, named)
+        match decision:
+            case Allow():
+                return {"allowed": True, "by": decision.scope or "any valid token"}
+            case AllowOnly():
+                return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
+            case Deny():
+                if named is None and (ids := ids_held(route.need, principal)):
+                    return {"allowed": True, "only": sorted(ids)}
+                return {"allowed": False, "reason": "scope", "missing": decision.scope}
+
+
+_NOBODY: Final = _Caller(Principal(), Deny(""))
+
+
+def _methods(match: Match[Route]) -> tuple[str, ...]:
+    """Return the methods a path takes, sorted; HEAD wherever GET is."""
+    methods = {*match.methods, "OPTIONS"}
+    return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+
+def _head(outcome: Outcome) -> Outcome:
+    """Return what GET would have answered, without its body (RFC 9110 section 9.3.2)."""
+    match outcome:
+        case Response():
+            return evolve(outcome, body=b"")
+        case Streamed():
+            outcome.body.close()
+            return Response(outcome.status, outcome.headers)
+        case _:
+            return outcome
+
+
+def _record(
+    arrival: Arrival, route: Route, match: Match[Route], caller: _Caller, status: int
+) -> Program[None]:
+    """Put the decision on record: the operation, never what was sent."""
+    decision = caller.decision
+    verdict = "deny" if isinstance(decision, Deny) else "allow"
+    yield from Record(
+        AuditEntry(
+            at_us=arrival.now_us,
+            request_id=arrival.request_id,
+            subject=caller.principal.subject,
+            key_id=caller.principal.key_id,
+            operation=route.operation,
+            resource="/".join(match.params.values()),
+            decision="open" if caller.principal.trusted else verdict,
+            scope=decision.scope,
+            status=status,
+            client=arrival.request.client,
+        )
+    )

@@ -1,0 +1,376 @@
+"""The catalogue: every version of the schema, how to reach it and how to leave it.
+
+The history is one line, without branches.  Each version is *sealed* by a hash that covers the
+steps of all versions up to it, so that an edited migration and one inserted below the top both
+change every seal above: they are found as drift where other tools skip them in silence.  White
+space does not count, for a formatter or a checkout with other line ends must not stop a server.
+
+Only what is quick at any size of table belongs into a step, because all steps of a request run in
+one transaction.  Long work becomes a row of `background`, and a later migration begins with a
+check that the work is done.
+
+How the tables look, on both engines: times are integers (microseconds since the epoch, UTC), ids
+are text, booleans are 0 or 1, nothing counts by itself.  Documents are JSON in plain text: they
+are never searched, `jsonb` would refuse U+0000 and reorder the keys, and text gives back the bytes
+that came.  Every key of a user's data begins with `owner`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from itertools import pairwise
+from typing import Final
+
+from attrs import field, frozen
+
+from ..store.units import Dialect, Sql, Statement
+from .version import EMPTY, Version
+
+__all__ = ["CATALOGUE", "Catalogue", "Migration", "Step"]
+
+_TOKENS: Final = re.compile(r"""'[^']*'|"[^"]*"|\w+|[^\w\s]""")
+
+
+@frozen
+class Step:
+    """One statement of a migration; an empty text means nothing to do on that engine.
+
+    `postgresql` is given where the dialects differ.  A step with `refuse_if` is a check: when it
+    returns a row, the migration is refused with that sentence.
+    """
+
+    text: str
+    postgresql: str | None = None
+    refuse_if: str | None = field(default=None, kw_only=True)
+    _statement: Statement = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        sql = Sql(self.text, self.postgresql, registered=False)
+        object.__setattr__(self, "_statement", Statement(sql))
+
+    def statement(self, dialect: Dialect) -> Statement | None:
+        """Return the statement for `dialect`, or None when there is nothing to do."""
+        return self._statement if self._text(dialect) else None
+
+    def canonical(self, dialect: Dialect) -> str:
+        """Return the text as it is sealed: its tokens, one space between them."""
+        return " ".join(_TOKENS.findall(self._text(dialect)))
+
+    def _text(self, dialect: Dialect) -> str:
+        if dialect is Dialect.POSTGRESQL and self.postgresql is not None:
+            return self.postgresql
+        return self.text
+
+
+@frozen
+class Migration:
+    """One version of the schema.
+
+    Attributes:
+        up: From the version before to this one.
+        down: The way back; None when there is none.
+        loses: What `down` throws away, in words for people.
+        serves: The oldest code that may serve this schema.  Code is named by the latest version
+            that its own catalogue knows, and reads this from the ledger, so it need not know the
+            migration.
+    """
+
+    version: Version
+    title: str
+    up: tuple[Step, ...]
+    down: tuple[Step, ...] | None = None
+    loses: tuple[str, ...] = ()
+    serves: Version = EMPTY
+
+
+@frozen
+class Catalogue:
+    """Migrations in strictly ascending order."""
+
+    migrations: tuple[Migration, ...]
+
+    def __attrs_post_init__(self) -> None:
+        for lower, higher in pairwise(self.versions):
+            if higher <= lower:
+                raise ValueError(f"version {higher} does not come after {lower}")
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """Every version a database can be at, the empty one included."""
+        return (EMPTY, *(migration.version for migration in self.migrations))
+
+    @property
+    def latest(self) -> Version:
+        """The version that the statements of this code are written for."""
+        return self.versions[-1]
+
+    def serves(self, version: Version) -> Version:
+        """Return the oldest code that may serve `version`, one of `versions`."""
+        return next((m.serves for m in self.migrations if m.version == version), EMPTY)
+
+    def seal(self, version: Version, dialect: Dialect) -> str:
+        """Return the hash of the whole history up to `version`; empty for the empty database."""
+        seal = ""
+        for migration in self.migrations:
+            if migration.version <= version:
+                steps = (step.canonical(dialect) for step in migration.up)
+                history = "\0".join((seal, str(migration.version), *steps))
+                seal = hashlib.sha256(history.encode()).hexdigest()
+        return seal
+
+
+# --- 2.0.0 -------------------------------------------------------------------------------------
+# A session counts its runs and its own versions: appending a run is a compare-and-set on the row,
+# which gives the dense `run_no`.  An event is never changed once written.
+
+_SESSIONS: Final = """
+    create table sessions (
+        owner text not null,
+        session_id text not null,
+        kind text not null,
+        component_id text not null,
+        name text,
+        state text not null default '{}',
+        metadata text,
+        summary text,
+        version bigint not null default 0,
+        runs bigint not null default 0,
+        created_us bigint not null,
+        updated_us bigint not null,
+        primary key (owner, session_id)
+    )
+"""
+
+_RUNS: Final = """
+    create table runs (
+        owner text not null,
+        session_id text not null,
+        run_no bigint not null,
+        run_id text not null,
+        parent_run_id text,
+        kind text not null,
+        component_id text not null,
+        status text not null,
+        input text not null,
+        output text,
+        error text,
+        reason text,
+        created_us bigint not null,
+        started_us bigint,
+        ended_us bigint,
+        cancel_us bigint,
+        lease_by text,
+        lease_us bigint,
+        attempt bigint not null default 0,
+        events bigint not null default 0,
+        primary key (owner, session_id, run_no),
+        unique (run_id)
+    )
+"""
+
+_EVENTS: Final = """
+    create table events (
+        run_id text not null,
+        seq bigint not null,
+        at_us bigint not null,
+        name text not null,
+        data text not null,
+        primary key (run_id, seq)
+    )
+"""
+
+_2_0_0: Final = Migration(
+    Version(2, 0, 0),
+    "sessions, runs and their events",
+    up=(
+        Step(_SESSIONS),
+        Step("create index sessions_recent on sessions (owner, updated_us desc, session_id desc)"),
+        Step(
+            "create index sessions_component_recent"
+            " on sessions (owner, component_id, updated_us desc, session_id desc)"
+        ),
+        Step("create index sessions_id on sessions (session_id)"),
+        Step(_RUNS),
+        Step("create index runs_leased on runs (lease_us) where status in ('PENDING', 'RUNNING')"),
+        Step(_EVENTS),
+        # Room on the page keeps the updates of a lease in place (heap-only tuples).
+        Step("", postgresql="alter table sessions set (fillfactor = 80)"),
+        Step("", postgresql="alter table runs set (fillfactor = 80)"),
+    ),
+    down=(Step("drop table events"), Step("drop table runs"), Step("drop table sessions")),
+    loses=("every session", "every run and its events"),
+    serves=Version(2, 0, 0),
+)
+
+# --- 2.3.0 -------------------------------------------------------------------------------------
+# No state is called "leased": leased means that `lease_us` lies ahead.  A claim and a heartbeat
+# thus change no column of an index, nor one in its predicate.
+
+_INBOX: Final = """
+    create table inbox (
+        channel text not null,
+        message_id text not null,
+        sender text not null,
+        payload text not null,
+        state text not null default 'ready',
+        received_us bigint not null,
+        position bigint not null default 0,
+        ready_us bigint not null,
+        attempts bigint not null default 0,
+        lease_by text,
+        lease_us bigint,
+        error text,
+        run_id text,
+        done_us bigint,
+        primary key (channel, message_id)
+    )
+"""
+
+_OUTBOX: Final = """
+    create table outbox (
+        channel text not null,
+        idempotency_key text not null,
+        recipient text not null,
+        payload text not null,
+        state text not null default 'ready',
+        created_us bigint not null,
+        ready_us bigint not null,
+        attempts bigint not null default 0,
+        lease_by text,
+        lease_us bigint,
+        error text,
+        sent_us bigint,
+        primary key (channel, idempotency_key)
+    )
+"""
+
+_2_3_0: Final = Migration(
+    Version(2, 3, 0),
+    "messages received and replies to send",
+    up=(
+        Step(_INBOX),
+        Step(
+            "create index inbox_ready on inbox (channel, sender, received_us, position)"
+            " where state = 'ready'"
+        ),
+        Step("create index inbox_dead on inbox (channel, received_us) where state = 'dead'"),
+        Step(_OUTBOX),
+        Step("create index outbox_ready on outbox (ready_us) where state = 'ready'"),
+        Step("create index outbox_dead on outbox (channel, created_us) where state = 'dead'"),
+        Step("", postgresql="alter table inbox set (fillfactor = 80)"),
+        Step("", postgresql="alter table outbox set (fillfactor = 80)"),
+    ),
+    down=(Step("drop table outbox"), Step("drop table inbox")),
+    loses=("every message received, answered or not", "every reply, sent or not"),
+    serves=Version(2, 0, 0),
+)
+
+# --- 2.5.0 -------------------------------------------------------------------------------------
+# Each writer of the trail numbers and chains its own rows: `hash` covers the row and `previous`.
+
+_AUDIT: Final = """
+    create table audit (
+        writer text not null,
+        seq bigint not null,
+        at_us bigint not null,
+        request_id text not null,
+        subject text,
+        key_id text,
+        operation text not null,
+        resource text not null,
+        decision text not null,
+        scope text not null,
+        status bigint not null,
+        client text not null,
+        hash text not null,
+        previous text not null,
+        primary key (writer, seq)
+    )
+"""
+
+_IDEMPOTENCY: Final = """
+    create table idempotency (
+        owner text not null,
+        route text not null,
+        key text not null,
+        fingerprint text not null,
+        status bigint,
+        headers text,
+        body blob,
+        created_us bigint not null,
+        expires_us bigint not null,
+        primary key (owner, route, key)
+    )
+"""
+
+_2_5_0: Final = Migration(
+    Version(2, 5, 0),
+    "the audit trail and idempotency keys",
+    up=(
+        Step(_AUDIT),
+        Step("create index audit_at on audit (at_us)"),
+        Step("create index audit_subject_at on audit (subject, at_us)"),
+        Step(_IDEMPOTENCY, postgresql=_IDEMPOTENCY.replace("body blob", "body bytea")),
+        Step("create index idempotency_expiry on idempotency (expires_us)"),
+    ),
+    down=(Step("drop table idempotency"), Step("drop table audit")),
+    loses=(
+        "the audit trail",
+        "every idempotency key, so that a request sent again is done again",
+    ),
+    serves=Version(2, 0, 0),
+)
+
+# --- 2.5.6 -------------------------------------------------------------------------------------
+# `nodes` is for people: no correctness depends on it.
+
+_NODES: Final = """
+    create table nodes (
+        node_id text not null,
+        started_us bigint not null,
+        beat_us bigint not null,
+        code_version text not null,
+        schema_version text not null,
+        primary key (node_id)
+    )
+"""
+
+_BACKGROUND: Final = """
+    create table background (
+        name text not null,
+        cursor text,
+        done bigint not null default 0,
+        total bigint,
+        state text not null default 'ready',
+        lease_by text,
+        lease_us bigint,
+        attempt bigint not null default 0,
+        error text,
+        primary key (name)
+    )
+"""
+
+_2_5_6: Final = Migration(
+    Version(2, 5, 6),
+    "what a run consumed, the nodes, and background work",
+    up=(
+        Step("alter table runs add column usage text"),
+        Step(_NODES),
+        Step(_BACKGROUND),
+    ),
+    down=(
+        Step("drop table background"),
+        Step("drop table nodes"),
+        Step("alter table runs drop column usage"),  # SQLite: 3.35 and later
+    ),
+    loses=(
+        "what each run consumed (runs.usage)",
+        "the progress of background work",
+        "the list of nodes",
+    ),
+    serves=Version(2, 0, 0),
+)
+
+CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6))
+"""The schema of this release is `CATALOGUE.latest`."""

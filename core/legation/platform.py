@@ -1,0 +1,206 @@
+"""The platform: configuration, what it hosts and the routes, checked once; then it answers.
+
+`Platform.answer` is total.  Every request gets a response, every response a request id, and what
+goes wrong in our own code becomes one sentence with an incident id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import evolve
+
+from .access.caller import TRUSTED, Refused, open_gate
+from .access.decide import Principal
+from .config import (
+    DEFAULT_EXCLUDED_ROUTES,
+    AuthorizationConfig,
+    ConfigurationError,
+    PlatformConfig,
+)
+from .cors import Cors
+from .dispatch import Arrival, Door, Outcome
+from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
+from .incidents import where
+from .messages import Answer, Request
+from .migrations.catalogue import CATALOGUE
+from .migrations.migrate import Migrated, migrate
+from .refusals import Fault, Internal, Refusal, Unavailable, respond
+from .registry import build
+from .routes import ROUTES
+from .runs.execute import KeepRuns, Workshop
+from .store.audit import AppendAudit, AuditEntry
+from .store.failures import StoreFailure
+
+__all__ = ["Platform", "with_environment"]
+
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._~-]{1,64}")
+
+
+class Platform:
+    """Hosts what its configuration names and answers requests about it.
+
+    The arguments are those of `PlatformConfig`, by keyword; `jwks` is what the JWKS file holds,
+    and `environ` the variables that channels and models name for their secrets.
+
+    Raises:
+        ConfigurationError: With every fault of the configuration.
+    """
+
+    def __init__(
+        self,
+        *,
+        jwks: bytes | None = None,
+        environ: Mapping[str, str] | None = None,
+        **configuration: Any,
+    ) -> None:
+        """Check everything once."""
+        self._open(PlatformConfig(**configuration), jwks, environ or {})
+
+    @classmethod
+    def from_config(
+        cls,
+        config: PlatformConfig,
+        *,
+        jwks: bytes | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Platform:
+        """Make a platform of a whole configuration."""
+        platform = cls.__new__(cls)
+        platform._open(config, jwks, environ or {})
+        return platform
+
+    def _open(
+        self, config: PlatformConfig, jwks: bytes | None, environ: Mapping[str, str]
+    ) -> None:
+        self.config = config
+        self.registry = build(config)
+        authorization = config.authorization_config
+        gate = open_gate(authorization, config.id, jwks) if config.authorization else None
+        self.workshop = Workshop(self.registry)
+        cors = Cors.allowing(config.cors_allowed_origins)
+        self._door = Door(self.workshop, gate, _excluded(authorization), cors, started_us=0)
+
+    # --- What a host asks for -------------------------------------------------------------------
+
+    @property
+    def databases(self) -> Mapping[str, str]:
+        """The URL of each database, by its id."""
+        return {name: database.url for name, database in self.registry.databases.items()}
+
+    def startup(self) -> Program[None]:
+        """Note when the process started, and bring databases to their schema where so configured.
+
+        A database that cannot be migrated now is not served until it is; everything else is.
+        """
+        self._door = evolve(self._door, started_us=(yield from Now()))
+        node = yield from ThisNode()
+        for name, database in self.registry.databases.items():
+            automatic = database.auto_migrate
+            if automatic if automatic is not None else database.url.startswith("sqlite:"):
+                yield from _migrate_at_start(name, node)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the programs that go on as long as the process does."""
+        return tuple(KeepRuns(self.workshop, name) for name in self.registry.databases)
+
+    def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
+        """Store a batch of the audit trail."""
+        node = yield from ThisNode()
+        yield from Transact(self.registry.default_database, AppendAudit(node, entries))
+
+    def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
+        """Take the keys of a changed JWKS file; with faults, the old ones stay in force."""
+        return self._door.gate.load_jwks(jwks) if self._door.gate else ()
+
+    def explain(self, token: bytes, method: str, target: str, now_us: int) -> dict[str, Any]:
+        """Return whether the bearer of `token` may make a request, and by which scope."""
+        principal: Principal | Refused = TRUSTED
+        if self._door.gate is not None:
+            headers = ((b"authorization", b"Bearer " + token),)
+            principal = self._door.gate.caller(Request(method, target, headers), now_us)
+        if isinstance(principal, Refused):
+            return {"allowed": False, "reason": "token"}
+        return self._door.explain(principal, method, target)
+
+    # --- Answering ------------------------------------------------------------------------------
+
+    def answer(self, request: Request) -> Program[Answer]:
+        """Answer `request`.  Total: every request gets a response."""
+        now_us = yield from Now()
+        arrival = Arrival(request, now_us, (yield from _request_id(request)))
+        outcome: Outcome | None = None
+        trouble: Exception | None = None
+        try:
+            outcome = yield from self._door.admit(arrival)
+        except Exception as error:  # the boundary: a bug of ours gets an answer, too
+            trouble = error
+        if outcome is None:
+            outcome = yield from _explained(trouble, arrival)
+        answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
+        named = ((b"x-request-id", arrival.request_id.encode()),)
+        return self._door.cors.dressed(answer, request, named)
+
+
+def _request_id(request: Request) -> Program[str]:
+    """Return the caller's request id if it has a sober one, else a random one."""
+    sent = request.header(b"x-request-id")
+    if sent is not None and _REQUEST_ID.fullmatch(sent):
+        return sent.decode("ascii")
+    return (yield from RandomBytes(16)).hex()
+
+
+def _explained(trouble: Exception | None, arrival: Arrival) -> Program[Refusal]:
+    """Log what went wrong under an incident id, and return what the caller may know of it."""
+    incident = (yield from RandomBytes(8)).hex()
+    fields = (
+        ("incident", incident),
+        ("request_id", arrival.request_id),
+        ("error", where(trouble)),
+    )
+    yield from Log("error", "request failed", fields)
+    if isinstance(trouble, StoreFailure):
+        return Unavailable(f"The database is not available (incident {incident})")
+    return Internal(f"Internal server error (incident {incident})")
+
+
+def _migrate_at_start(name: str, node: str) -> Program[None]:
+    outcome = yield from migrate(
+        name, CATALOGUE, None, actor="startup", request_id="", node=node
+    )
+    if not isinstance(outcome, Migrated):
+        fields = (("database", name), ("reason", outcome.detail))
+        yield from Log("error", "database not migrated", fields)
+    elif outcome.moves:
+        version = ("version", str(outcome.to_version))
+        yield from Log("info", "database migrated", (("database", name), version))
+
+
+def _excluded(config: AuthorizationConfig) -> frozenset[str]:
+    """Return the templates of the excluded routes; one that is no route is a fault."""
+    known = {route.template for route in ROUTES} | set(DEFAULT_EXCLUDED_ROUTES)
+    faults = tuple(
+        Fault(f"authorization_config.excluded_routes[{index}]", f"{template!r} is no route")
+        for index, template in enumerate(config.excluded_routes)
+        if template not in known
+    )
+    if faults:
+        raise ConfigurationError(faults)
+    return frozenset(config.excluded_routes)
+
+
+def with_environment(config: PlatformConfig, environ: Mapping[str, str]) -> PlatformConfig:
+    """Return `config` with the verification key and JWKS file that the environment names.
+
+    `JWT_VERIFICATION_KEY` is added to the keys; `JWT_JWKS_FILE` counts where none is configured
+    (section 5.2 of the interface).
+    """
+    authorization = config.authorization_config
+    if key := environ.get("JWT_VERIFICATION_KEY"):
+        keys = (*authorization.verification_keys, key)
+        authorization = evolve(authorization, verification_keys=keys)
+    if authorization.jwks_file is None and (path := environ.get("JWT_JWKS_FILE")):
+        authorization = evolve(authorization, jwks_file=path)
+    return evolve(config, authorization_config=authorization)

@@ -1,0 +1,203 @@
+"""What a platform hosts, checked once and looked up for ever after.
+
+`build` turns a configuration into a `Registry` or raises `ConfigurationError` with every fault.
+What rarely changes is rendered here once: a list of agents is a join of ready fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from .access.scopes import well_formed_id
+from .config import Agent, ConfigurationError, Database, Model, PlatformConfig, Team
+from .messages import compact_json
+from .models.conversation import ModelProtocol
+from .models.echo import Echo
+from .refusals import Fault
+
+__all__ = ["Component", "Registry", "build"]
+
+DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
+_MODES: Final = ("coordinate", "route", "collaborate")
+
+
+@frozen(eq=False)
+class Component:
+    """An agent or a team, ready to run.
+
+    `fragment` is its description as clients see it; `admin_fragment` adds what only an
+    administrator may read (instructions).
+    """
+
+    kind: str
+    id: str
+    name: str
+    description: str | None
+    role: str | None
+    instructions: str | None
+    model: ModelProtocol
+    database: str
+    mode: str | None = None
+    members: tuple[Component, ...] = ()
+    fragment: bytes = field(init=False, repr=False)
+    admin_fragment: bytes = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        for name, admin in (("fragment", False), ("admin_fragment", True)):
+            object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
+
+    def describe(self, *, admin: bool) -> dict[str, Any]:
+        """Return the description clients parse; absent fields are left out."""
+        model = {"name": self.model.name, "model": self.model.id, "provider": self.model.provider}
+        told: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "db_id": self.database,
+            "description": self.description,
+            "role": self.role,
+            "mode": self.mode,
+            "model": model,
+            "sessions": {"session_table": "sessions"},
+        }
+        if admin and self.instructions is not None:
+            told["system_message"] = {"instructions": self.instructions}
+        if self.kind == "team":
+            told["members"] = [member.describe(admin=admin) for member in self.members]
+        told["is_component"] = False
+        return {key: value for key, value in told.items() if value is not None}
+
+
+@frozen(eq=False)
+class Registry:
+    """Everything that can be named in a request."""
+
+    config: PlatformConfig
+    agents: Mapping[str, Component]
+    teams: Mapping[str, Component]
+    databases: Mapping[str, Database]
+
+    @property
+    def default_database(self) -> str:
+        """The id of the database that is meant when none is named."""
+        return next(iter(self.databases))
+
+    def components(self, kind: str) -> Mapping[str, Component]:
+        """Return the agents or the teams."""
+        return self.agents if kind == "agent" else self.teams
+
+
+def build(config: PlatformConfig) -> Registry:
+    """Check `config` as a whole and make it ready.
+
+    Raises:
+        ConfigurationError: With every fault.
+    """
+    builder = _Builder(config)
+    registry = builder.registry()
+    if builder.faults:
+        raise ConfigurationError(tuple(builder.faults))
+    return registry
+
+
+class _Builder:
+    """Collects faults on the way, so that all of them are told."""
+
+    def __init__(self, config: PlatformConfig) -> None:
+        self.config = config
+        self.faults: list[Fault] = []
+        self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
+        self.models = {"echo": Echo()} | {m.name: self._model(m) for m in config.models}
+
+    def registry(self) -> Registry:
+        config = self.config
+        self._check_ids("databases", [database.id for database in config.databases])
+        self._check_ids("agents", [agent.id for agent in config.agents])
+        self._check_ids("teams", [team.id for team in config.teams])
+        agents = {a.id: self._agent(a, f"agents[{i}]") for i, a in enumerate(config.agents)}
+        teams = self._teams(agents)
+        return Registry(config, agents, teams, self.databases)
+
+    def _check_ids(self, path: str, ids: Iterable[str]) -> None:
+        seen: set[str] = set()
+        for index, name in enumerate(ids):
+            if not well_formed_id(name):
+                self._fault(f"{path}[{index}].id", f"{name!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
+            if name in seen:
+                self._fault(f"{path}[{index}].id", f"{name!r} is taken")
+            seen.add(name)
+            if path == "databases" and name == "all":
+                self._fault(f"{path}[{index}].id", "'all' stands for every database")
+
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+    def _model(self, model: Model) -> Echo:
+        if model.provider != "echo":
+            self._fault(f"models.{model.name}.provider", f"{model.provider!r} is none of: echo")
+        return Echo(model.id or model.name, model.delay_seconds)
+
+    def _agent(self, agent: Agent, path: str) -> Component:
+        return Component(
+            kind="agent",
+            id=agent.id,
+            name=agent.name or agent.id,
+            description=agent.description,
+            role=agent.role,
+            instructions=agent.instructions,
+            model=self._named_model(agent.model, path),
+            database=self._named_database(agent.database, path),
+        )
+
+    def _teams(self, agents: Mapping[str, Component]) -> dict[str, Component]:
+        """Make the teams, members before those who lead them."""
+        made: dict[str, Component] = {}
+        waiting = list(enumerate(self.config.teams))
+        known = {*agents, *(team.id for team in self.config.teams)}
+        while waiting:
+            ready = [
+                (index, team)
+                for index, team in waiting
+                if all(m in made or m in agents or m not in known for m in team.members)
+            ]
+            if not ready:
+                for index, _ in waiting:
+                    self._fault(f"teams[{index}].members", "a team cannot be its own member")
+                break
+            for index, team in ready:
+                made[team.id] = self._team(team, f"teams[{index}]", {**agents, **made})
+            waiting = [pair for pair in waiting if pair not in ready]
+        return {team.id: made[team.id] for team in self.config.teams if team.id in made}
+
+    def _team(self, team: Team, path: str, known: Mapping[str, Component]) -> Component:
+        for index, member in enumerate(team.members):
+            if member not in known:
+                self._fault(f"{path}.members[{index}]", f"no agent or team {member!r}")
+        if team.mode not in _MODES:
+            self._fault(f"{path}.mode", f"{team.mode!r} is none of: {', '.join(_MODES)}")
+        return Component(
+            kind="team",
+            id=team.id,
+            name=team.name or team.id,
+            description=team.description,
+            role=None,
+            instructions=team.instructions,
+            model=self._named_model(team.model, path),
+            database=self._named_database(team.database, path),
+            mode=team.mode,
+            members=tuple(known[member] for member in team.members if member in known),
+        )
+
+    def _named_model(self, name: str, path: str) -> ModelProtocol:
+        if name not in self.models:
+            known = ", ".join(sorted(self.models))
+            self._fault(f"{path}.model", f"no model {name!r}; there are: {known}")
+        return self.models.get(name, self.models["echo"])
+
+    def _named_database(self, name: str | None, path: str) -> str:
+        if name is not None and name not in self.databases:
+            known = ", ".join(sorted(self.databases))
+            self._fault(f"{path}.database", f"no database {name!r}; there are: {known}")
+        return name or next(iter(self.databases))

@@ -1,0 +1,289 @@
+"""Databases: where each stands, what a migration would do, and doing it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from ..access.decide import AllowOnly
+from ..effects import Log, Program, RandomBytes, ThisNode, Transact
+from ..messages import Answer, json_response
+from ..migrations.catalogue import CATALOGUE
+from ..migrations.ledger import Corrupt, LedgerReading, ReadLedger, Standing, history, standing
+from ..migrations.migrate import (
+    Migrated,
+    MigrationBusy,
+    MigrationFailed,
+    MigrationOutcome,
+    MigrationUnknown,
+    migrate,
+)
+from ..migrations.plan import Plan, plan
+from ..migrations.version import MalformedVersion, Version, parse_version
+from ..refusals import BadRequest, Fault, Internal, Invalid, NotFound, Refusal
+from ..store.failures import StoreFailure
+from .call import Call
+
+__all__ = [
+    "get_database",
+    "get_migrations",
+    "get_plan",
+    "list_databases",
+    "migrate_all",
+    "migrate_one",
+    "standing_of",
+]
+
+_PAGE: Final = 20
+_MOST: Final = 100
+_STATES: Final = {
+    "Current": "current",
+    "EmptyDatabase": "empty",
+    "Behind": "behind",
+    "AheadServed": "ahead",
+    "AheadNotServed": "ahead",
+    "Drifted": "drifted",
+}
+Target: TypeAlias = Version | None
+
+
+def standing_of(reading: LedgerReading) -> Standing:
+    """Return where a database stands, for the code that this is."""
+    return standing(reading.state, CATALOGUE, reading.dialect, CATALOGUE.latest)
+
+
+def describe(name: str, reading: LedgerReading | None) -> dict[str, Any]:
+    """Return a database as clients see it; None is one that could not be reached."""
+    if reading is None:
+        return {"id": name, "state": "unreachable", "serving": False}
+    stands = standing_of(reading)
+    version = None if isinstance(reading.state, Corrupt) else str(reading.state.version)
+    return {
+        "id": name,
+        "engine": reading.dialect.value,
+        "version": version,
+        "latest": str(CATALOGUE.latest),
+        "state": _STATES[type(stands).__name__],
+        "serving": stands.may_serve,
+        "detail": stands.detail,
+    }
+
+
+def look(name: str) -> Program[LedgerReading | None]:
+    """Return what the ledger of `name` says; None when the database does not answer."""
+    try:
+        return (yield from Transact(name, ReadLedger()))
+    except StoreFailure:
+        return None
+
+
+def list_databases(call: Call) -> Program[Answer | Refusal]:
+    """Return the databases that the caller may read."""
+    names = call.registry.databases.keys()
+    only = call.decision.ids if isinstance(call.decision, AllowOnly) else names
+    described: list[dict[str, Any]] = []
+    for name in names:
+        if name in only:
+            described.append(describe(name, (yield from look(name))))
+    return json_response(200, described)
+
+
+def get_database(call: Call) -> Program[Answer | Refusal]:
+    """Return one database."""
+    name = _named(call)
+    if isinstance(name, NotFound):
+        return name
+    return json_response(200, describe(name, (yield from look(name))))
+
+
+def get_migrations(call: Call) -> Program[Answer | Refusal]:
+    """Return where a database stands and what was done to it, the newest first."""
+    name = _named(call)
+    if isinstance(name, NotFound):
+        return name
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    page = read.integer("page", default=1, minimum=1)
+    limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST)
+    if faults := read.faults():
+        return Invalid(faults)
+    reading = yield from Transact(name, ReadLedger())
+    entries = [
+        {
+            "seq": entry.seq,
+            "from_version": str(entry.from_version),
+            "to_version": str(entry.to_version),
+            "actor": entry.actor,
+            "node": entry.node,
+            "request_id": entry.request_id,
+            "at_us": entry.at_us,
+        }
+        for entry in history(reading.entries, page=page, limit=limit)
+    ]
+    total = len(reading.entries)
+    meta = {"page": page, "limit": limit, "total_count": total, "total_pages": -(-total // limit)}
+    return json_response(200, {**describe(name, reading), "data": entries, "meta": meta})
+
+
+def get_plan(call: Call) -> Program[Answer | Refusal]:
+    """Return what a migration would do, statement by statement, or why it would be refused."""
+    name = _named(call)
+    if isinstance(name, NotFound):
+        return name
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    target = _parse("query.target_version", read.text("target_version"))
+    faults = (*read.faults(), *((target,) if isinstance(target, Fault) else ()))
+    if isinstance(target, Fault) or faults:
+        return Invalid(faults)
+    reading = yield from Transact(name, ReadLedger())
+    if isinstance(reading.state, Corrupt):
+        return json_response(200, {"moves": [], "refused_by": reading.state.detail})
+    planned = plan(CATALOGUE, reading.state, target, reading.dialect, allow_data_loss=True)
+    if not isinstance(planned, Plan):
+        return json_response(200, {"moves": [], "refused_by": planned.detail})
+    return json_response(200, _plan_json(planned, reading))
+
+
+def _plan_json(planned: Plan, reading: LedgerReading) -> dict[str, Any]:
+    moves: list[dict[str, Any]] = []
+    steps = list(planned.steps(reading.dialect))
+    for move in planned.moves:
+        texts = [s.statement.text(reading.dialect) for s in steps if s.move is move]
+        moves.append(
+            {
+                "direction": move.direction.value,
+                "version": str(move.migration.version),
+                "title": move.migration.title,
+                "loses": list(move.loses),
+                "statements": [" ".join(text.split()) for text in texts],
+            }
+        )
+    return {
+        "from_version": str(planned.from_version),
+        "to_version": str(planned.to_version),
+        "moves": moves,
+        "loses": list(planned.loses),
+        "refused_by": None,
+    }
+
+
+# --- Migrating ---------------------------------------------------------------------------------
+
+
+@frozen
+class _Wanted:
+    """A request for a migration, checked."""
+
+    target: Target
+    dry_run: bool
+    allow_data_loss: bool
+
+
+def migrate_one(call: Call) -> Program[Answer | Refusal]:
+    """Migrate a database and return the version it reached."""
+    name = _named(call)
+    if isinstance(name, NotFound):
+        return name
+    wanted = yield from _wanted(call)
+    if not isinstance(wanted, _Wanted):
+        return wanted
+    outcome = yield from _migrate(call, name, wanted)
+    if not isinstance(outcome, Migrated):
+        return (yield from _refused(name, outcome))
+    return json_response(200, _told(outcome))
+
+
+def migrate_all(call: Call) -> Program[Answer | Refusal]:
+    """Migrate every database; 207 tells which of them failed, and why."""
+    wanted = yield from _wanted(call)
+    if not isinstance(wanted, _Wanted):
+        return wanted
+    failed: dict[str, str] = {}
+    for name in call.registry.databases:
+        outcome = yield from _migrate(call, name, wanted)
+        if not isinstance(outcome, Migrated):
+            failed[name] = (yield from _refused(name, outcome)).detail
+    total = len(call.registry.databases)
+    version = wanted.target or CATALOGUE.latest
+    if not failed:
+        message = f"All databases migrated successfully to version {version}"
+        return json_response(200, {"message": message})
+    message = f"Migrated {total - len(failed)}/{total} databases to version {version}"
+    return json_response(207, {"message": message, "failed": failed})
+
+
+def _wanted(call: Call) -> Program[_Wanted | Refusal]:
+    """Read the query, and the target from a JSON body where the query has none."""
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    where, text = "query.target_version", read.text("target_version")
+    dry_run = read.boolean("dry_run", default=False)
+    allow_data_loss = read.boolean("allow_data_loss", default=False)
+    faults = list(read.faults())
+    if not read.sent("target_version"):
+        body = yield from call.json_object()
+        if isinstance(body, Refusal):
+            return body
+        where, value = "body.target_version", body.get("target_version")
+        faults += [Fault(f"body.{k}", "is not known here") for k in body if k != "target_version"]
+        if value is not None and not isinstance(value, str):
+            faults.append(Fault(where, "must be a string"))
+        text = value if isinstance(value, str) else None
+    target = _parse(where, text)
+    if isinstance(target, Fault):
+        return Invalid((*faults, target))
+    return Invalid(tuple(faults)) if faults else _Wanted(target, dry_run, allow_data_loss)
+
+
+def _parse(path: str, text: str | None) -> Target | Fault:
+    if text is None:
+        return None
+    version = parse_version(text)
+    if isinstance(version, MalformedVersion):
+        return Fault(path, version.detail)
+    return version
+
+
+def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome]:
+    node = yield from ThisNode()
+    return (
+        yield from migrate(
+            name,
+            CATALOGUE,
+            wanted.target,
+            actor=call.principal.subject or "",
+            request_id=call.request_id,
+            node=node,
+            allow_data_loss=wanted.allow_data_loss,
+            rehearse=wanted.dry_run,
+        )
+    )
+
+
+def _told(outcome: Migrated) -> dict[str, Any]:
+    return {
+        "message": outcome.detail,
+        "from_version": str(outcome.from_version),
+        "to_version": str(outcome.to_version),
+        "dry_run": outcome.rehearsed,
+    }
+
+
+def _refused(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
+    """Planned and refused is the caller's to mend (400); tried and failed is ours (500)."""
+    if not isinstance(outcome, MigrationFailed | MigrationBusy | MigrationUnknown):
+        return BadRequest(outcome.detail)
+    incident = (yield from RandomBytes(8)).hex()
+    fields = (("incident", incident), ("database", name), ("outcome", type(outcome).__name__))
+    yield from Log("error", "migration failed", fields)
+    return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
+
+
+def _named(call: Call) -> str | NotFound:
+    name = call.params["db_id"]
+    return name if name in call.registry.databases else NotFound("Database not found")

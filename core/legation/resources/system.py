@@ -1,0 +1,95 @@
+"""What the platform says of itself: alive, ready, what it is, and who asks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ..bodies import Reader
+from ..effects import Program
+from ..messages import Answer, json_response
+from ..refusals import Invalid, Refusal
+from ..version import INTERFACE_VERSION, VERSION
+from .call import Call
+from .databases import describe, look
+
+__all__ = ["explain", "health", "home", "info", "me", "ready"]
+
+
+def home(call: Call) -> Program[Answer | Refusal]:
+    """Return the platform's name and where to go on."""
+    config = call.registry.config
+    told = {
+        "name": config.name,
+        "id": config.id,
+        "version": INTERFACE_VERSION,
+        "health": "/health",
+        "info": "/info",
+        "docs": "/docs",
+    }
+    return json_response(200, told)
+    yield  # a program without effects
+
+
+def health(call: Call) -> Program[Answer | Refusal]:
+    """Return that the process lives, and since when.  It asks nothing of a database."""
+    since = datetime.fromtimestamp(call.started_us / 1_000_000, UTC)
+    told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
+    return json_response(200, told)
+    yield
+
+
+def ready(call: Call) -> Program[Answer | Refusal]:
+    """Return 200 when every database is at hand and at a schema this code serves, else 503."""
+    states: dict[str, Any] = {}
+    for name in call.registry.databases:
+        states[name] = describe(name, (yield from look(name)))
+    serving = all(state["serving"] for state in states.values())
+    told = {"status": "ready" if serving else "not ready", "databases": states}
+    return json_response(200 if serving else 503, told)
+
+
+def info(call: Call) -> Program[Answer | Refusal]:
+    """Return what this platform is, without the names of what it hosts."""
+    registry = call.registry
+    told = {
+        "id": registry.config.id,
+        "os_id": registry.config.id,
+        "name": registry.config.name,
+        "version": VERSION,
+        "interface_version": INTERFACE_VERSION,
+        "agent_count": len(registry.agents),
+        "team_count": len(registry.teams),
+        "workflow_count": 0,
+        "auth_mode": "jwt" if registry.config.authorization else "none",
+    }
+    return json_response(200, told)
+    yield
+
+
+def me(call: Call) -> Program[Answer | Refusal]:
+    """Return who the caller is, as the verified token says, and what it may do on each route."""
+    principal = call.principal
+    told = {
+        "sub": principal.subject,
+        "scopes": sorted(principal.scopes),
+        "session_id": principal.session_id,
+        "admin": principal.admin,
+        "authorization": not principal.trusted,
+        "routes": call.surface.rights(principal),
+    }
+    return json_response(200, told)
+    yield
+
+
+def explain(call: Call) -> Program[Answer | Refusal]:
+    """Return where a method and a path lead, whether the caller may go there, and by what."""
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    read = Reader("body", {name: (value,) for name, value in body.items()})
+    method = read.text("method", required=True, max_length=16)
+    path = read.text("path", required=True, max_length=8192)
+    if faults := read.faults():
+        return Invalid(faults)
+    return json_response(200, call.surface.explain(call.principal, method.upper(), path))

@@ -1,0 +1,203 @@
+"""The whole HTTP surface as one table.
+
+A line says what is asked, what it takes, who answers and what it is called.  There is no route
+without a need: the table could not be built.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import field, frozen, validators
+
+from .access.scopes import AnyToken, Need, Public, Scoped, Signed
+from .resources import components, databases, runs, sessions, system
+from .resources.call import Handler
+
+__all__ = ["ROUTES", "Route"]
+
+
+@frozen
+class Route:
+    """One line of the table."""
+
+    method: str
+    template: str
+    need: Need = field(validator=validators.instance_of((Public, Signed, AnyToken, Scoped)))
+    handler: Handler = field(validator=validators.is_callable())
+    operation: str = field(validator=validators.min_len(1))
+    tag: str
+
+    @property
+    def parameter(self) -> str | None:
+        """The path parameter that holds the id which scopes may name."""
+        return self.need.parameter if isinstance(self.need, Scoped) else None
+
+
+def _agents(*actions: str, **more: Any) -> Scoped:
+    return Scoped("agents", actions, parameter="agent_id", **more)
+
+
+def _teams(*actions: str, **more: Any) -> Scoped:
+    return Scoped("teams", actions, parameter="team_id", **more)
+
+
+def _databases(action: str, *also: str) -> Scoped:
+    return Scoped("databases", (action,), parameter="db_id", also=also)
+
+
+def _sessions(action: str) -> Scoped:
+    return Scoped("sessions", (action,))
+
+
+_LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
+_LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
+_LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
+_MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
+
+ROUTES: Final = (
+    Route("GET", "/", Public(), system.home, "get_api_info", "Home"),
+    Route("GET", "/health", Public(), system.health, "health_check", "Health"),
+    Route("GET", "/ready", Public(), system.ready, "readiness_check", "Health"),
+    Route("GET", "/info", Public(), system.info, "get_info", "Home"),
+    Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
+    Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
+    Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
+    Route(
+        "GET", "/agents/{agent_id}", _agents("read"), components.get_agent, "get_agent", "Agents"
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs",
+        _agents("run"),
+        runs.start_run("agent"),
+        "create_agent_run",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs",
+        _agents("read", "run"),
+        runs.list_runs("agent"),
+        "list_agent_runs",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs/{run_id}",
+        _agents("read", "run"),
+        runs.get_run("agent"),
+        "get_agent_run",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs/{run_id}/events",
+        _agents("read", "run"),
+        runs.run_events("agent"),
+        "get_agent_run_events",
+        "Agents",
+    ),
+    Route("GET", "/teams", _LIST_TEAMS, components.list_teams, "get_teams", "Teams"),
+    Route("GET", "/teams/{team_id}", _teams("read"), components.get_team, "get_team", "Teams"),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs",
+        _teams("run"),
+        runs.start_run("team"),
+        "create_team_run",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs",
+        _teams("read", "run"),
+        runs.list_runs("team"),
+        "list_team_runs",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs/{run_id}",
+        _teams("read", "run"),
+        runs.get_run("team"),
+        "get_team_run",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs/{run_id}/events",
+        _teams("read", "run"),
+        runs.run_events("team"),
+        "get_team_run_events",
+        "Teams",
+    ),
+    Route("GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"),
+    Route(
+        "GET",
+        "/sessions/{session_id}",
+        _sessions("read"),
+        sessions.get_session,
+        "get_session_by_id",
+        "Sessions",
+    ),
+    Route(
+        "GET",
+        "/sessions/{session_id}/runs",
+        _sessions("read"),
+        sessions.get_session_runs,
+        "get_session_runs",
+        "Sessions",
+    ),
+    Route(
+        "GET",
+        "/sessions/{session_id}/runs/{run_id}",
+        _sessions("read"),
+        sessions.get_session_run,
+        "get_session_run",
+        "Sessions",
+    ),
+    Route(
+        "GET", "/databases", _LIST_DATABASES, databases.list_databases, "get_databases", "Database"
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}",
+        _databases("read"),
+        databases.get_database,
+        "get_database",
+        "Database",
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}/migrations",
+        _databases("read"),
+        databases.get_migrations,
+        "get_migrations",
+        "Database",
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}/migrations/plan",
+        _databases("read"),
+        databases.get_plan,
+        "get_migration_plan",
+        "Database",
+    ),
+    Route(
+        "POST",
+        "/databases/all/migrate",
+        _MIGRATE_ALL,
+        databases.migrate_all,
+        "migrate_all_databases",
+        "Database",
+    ),
+    Route(
+        "POST",
+        "/databases/{db_id}/migrate",
+        _databases("migrate", "config:write"),
+        databases.migrate_one,
+        "migrate_database",
+        "Database",
+    ),
+)

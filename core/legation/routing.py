@@ -1,0 +1,132 @@
+"""From a target to a route: one parse of the path, one match, and no second opinion.
+
+The raw path is split on `/` and each segment is decoded once.  What is matched is what is
+authorized and what the handler sees.  The matcher is a tree over segments, so its cost does not
+grow with the number of routes; a literal segment wins over a parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from attrs import define, field, frozen
+
+__all__ = ["Match", "Path", "Router", "parse_target"]
+
+R = TypeVar("R")
+
+# Encoded or not: dot segments and separators that a proxy might read otherwise, and controls.
+_REFUSED: Final = re.compile(r"[\x00-\x1f\x7f;\\]")
+_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# The common case, in which decoding changes nothing: no escape, no segment that begins with a dot.
+_PLAIN: Final = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
+
+
+@frozen
+class Path:
+    """The decoded segments of a path, none of them empty, and the raw query."""
+
+    segments: tuple[str, ...]
+    query: str
+
+
+def parse_target(target: str) -> Path | None:
+    """Split an origin-form target; None when no route can have such a path.
+
+    One trailing slash is dropped.  Empty segments, `.` and `..`, control characters, `;`, a
+    backslash and broken escapes match nothing, however they are written.
+    """
+    path, _, query = target.partition("?")
+    if not path.startswith("/"):
+        return None
+    raw = path[1:].removesuffix("/")
+    if not raw:
+        return Path((), query)
+    if _PLAIN.fullmatch(raw):
+        return Path(tuple(raw.split("/")), query)
+    segments = tuple(_decode(segment) for segment in raw.split("/"))
+    if None in segments:
+        return None
+    return Path(tuple(segment for segment in segments if segment is not None), query)
+
+
+def _decode(raw: str) -> str | None:
+    """Decode one segment, strictly, once; None when it is refused."""
+    if _ESCAPE.search(raw):
+        return None
+    try:
+        segment = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if segment in {"", ".", ".."} or _REFUSED.search(segment):
+        return None
+    return segment
+
+
+@frozen
+class Match(Generic[R]):
+    """What a path leads to: the methods it takes, and the parameters in it."""
+
+    methods: Mapping[str, R]
+    params: Mapping[str, str]
+
+
+@define
+class _Node(Generic[R]):
+    literals: dict[str, _Node[R]] = field(factory=dict)
+    parameter: _Node[R] | None = None
+    name: str = ""
+    methods: dict[str, R] = field(factory=dict)
+
+
+class Router(Generic[R]):
+    """The tree.  Templates look like `/agents/{agent_id}/runs`."""
+
+    def __init__(self, routes: Iterable[tuple[str, str, R]]) -> None:
+        """Take `(method, template, route)`.
+
+        Raises:
+            ValueError: Two routes have the same method and template, or two parameters at one
+                place have different names.
+        """
+        self._root: _Node[R] = _Node()
+        for method, template, route in routes:
+            node = self._place(template)
+            if method in node.methods:
+                raise ValueError(f"{method} {template} is there twice")
+            node.methods[method] = route
+
+    def _place(self, template: str) -> _Node[R]:
+        node = self._root
+        for segment in filter(None, template.split("/")):
+            if segment.startswith("{"):
+                node.parameter = node.parameter or _Node(name=segment[1:-1])
+                node = node.parameter
+                if node.name != segment[1:-1]:
+                    raise ValueError(f"{template}: {segment} is called {node.name} elsewhere")
+            else:
+                node = node.literals.setdefault(segment, _Node())
+        return node
+
+    def match(self, path: Path) -> Match[R] | None:
+        """Return what `path` leads to, or None."""
+        return _walk(self._root, path.segments, 0, {})
+
+
+def _walk(
+    node: _Node[R], segments: tuple[str, ...], at: int, params: dict[str, str]
+) -> Match[R] | None:
+    """Go down, a literal first; come back when that way has no end."""
+    if at == len(segments):
+        return Match(node.methods, params) if node.methods else None
+    segment = segments[at]
+    if (literal := node.literals.get(segment)) and (
+        found := _walk(literal, segments, at + 1, params)
+    ):
+        return found
+    if node.parameter is None:
+        return None
+    return _walk(node.parameter, segments, at + 1, {**params, node.parameter.name: segment})

@@ -1,0 +1,371 @@
+"""Units of work on the outbox: replies that are stored before they are sent.
+
+A reply is sent at least once, in the order of its recipient, under an idempotency key that never
+changes.  How leases work here is told in `inbox`; the lane of a reply is its recipient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from attrs import field, frozen
+
+from .units import Dialect, Sql, Statements, Unit
+
+__all__ = [
+    "ClaimReplies",
+    "ClaimedReplies",
+    "ClaimedReply",
+    "CountReplies",
+    "ExtendReplyLeases",
+    "FailReply",
+    "ListReplies",
+    "MarkSent",
+    "NewReply",
+    "PutReplies",
+    "ReplyDepth",
+    "ReplyKey",
+    "ReplyLease",
+    "ReplyPlace",
+    "ReplyRow",
+    "RetryReply",
+    "put_replies",
+]
+
+
+@frozen
+class NewReply:
+    """A reply to store; `payload` is what the channel's codec needs to send it."""
+
+    idempotency_key: str
+    recipient: str = field(repr=False)
+    payload: str = field(repr=False)
+
+
+@frozen
+class ReplyKey:
+    """The primary key of the outbox."""
+
+    channel: str
+    idempotency_key: str
+
+
+@frozen
+class ReplyLease:
+    """The right to send one reply: `attempts` is the fencing token."""
+
+    key: ReplyKey
+    node: str
+    attempts: int
+
+
+@frozen
+class ClaimedReply:
+    """A reply to send, and the lease under which to."""
+
+    lease: ReplyLease
+    recipient: str = field(repr=False)
+    payload: str = field(repr=False)
+    created_us: int
+
+
+@frozen
+class ClaimedReplies:
+    """What a claim brought: work, and the replies it gave up for lost."""
+
+    replies: tuple[ClaimedReply, ...] = ()
+    buried: tuple[ReplyKey, ...] = ()
+
+
+@frozen
+class ReplyRow:
+    """A reply as an operator sees it: without its text."""
+
+    channel: str
+    idempotency_key: str
+    recipient: str = field(repr=False)
+    state: str
+    created_us: int
+    ready_us: int
+    attempts: int
+    error: str | None
+    sent_us: int | None
+
+
+@frozen
+class ReplyPlace:
+    """Where a page of replies ended."""
+
+    created_us: int
+    idempotency_key: str
+
+
+@frozen
+class ReplyDepth:
+    """How much of one channel waits; `oldest_us` is when the oldest waiting reply was written."""
+
+    channel: str
+    ready: int
+    leased: int
+    dead: int
+    oldest_us: int | None
+
+
+# --- to write ----------------------------------------------------------------------------------
+
+PUT: Final = Sql(
+    """insert into outbox
+    (channel, idempotency_key, recipient, payload, state, created_us, ready_us, attempts)
+    values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, :now_us, 0)
+    on conflict do nothing returning idempotency_key"""
+)
+
+
+def put_replies(
+    channel: str, replies: Iterable[NewReply], now_us: int
+) -> Statements[tuple[str, ...]]:
+    """Store `replies` and return the keys that were new; part of a larger unit.
+
+    Each is a microsecond younger than the one before it: the parts of an answer stay in order.
+    """
+    new: list[str] = []
+    for place, reply in enumerate(replies):
+        rows = yield PUT(
+            channel=channel,
+            idempotency_key=reply.idempotency_key,
+            recipient=reply.recipient,
+            payload=reply.payload,
+            created_us=now_us + place,
+            now_us=now_us,
+        )
+        new += [key for (key,) in rows]
+    return tuple(new)
+
+
+@frozen
+class PutReplies(Unit[tuple[str, ...]]):
+    """Store `replies` beside no message; the keys that were new."""
+
+    channel: str
+    replies: tuple[NewReply, ...]
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[str, ...]]:
+        """Insert each; a key that is there already is left alone."""
+        return (yield from put_replies(self.channel, self.replies, self.now_us))
+
+
+# --- to send -----------------------------------------------------------------------------------
+
+LOCK: Final = Sql("select 1", "select pg_advisory_xact_lock(5075194603161137442)")
+BURY: Final = Sql(
+    """update outbox set state = 'dead', lease_by = null, lease_us = null,
+    error = 'every attempt ended without an answer'
+    where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
+    returning channel, idempotency_key"""
+)
+_CLAIM: Final = """with picked as materialized (
+        select channel, idempotency_key from outbox as head
+        where state = 'ready' and ready_us <= :now_us
+        and (lease_us is null or lease_us <= :now_us)
+        and not exists (
+            select 1 from outbox as other
+            where other.channel = head.channel and other.recipient = head.recipient
+            and other.state = 'ready'
+            and (other.lease_us > :now_us
+                or (other.created_us, other.idempotency_key)
+                < (head.created_us, head.idempotency_key))
+        )
+        order by ready_us, created_us, idempotency_key limit :limit{skip}
+    )
+    update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
+    from picked where outbox.channel = picked.channel
+    and outbox.idempotency_key = picked.idempotency_key
+    returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
+    created_us"""
+CLAIM: Final = Sql(_CLAIM.format(skip=""), _CLAIM.format(skip=" for update of head skip locked"))
+
+
+@frozen
+class ClaimReplies(Unit[ClaimedReplies]):
+    """Lease up to `limit` replies until `lease_us`: the oldest of each recipient."""
+
+    node: str
+    now_us: int
+    lease_us: int
+    limit: int
+    max_attempts: int
+
+    def statements(self, dialect: Dialect) -> Statements[ClaimedReplies]:
+        """Bury what was tried too often without an end, then claim."""
+        if dialect is Dialect.POSTGRESQL:
+            yield LOCK()
+        dead = yield BURY(now_us=self.now_us, max_attempts=self.max_attempts)
+        rows = yield CLAIM(
+            node=self.node, now_us=self.now_us, lease_us=self.lease_us, limit=self.limit
+        )
+        claimed = [
+            ClaimedReply(ReplyLease(ReplyKey(channel, key), self.node, attempts), *rest)
+            for channel, key, attempts, *rest in rows
+        ]
+        claimed.sort(key=lambda reply: (reply.created_us, reply.lease.key.idempotency_key))
+        return ClaimedReplies(tuple(claimed), tuple(ReplyKey(*row) for row in dead))
+
+
+_HELD: Final = """where channel = :channel and idempotency_key = :idempotency_key
+    and state = 'ready' and lease_by = :node and attempts = :attempts"""
+SENT: Final = Sql(
+    f"""update outbox set state = 'sent', sent_us = :now_us, error = null,
+    lease_by = null, lease_us = null {_HELD}
+    returning idempotency_key"""
+)
+FAIL: Final = Sql(
+    f"""update outbox set state = :state, ready_us = :ready_us, error = :error,
+    lease_by = null, lease_us = null {_HELD}
+    returning idempotency_key"""
+)
+# A lease that ran out is not revived, even where nobody took the row: its lane may be in use.
+EXTEND: Final = Sql(
+    f"""update outbox set lease_us = :lease_us {_HELD} and lease_us > :now_us
+    returning idempotency_key"""
+)
+
+
+def _held(lease: ReplyLease) -> dict[str, Any]:
+    return {
+        "channel": lease.key.channel,
+        "idempotency_key": lease.key.idempotency_key,
+        "node": lease.node,
+        "attempts": lease.attempts,
+    }
+
+
+@frozen
+class MarkSent(Unit[bool]):
+    """The provider has the reply; False when the lease was lost."""
+
+    lease: ReplyLease
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        rows = yield SENT(now_us=self.now_us, **_held(self.lease))
+        return bool(rows)
+
+
+@frozen
+class FailReply(Unit[bool]):
+    """Try again at `retry_us`, or never when None; False when the lease was lost."""
+
+    lease: ReplyLease
+    error: str
+    retry_us: int | None
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        rows = yield FAIL(
+            state="dead" if self.retry_us is None else "ready",
+            ready_us=self.now_us if self.retry_us is None else self.retry_us,
+            error=self.error,
+            **_held(self.lease),
+        )
+        return bool(rows)
+
+
+@frozen
+class ExtendReplyLeases(Unit[tuple[ReplyLease, ...]]):
+    """Keep `leases` until `lease_us`; those that are still held.  The others are to be dropped."""
+
+    leases: tuple[ReplyLease, ...]
+    now_us: int
+    lease_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[ReplyLease, ...]]:
+        """Extend one by one: what nobody works on any more is not named, and runs out."""
+        kept: list[ReplyLease] = []
+        for lease in self.leases:
+            rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_held(lease))
+            kept += [lease] * len(rows)
+        return tuple(kept)
+
+
+# --- to look after -----------------------------------------------------------------------------
+
+RETRY: Final = Sql(
+    """update outbox set state = 'ready', ready_us = :now_us
+    where channel = :channel and idempotency_key = :idempotency_key and state = 'dead'
+    returning idempotency_key"""
+)
+_COLUMNS: Final = (
+    "channel, idempotency_key, recipient, state, created_us, ready_us, attempts, error, sent_us"
+)
+_PAGE: Final = f"""select {_COLUMNS} from outbox where channel = :channel and state = :state
+    {{after}} order by created_us desc, idempotency_key desc limit :limit"""
+LIST: Final = Sql(_PAGE.format(after=""))
+LIST_AFTER: Final = Sql(
+    _PAGE.format(after="and (created_us, idempotency_key) < (:created_us, :idempotency_key)")
+)
+COUNT: Final = Sql(
+    """select channel, count(*) filter (where state = 'ready'),
+    count(*) filter (where state = 'ready' and lease_us > :now_us),
+    count(*) filter (where state = 'dead'), min(created_us) filter (where state = 'ready')
+    from outbox where state in ('ready', 'dead') group by channel order by channel"""
+)
+
+
+@frozen
+class RetryReply(Unit[bool]):
+    """Take a reply out of the dead letters for one attempt more; False when it is not there."""
+
+    key: ReplyKey
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update; `attempts` stays, for a fencing token never goes back."""
+        rows = yield RETRY(
+            channel=self.key.channel,
+            idempotency_key=self.key.idempotency_key,
+            now_us=self.now_us,
+        )
+        return bool(rows)
+
+
+@frozen
+class ListReplies(Unit[tuple[ReplyRow, ...]]):
+    """The replies of `channel` in `state`, newest first, behind `after`."""
+
+    writes: ClassVar[bool] = False
+
+    channel: str
+    state: str
+    limit: int
+    after: ReplyPlace | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[ReplyRow, ...]]:
+        """Read one page."""
+        page: dict[str, Any] = {"channel": self.channel, "state": self.state, "limit": self.limit}
+        if self.after is None:
+            rows = yield LIST(**page)
+        else:
+            rows = yield LIST_AFTER(
+                created_us=self.after.created_us,
+                idempotency_key=self.after.idempotency_key,
+                **page,
+            )
+        return tuple(ReplyRow(*row) for row in rows)
+
+
+@frozen
+class CountReplies(Unit[tuple[ReplyDepth, ...]]):
+    """How much waits in each channel that has anything waiting or dead."""
+
+    writes: ClassVar[bool] = False
+
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[ReplyDepth, ...]]:
+        """Count what is not done with."""
+        rows = yield COUNT(now_us=self.now_us)
+        return tuple(ReplyDepth(*row) for row in rows)

@@ -1,0 +1,536 @@
+"""Units of work on runs and their events.
+
+A run is a row numbered within its session.  Whoever executes it holds the lease on the row;
+`attempt` is the fencing token: every statement of the executor names node and attempt, and when no
+row answers, the lease is lost and nothing is written.  One run of a session is active at a time:
+the unit that ends a run claims the next one in the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from attrs import frozen
+
+from .units import Dialect, Rows, Sql, Statement, Statements, Undo, Unit
+
+__all__ = [
+    "AppendEvents",
+    "ClaimWaiting",
+    "ClaimedRun",
+    "Ended",
+    "EventsPage",
+    "ExpiredRuns",
+    "ExtendLeases",
+    "FetchEvents",
+    "FetchRun",
+    "FinishRun",
+    "Lease",
+    "ListRuns",
+    "ReleaseRun",
+    "RunRow",
+    "StartRun",
+    "Started",
+    "StoredEvent",
+]
+
+
+@frozen
+class Lease:
+    """The right to execute a run: who holds it, which try this is, until when (microseconds)."""
+
+    node: str
+    attempt: int
+    until_us: int
+
+
+@frozen
+class ClaimedRun:
+    """A run that this node is to execute; its lease was written by the unit that claimed it."""
+
+    owner: str
+    session_id: str
+    run_id: str
+    kind: str
+    component_id: str
+    input: str
+    created_us: int
+    attempt: int
+
+
+@frozen
+class RunRow:
+    """One run as stored; `input` and `output` are JSON, times in microseconds since the epoch."""
+
+    owner: str
+    session_id: str
+    run_no: int
+    run_id: str
+    parent_run_id: str | None
+    kind: str
+    component_id: str
+    status: str
+    input: str
+    output: str | None
+    reason: str | None
+    created_us: int
+    started_us: int | None
+    ended_us: int | None
+    events: int
+    lease_by: str | None
+    lease_us: int | None
+    attempt: int
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it stands on the row."""
+        return Lease(self.lease_by or "", self.attempt, self.lease_us or 0)
+
+    @property
+    def claim(self) -> ClaimedRun:
+        """The run as whoever holds the lease was given it."""
+        return ClaimedRun(
+            self.owner,
+            self.session_id,
+            self.run_id,
+            self.kind,
+            self.component_id,
+            self.input,
+            self.created_us,
+            self.attempt,
+        )
+
+
+_COLUMNS: Final = (
+    "owner, session_id, run_no, run_id, parent_run_id, kind, component_id, status, input, output,"
+    " reason, created_us, started_us, ended_us, events, lease_by, lease_us, attempt"
+)
+
+
+_CLAIMED: Final = "owner, session_id, run_id, kind, component_id, input, created_us, attempt"
+
+
+@frozen
+class StoredEvent:
+    """An event as it is appended: the name and the JSON of its data."""
+
+    seq: int
+    name: str
+    data: str
+
+
+# --- Starting ----------------------------------------------------------------------------------
+
+OPEN_SESSION: Final = Sql(
+    """insert into sessions
+        (owner, session_id, kind, component_id, name, runs, version, created_us, updated_us)
+    values (:owner, :session_id, :kind, :component_id, :name, 1, 1, :now, :now)
+    on conflict (owner, session_id) do update set
+        runs = sessions.runs + 1, version = sessions.version + 1, updated_us = excluded.updated_us,
+        name = coalesce(sessions.name, excluded.name)
+    returning runs"""
+)
+ACTIVE: Final = Sql(
+    """select run_id from runs where owner = :owner and session_id = :session_id
+    and status in ('PENDING', 'RUNNING') limit 1"""
+)
+INSERT_RUN: Final = Sql(
+    """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
+        status, input, created_us, started_us, lease_by, lease_us, attempt)
+    values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
+        :status, :input, :now, :started_us, :node, :until_us, :attempt)"""
+)
+
+
+@frozen
+class Started:
+    """A new run; `claim` is None while another run of the session is active."""
+
+    run_no: int
+    claim: ClaimedRun | None
+
+
+@frozen
+class StartRun(Unit[Started]):
+    """Store a run and its session; claim it for `node` unless the session is busy.
+
+    The session's row serializes those who start at once, which gives runs a dense number.
+    """
+
+    owner: str
+    session_id: str
+    run_id: str
+    kind: str
+    component_id: str
+    input: str
+    name: str
+    node: str
+    now_us: int
+    until_us: int
+    parent_run_id: str | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
+        """Yield the session, the look for an active run, and the new row."""
+        session = {"owner": self.owner, "session_id": self.session_id}
+        component = {"kind": self.kind, "component_id": self.component_id}
+        rows = yield OPEN_SESSION(**session, **component, name=self.name, now=self.now_us)
+        run_no = rows[0][0]
+        busy = bool((yield ACTIVE(**session)))
+        yield INSERT_RUN(
+            **session,
+            **component,
+            run_no=run_no,
+            run_id=self.run_id,
+            parent_run_id=self.parent_run_id,
+            input=self.input,
+            now=self.now_us,
+            status="PENDING" if busy else "RUNNING",
+            started_us=None if busy else self.now_us,
+            node=None if busy else self.node,
+            until_us=None if busy else self.until_us,
+            attempt=0 if busy else 1,
+        )
+        return Started(run_no, None if busy else self._claim())
+
+    def _claim(self) -> ClaimedRun:
+        return ClaimedRun(
+            self.owner,
+            self.session_id,
+            self.run_id,
+            self.kind,
+            self.component_id,
+            self.input,
+            self.now_us,
+            1,
+        )
+
+
+# --- Executing ---------------------------------------------------------------------------------
+
+ADVANCE: Final = Sql(
+    """update runs set events = :last, lease_us = :until_us
+    where owner = :owner and run_id = :run_id and status = 'RUNNING'
+        and lease_by = :node and attempt = :attempt
+    returning cancel_us"""
+)
+INSERT_EVENTS: Final = Sql(
+    """insert into events (run_id, seq, at_us, name, data)
+    select :run_id, json_extract(value, '$[0]'), :now,
+        json_extract(value, '$[1]'), json_extract(value, '$[2]')
+    from json_each(:events)""",
+    """insert into events (run_id, seq, at_us, name, data)
+    select :run_id, seq, :now, name, data
+    from unnest(cast(:seqs as bigint[]), cast(:names as text[]), cast(:datas as text[]))
+        as e (seq, name, data)""",
+)
+
+
+def _insert_events(
+    dialect: Dialect, run_id: str, now_us: int, events: Sequence[StoredEvent]
+) -> Statement:
+    """Return one statement for all of `events`."""
+    rows: dict[str, Any]
+    if dialect is Dialect.SQLITE:
+        rows = {"events": json.dumps([[e.seq, e.name, e.data] for e in events])}
+    else:
+        rows = {
+            "seqs": [e.seq for e in events],
+            "names": [e.name for e in events],
+            "datas": [e.data for e in events],
+        }
+    return INSERT_EVENTS(run_id=run_id, now=now_us, **rows)
+
+
+@frozen
+class AppendEvents(Unit[bool | None]):
+    """Append events under the lease and extend it.
+
+    The result is None when the lease is lost, else whether somebody asked to cancel the run.
+    """
+
+    owner: str
+    run_id: str
+    lease: Lease
+    now_us: int
+    events: tuple[StoredEvent, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+        """Yield the fenced advance, then the events."""
+        rows = yield ADVANCE(
+            owner=self.owner,
+            run_id=self.run_id,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+            until_us=self.lease.until_us,
+            last=self.events[-1].seq,
+        )
+        if not rows:
+            return None
+        yield _insert_events(dialect, self.run_id, self.now_us, self.events)
+        return rows[0][0] is not None
+
+
+FINISH: Final = Sql(
+    """update runs set status = :status, output = :output, reason = :reason, usage = :usage,
+        ended_us = :now, events = :last, lease_by = null, lease_us = null
+    where owner = :owner and run_id = :run_id and status = 'RUNNING'
+        and lease_by = :node and attempt = :attempt
+    returning session_id"""
+)
+TOUCH_SESSION: Final = Sql(
+    """update sessions set updated_us = :now, version = version + 1
+    where owner = :owner and session_id = :session_id"""
+)
+CLAIM_NEXT: Final = Sql(
+    f"""update runs set status = 'RUNNING', started_us = :now, lease_by = :node,
+        lease_us = :until_us, attempt = attempt + 1
+    where owner = :owner and session_id = :session_id and run_no = (
+        select min(run_no) from runs
+        where owner = :owner and session_id = :session_id and status = 'PENDING')
+    returning {_CLAIMED}"""
+)
+
+
+@frozen
+class Ended:
+    """What ending a run did: whether the lease still held, and the session's next run."""
+
+    kept: bool
+    following: ClaimedRun | None = None
+
+
+@frozen
+class FinishRun(Unit[Ended]):
+    """End a run with its last events and claim the next one of its session for `node`.
+
+    `lease` is that of the executor; whoever ends the run of a dead node names the dead one's.
+    """
+
+    owner: str
+    run_id: str
+    lease: Lease
+    node: str
+    now_us: int
+    status: str
+    output: str | None
+    reason: str | None
+    usage: str | None
+    events: tuple[StoredEvent, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
+        """Yield the fenced end, the events, and the claim of the next run."""
+        run = {"owner": self.owner, "run_id": self.run_id}
+        rows = yield FINISH(
+            **run,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+            status=self.status,
+            output=self.output,
+            reason=self.reason,
+            usage=self.usage,
+            now=self.now_us,
+            last=self.events[-1].seq,
+        )
+        if not rows:
+            return Ended(kept=False)
+        session = {"owner": self.owner, "session_id": rows[0][0]}
+        yield _insert_events(dialect, self.run_id, self.now_us, self.events)
+        yield TOUCH_SESSION(**session, now=self.now_us)
+        claimed = yield CLAIM_NEXT(
+            **session, node=self.node, now=self.now_us, until_us=self.lease.until_us
+        )
+        return Ended(kept=True, following=_claimed(claimed))
+
+
+def _claimed(rows: Rows) -> ClaimedRun | None:
+    return ClaimedRun(*rows[0]) if rows else None
+
+
+# --- Recovering --------------------------------------------------------------------------------
+
+ANY_EXTEND: Final = Sql(
+    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    and run_id in (select value from json_each(:runs))""",
+    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    and run_id = any (:runs)""",
+)
+RELEASE: Final = Sql(
+    """update runs set status = 'PENDING', started_us = null, lease_by = null, lease_us = null
+    where owner = :owner and run_id = :run_id and status = 'RUNNING' and events = 0
+        and lease_by = :node and attempt = :attempt
+    returning run_id"""
+)
+ANY_EXPIRED: Final = Sql(
+    f"""select {_COLUMNS} from runs where status = 'RUNNING' and lease_us < :now
+    order by lease_us limit :size"""
+)
+ANY_WAITING: Final = Sql(
+    """select owner, session_id from runs r where status = 'PENDING' and not exists (
+        select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
+        and a.status = 'RUNNING') order by created_us limit 1"""
+)
+LOCK_SESSION: Final = Sql(
+    """update sessions set version = version + 1
+    where owner = :owner and session_id = :session_id returning version"""
+)
+RUNNING: Final = Sql(
+    """select 1 from runs where owner = :owner and session_id = :session_id
+    and status = 'RUNNING' limit 1"""
+)
+
+
+@frozen
+class ExtendLeases(Unit[None]):
+    """Extend the leases of the runs that `node` executes: their common heartbeat."""
+
+    node: str
+    runs: tuple[str, ...]
+    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+        """Yield one update."""
+        runs = json.dumps(self.runs) if dialect is Dialect.SQLITE else list(self.runs)
+        yield ANY_EXTEND(node=self.node, until_us=self.until_us, runs=runs)
+        return None
+
+
+@frozen
+class ReleaseRun(Unit[bool]):
+    """Let a claimed run wait again, as long as nothing has happened in it; whether that was so."""
+
+    owner: str
+    run_id: str
+    lease: Lease
+
+    def statements(self, dialect: Dialect) -> Statements[bool | Undo[bool]]:
+        """Yield one fenced update."""
+        rows = yield RELEASE(
+            owner=self.owner,
+            run_id=self.run_id,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+        )
+        return bool(rows)
+
+
+@frozen
+class ExpiredRuns(Unit[tuple[RunRow, ...]]):
+    """Runs whose executor let the lease pass, oldest first, at most `size`."""
+
+    writes: ClassVar[bool] = False
+
+    now_us: int
+    size: int = 64
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...] | Undo[Any]]:
+        """Yield one read."""
+        rows = yield ANY_EXPIRED(now=self.now_us, size=self.size)
+        return tuple(RunRow(*row) for row in rows)
+
+
+@frozen
+class ClaimWaiting(Unit[ClaimedRun | None]):
+    """Claim a run that waits in a session where none is running, or None.
+
+    The unit that ends a run does this at once; this is for what a crash left waiting.
+    """
+
+    node: str
+    now_us: int
+    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[Any]]:
+        """Yield the search, the session's lock, a second look under it, and the claim."""
+        found = yield ANY_WAITING()
+        if not found:
+            return None
+        session = {"owner": found[0][0], "session_id": found[0][1]}
+        yield LOCK_SESSION(**session)
+        if (yield RUNNING(**session)):
+            return None
+        claimed = yield CLAIM_NEXT(
+            **session, node=self.node, now=self.now_us, until_us=self.until_us
+        )
+        return _claimed(claimed)
+
+
+# --- Reading -----------------------------------------------------------------------------------
+
+FETCH: Final = Sql(f"select {_COLUMNS} from runs where owner = :owner and run_id = :run_id")
+ANY_FETCH: Final = Sql(f"select {_COLUMNS} from runs where run_id = :run_id")
+LIST: Final = Sql(
+    f"""select {_COLUMNS} from runs where owner = :owner and session_id = :session_id
+    and (cast(:status as text) is null or status = :status) order by run_no"""
+)
+EVENTS: Final = Sql(
+    """select e.seq, e.name, e.data from events e join runs r on r.run_id = e.run_id
+    where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
+)
+PROGRESS: Final = Sql("select status, events from runs where owner = :owner and run_id = :run_id")
+
+
+@frozen
+class FetchRun(Unit[RunRow | None]):
+    """The run with this id, or None; `any_owner` is for callers who see all owners."""
+
+    writes: ClassVar[bool] = False
+
+    run_id: str
+    owner: str | None
+    any_owner: bool = False
+
+    def statements(self, dialect: Dialect) -> Statements[RunRow | None | Undo[Any]]:
+        """Yield one point read."""
+        if self.any_owner:
+            rows = yield ANY_FETCH(run_id=self.run_id)
+        else:
+            rows = yield FETCH(owner=self.owner, run_id=self.run_id)
+        return RunRow(*rows[0]) if rows else None
+
+
+@frozen
+class ListRuns(Unit[tuple[RunRow, ...]]):
+    """The runs of a session in the order they were asked for."""
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    session_id: str
+    status: str | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...] | Undo[Any]]:
+        """Yield one read."""
+        rows = yield LIST(owner=self.owner, session_id=self.session_id, status=self.status)
+        return tuple(RunRow(*row) for row in rows)
+
+
+@frozen
+class EventsPage:
+    """Events of a run in order, and where the run stands; `status` None: no such run."""
+
+    events: tuple[StoredEvent, ...]
+    status: str | None
+    last: int
+
+
+@frozen
+class FetchEvents(Unit[EventsPage]):
+    """The events of a run behind `after`, at most `size`."""
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    run_id: str
+    after: int
+    size: int = 256
+
+    def statements(self, dialect: Dialect) -> Statements[EventsPage | Undo[EventsPage]]:
+        """Yield where the run stands, then the events."""
+        run = {"owner": self.owner, "run_id": self.run_id}
+        progress = yield PROGRESS(**run)
+        if not progress:
+            return EventsPage((), None, 0)
+        rows = yield EVENTS(**run, after=self.after, size=self.size)
+        return EventsPage(tuple(StoredEvent(*row) for row in rows), *progress[0])

@@ -1,0 +1,117 @@
+"""Units of work: what one transaction does, as a frozen value.
+
+The statements of a unit come from a pure generator: it yields a `Statement`, is sent the rows,
+and returns the unit's result.  The host runs all of it in one transaction and one thread hop; if
+the generator returns `Undo(result)`, or raises, the transaction is rolled back.  The host may run
+a unit again after a serialization failure, so `statements` starts anew at every call.
+
+Contract with a host (`legation_host` holds the other half):
+
+* a unit with `writes = True` runs in a transaction that may write, serialized as the engine does;
+* a unit with `writes = False` sees one consistent snapshot and writes nothing;
+* `exclusive = True` holds the database's migration lock for the length of the transaction, or
+  fails with `failures.Busy` without waiting;
+* an error of the engine ends the unit: it is not thrown into the generator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+
+from attrs import field, frozen
+
+__all__ = ["Dialect", "Rows", "Sql", "Statement", "Statements", "Undo", "Unit", "all_sql"]
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Dialect(Enum):
+    """The engines the core speaks to."""
+
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+
+
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+"""The rows of one statement, empty when it returns none.
+
+Both engines answer alike: integers, text, bytes and None; JSON columns arrive as text.
+"""
+
+_NAMED: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_REGISTERED: Final[list[Sql]] = []
+
+
+def _psycopg_text(text: str) -> str:
+    """Turn `:name` into the `%(name)s` of psycopg and double what it would read as its own."""
+    return _NAMED.sub(r"%(\1)s", text.replace("%", "%%"))
+
+
+@frozen(eq=False)
+class Sql:
+    """One statement of the core, in the text of each engine.
+
+    Parameters are written `:name`.  `postgresql` is given where the dialects differ.  Every
+    instance registers itself, so that a test can prepare all of them against the real schema;
+    what changes the schema cannot be prepared against it, and says `registered=False`.
+    """
+
+    text: str
+    postgresql: str | None = None
+    registered: bool = field(default=True, kw_only=True, repr=False)
+    sqlite_text: str = field(init=False, repr=False)
+    psycopg_text: str = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "sqlite_text", self.text)
+        object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
+        if self.registered:
+            _REGISTERED.append(self)
+
+    def __call__(self, **parameters: Any) -> Statement:
+        """Return the statement with these parameters."""
+        return Statement(self, parameters)
+
+
+@frozen
+class Statement:
+    """A text and its parameters, by name."""
+
+    sql: Sql
+    parameters: Mapping[str, Any] = field(factory=dict[str, Any])
+
+    def text(self, dialect: Dialect) -> str:
+        """Return the text that the driver of `dialect` takes."""
+        return self.sql.sqlite_text if dialect is Dialect.SQLITE else self.sql.psycopg_text
+
+
+Statements: TypeAlias = Generator[Statement, Rows, R]
+
+
+@frozen
+class Undo(Generic[R_co]):
+    """Returned by a unit's generator: roll back, and hand `result` to the program."""
+
+    result: R_co
+
+
+class Unit(Generic[R]):
+    """Base of the units of work.  Subclasses are frozen attrs classes: equal by value."""
+
+    __slots__ = ()
+
+    writes: ClassVar[bool] = True
+    exclusive: ClassVar[bool] = False
+
+    def statements(self, dialect: Dialect) -> Statements[R | Undo[R]]:
+        """Yield the statements of one transaction; return its result."""
+        raise NotImplementedError
+
+
+def all_sql() -> Iterable[Sql]:
+    """Return every statement the imported modules of the core have written."""
+    return tuple(_REGISTERED)

@@ -1,0 +1,174 @@
+"""The ASGI application: scopes in, answers out, and the host between start-up and shut-down.
+
+Everything here runs in the event loop of the server, trio's or asyncio's: the host is on anyio.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
+
+import anyio
+from attrs import define, evolve, field
+
+from legation.effects import Program
+from legation.messages import Answer, Headers, Request, Response, Streamed
+from legation.refusals import Internal, Refusal, Unavailable, respond
+from legation_host.host import Host
+
+from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
+
+__all__ = ["Answers", "Application"]
+
+
+class Answers(Protocol):
+    """What an application serves: `legation.Platform`, or anything else with programs."""
+
+    def answer(self, request: Request) -> Program[Answer]:
+        """Return the program that answers `request`."""
+        ...
+
+
+@define(eq=False)
+class Application:
+    """`platform` as an ASGI 3 application.
+
+    The host is opened by `open_host` at the server's lifespan start-up and closed at its
+    shut-down.  Where the application is mounted in another, which gets no lifespan of its own,
+    the outer one holds `opened()` open.  Without either, requests are answered with 503.
+    """
+
+    platform: Answers
+    open_host: Callable[[], AbstractAsyncContextManager[Host]]
+    _host: Host | None = field(default=None, init=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one scope."""
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1000})  # before accept: 403
+            case kind:
+                raise NotImplementedError(f"no such scope: {kind}")
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Host]:
+        """Hold the host open, for all requests of the event loop."""
+        async with self.open_host() as host:
+            self._host = host
+            try:
+                yield host
+            finally:
+                self._host = None
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        phase = "startup"
+        await receive()
+        try:
+            async with self.opened():
+                await send({"type": "lifespan.startup.complete"})
+                phase = "shutdown"
+                await receive()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            await send({"type": f"lifespan.{phase}.failed", "message": reason})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request.  A client that leaves is told nothing, and nobody else is."""
+        host = self._host
+        request = request_of(scope)
+        response = SentResponse(send)
+        with suppress(ClientGone):
+            if host is None:
+                not_ready = Unavailable("The server is not ready")
+                await _write(response, _refused(not_ready, _new_id()), scope["method"])
+            elif isinstance(request, Refusal):
+                await _write(response, _refused(request, _new_id()), scope["method"])
+            else:
+                answer = await self._answer(host, request, receive)
+                if isinstance(answer, Response):
+                    await _write(response, answer, request.method)
+                else:
+                    await _stream(host, answer, request, receive, response)
+
+    async def _answer(self, host: Host, request: Request, receive: Receive) -> Answer:
+        """Run the program of `request` to its answer, also when the client leaves meanwhile."""
+        body = ReceivedBody(receive, request.header(b"content-length"))
+        try:
+            return await host.run(self.platform.answer(request), body=body)
+        except ClientGone:
+            raise  # nobody is there to be told
+        except Exception as error:  # noqa: BLE001 (the boundary of the request)
+            incident = _log(host, request, error)
+            return _refused(Internal(f"Internal server error, incident {incident}"), incident)
+
+
+async def _write(response: SentResponse, answer: Response, method: str) -> None:
+    await response.start(answer.status, answer.headers)
+    await response.end(b"" if method == "HEAD" else answer.body)
+
+
+async def _stream(
+    host: Host, answer: Streamed, request: Request, receive: Receive, response: SentResponse
+) -> None:
+    """Send what the program of `answer` emits.  A client that leaves ends the stream alone.
+
+    Raises:
+        Exception: What the program raised, so that the server breaks the connection off and the
+            client sees that the stream is not whole.
+    """
+    if request.method == "HEAD":
+        answer.body.close()
+        await _write(response, Response(answer.status, answer.headers), "HEAD")
+        return
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_watch, receive, tasks.cancel_scope)
+        try:
+            await response.start(answer.status, answer.headers)
+            await host.run(answer.body, sink=response)
+            await response.end()
+        except Exception as error:  # noqa: BLE001 (raised below, out of the task group)
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is None:
+        return
+    if not isinstance(failure, ClientGone):
+        _log(host, request, failure)
+    raise failure
+
+
+async def _watch(receive: Receive, stream: anyio.CancelScope) -> None:
+    """Cancel `stream` when the client goes; what it still sends of a body is dropped."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stream.cancel()
+
+
+def _refused(refusal: Refusal, request_id: str) -> Response:
+    """Render what the core never saw; it bears a request id, as all of the core's own do."""
+    response = respond(refusal)
+    named = (b"x-request-id", request_id.encode("ascii"))
+    return evolve(response, headers=(*response.headers, named))
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+def _log(host: Host, request: Request, error: Exception) -> str:
+    """Write `error` to the operator's log, and return the incident id it stands under."""
+    incident = _new_id()
+    # The query of a target may hold what no log should.
+    path = request.target.partition("?")[0]
+    fields = {"incident": incident, "method": request.method, "path": path, "exc_info": error}
+    host.write("error", "request_failed", fields)
+    return incident

@@ -1,0 +1,161 @@
+"""Between ASGI's dictionaries and the values of the core.
+
+What an HTTP server has accepted is looked at again: servers differ in what they let pass, and the
+core trusts a `Request`.  The sources are the ASGI HTTP specification 2.5 and RFC 9112.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from attrs import define
+
+from legation.authority import origin_form, well_formed_host
+from legation.messages import Headers, Request
+from legation.refusals import BadRequest, Internal
+
+__all__ = [
+    "ClientGone",
+    "Message",
+    "Receive",
+    "ReceivedBody",
+    "Scope",
+    "Send",
+    "SentResponse",
+    "below_mount",
+    "request_of",
+]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+# Two of one of these, and two readers would see two different requests.
+_SINGLETONS: Final = (b"host", b"content-length", b"content-type")
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+
+
+def request_of(scope: Scope) -> Request | BadRequest | Internal:
+    """Return the request that `scope` describes, or what is wrong with its head.
+
+    The header list is copied: a server may put trailers into it while the body arrives.
+    """
+    headers: Headers = tuple(
+        (bytes(name).lower(), bytes(value)) for name, value in scope["headers"]
+    )
+    if fault := _head_fault(headers, scope["http_version"]):
+        return BadRequest(fault)
+    raw_path: bytes | None = scope.get("raw_path")
+    if raw_path is None:
+        # `path` is decoded: it no longer tells `/` from `%2F`, so nothing may be decided by it.
+        return Internal("The server does not pass raw_path on")
+    query: bytes = scope.get("query_string", b"")
+    target = origin_form(raw_path + b"?" + query if query else raw_path)
+    if target is None:
+        return BadRequest("The target of the request is malformed")
+    path = below_mount(target, scope.get("root_path", ""))
+    client = scope.get("client")
+    return Request(scope["method"], path.decode("ascii"), headers, client[0] if client else "")
+
+
+def _head_fault(headers: Headers, version: str) -> str | None:
+    for singleton in _SINGLETONS:
+        if len(_values(headers, singleton)) > 1:
+            return f"The request has more than one {singleton.decode().title()}"
+    hosts = _values(headers, b"host")
+    if not hosts and version != "1.0":
+        return "The request has no Host"
+    if hosts and not well_formed_host(hosts[0]):
+        return "The Host of the request is malformed"
+    lengths = _values(headers, b"content-length")
+    if lengths and not _DIGITS.fullmatch(lengths[0]):
+        return "The Content-Length of the request is malformed"
+    if lengths and _values(headers, b"transfer-encoding"):
+        return "The request has Content-Length and Transfer-Encoding"
+    return None
+
+
+def _values(headers: Headers, wanted: bytes) -> list[bytes]:
+    return [value for name, value in headers if name == wanted]
+
+
+def below_mount(target: bytes, root_path: str) -> bytes:
+    """Return `target` without the prefix under which the application is mounted.
+
+    Servers and frameworks disagree whether the path includes `root_path`: it is taken off where
+    the first segments, each decoded, are those of `root_path`, and otherwise was off already.
+    """
+    mount = root_path.strip("/").encode()
+    if not mount:
+        return target
+    path, mark, query = target.partition(b"?")
+    prefix = mount.split(b"/")
+    segments = path[1:].split(b"/")
+    if [unquote_to_bytes(segment) for segment in segments[: len(prefix)]] != prefix:
+        return target
+    return b"/" + b"/".join(segments[len(prefix) :]) + mark + query
+
+
+class ClientGone(Exception):
+    """The client left before its request, or the answer to it, was whole."""
+
+
+@define(eq=False)
+class ReceivedBody:
+    """The body of one request, as `receive` brings it."""
+
+    receive: Receive
+    declared: bytes | None
+    """The value of Content-Length, digits."""
+
+    async def read(self, limit: int) -> bytes | None:
+        """Return the body, whole; None, and not read on, when it is longer than `limit` bytes.
+
+        Raises:
+            ClientGone: It will never be whole.
+        """
+        if self.declared is not None and int(self.declared) > limit:
+            return None
+        chunks: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > limit:
+                return None
+            more = message.get("more_body", False)
+        return b"".join(chunks)
+
+
+@define(eq=False)
+class SentResponse:
+    """One response, as `send` takes it.  Each part raises `ClientGone` when nobody takes it."""
+
+    send_message: Send
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send the head."""
+        start = {"type": "http.response.start", "status": status, "headers": list(headers)}
+        await self._tell(start)
+
+    async def send(self, data: bytes) -> None:
+        """Send a part of the body, and that there is more; the host's sink."""
+        await self._tell({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last part of the body."""
+        await self._tell({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _tell(self, message: Message) -> None:
+        try:
+            await self.send_message(message)
+        except OSError:  # since ASGI HTTP 2.4
+            raise ClientGone from None

@@ -1,0 +1,77 @@
+"""`legation check` and `legation explain`: what a configuration and a token allow."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import click
+
+from legation.access.posture import Finding, posture
+from legation.access.rights import describe_need
+from legation.routes import ROUTES
+
+from .failing import CannotGoOn, sentences
+
+__all__ = ["check", "explain"]
+
+
+@click.command()
+@click.argument("platform", metavar="PLATFORM.TOML | MODULE:ATTRIBUTE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+def check(platform: str, as_json: bool) -> None:
+    """List every route with what it needs, and every setting that is unsafe.
+
+    Exit code 1 says that something is unsafe, 2 that the configuration cannot be served.
+    """
+    from legation_host.loading import load_platform
+
+    with sentences():
+        config = load_platform(platform, os.environ).config
+    findings = posture(config)
+    routes = [
+        (route.method, route.template, describe_need(route.need, route.template, config))
+        for route in ROUTES
+    ]
+    if as_json:
+        listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
+        unsafe = [{"path": f.path, "message": f.message} for f in findings]
+        click.echo(json.dumps({"routes": listed, "unsafe": unsafe}, indent=2))
+    else:
+        _print(routes, findings)
+    if findings:
+        raise SystemExit(1)
+
+
+def _print(routes: list[tuple[str, str, str]], findings: tuple[Finding, ...]) -> None:
+    wide = max(len(path) for _, path, _ in routes)
+    for method, path, needs in routes:
+        click.echo(f"{method:<6} {path:<{wide}}  {needs}")
+    click.echo()
+    for finding in findings:
+        click.echo(click.style(f"unsafe  {finding.path}: {finding.message}", fg="red"))
+    if not findings:
+        click.echo(click.style("Nothing unsafe was found.", fg="green"))
+
+
+@click.command()
+@click.argument("token")
+@click.argument("method")
+@click.argument("path")
+@click.option("--platform", default="platform.toml", show_default=True, help="Whose keys to use.")
+def explain(token: str, method: str, path: str, platform: str) -> None:
+    """Say whether TOKEN may ask METHOD PATH of a platform, and by which scope.
+
+    Exit code 1 says that it may not.
+    """
+    from legation_host.loading import load_platform
+
+    with sentences():
+        made = load_platform(platform, os.environ)
+    told = made.explain(token.encode(), method.upper(), path, time.time_ns() // 1000)
+    click.echo(json.dumps(told, indent=2))
+    if told.get("reason") == "token":
+        raise CannotGoOn("the token does not verify with the keys of this platform")
+    if not told["allowed"]:
+        raise SystemExit(1)

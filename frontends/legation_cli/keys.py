@@ -1,0 +1,92 @@
+"""`legation keys new`: a key pair for signing and verifying tokens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .failing import CannotGoOn
+
+__all__ = ["keys"]
+
+_RSA_BITS = 3072
+_NEXT = """\
+Made {private} (keep it secret; whoever has it can sign tokens) and {public}.
+
+Switch authorization on in platform.toml:
+
+  [platform]
+  authorization = true
+
+  [authorization_config]
+  algorithm = "{algorithm}"
+  verification_keys = ['''
+{pem}''']
+
+Then make a token and use it:
+
+  TOKEN=$(legation token --key {private} --algorithm {algorithm} --sub ada --scope agents:read)
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7777/agents
+"""
+
+
+@click.group()
+def keys() -> None:
+    """Make keys."""
+
+
+@keys.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("keys"))
+@click.option(
+    "--algorithm",
+    default="RS256",
+    show_default=True,
+    type=click.Choice(["RS256", "PS256", "ES256", "EdDSA"]),
+    help="What the key is for.",
+)
+def new(folder: Path, algorithm: str) -> None:
+    """Make a key pair in FOLDER (keys, if not given): private.pem and public.pem.
+
+    Nothing that is there already is overwritten.
+    """
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    private, public = folder / "private.pem", folder / "public.pem"
+    key = _generate(algorithm)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(private, secret, 0o600)
+        _write(public, pem, 0o644)
+    except OSError as error:
+        raise CannotGoOn(f"{error.filename}: {error.strerror}") from None
+    text = _NEXT.format(private=private, public=public, algorithm=algorithm, pem=pem.decode())
+    click.echo(text, nl=False)
+
+
+def _generate(algorithm: str) -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    match algorithm:
+        case "ES256":
+            return ec.generate_private_key(ec.SECP256R1())
+        case "EdDSA":
+            return ed25519.Ed25519PrivateKey.generate()
+        case _:
+            return rsa.generate_private_key(65537, _RSA_BITS)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file that nobody but those of `mode` could ever read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "wb") as file:
+        file.write(content)

@@ -1,0 +1,81 @@
+"""`legation token`: a signed token, for a first try and for tests."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .failing import CannotGoOn
+
+__all__ = ["token"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Duration(click.ParamType[int]):
+    """A length of time: a number and its unit, as 90s, 30m, 1h or 7d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return the seconds that `value` means."""
+        matched = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", str(value))
+        if matched is None:
+            self.fail(f"{value!r} is not a length of time such as 30m or 1h", param, ctx)
+        return int(matched[1]) * _UNITS[matched[2]]
+
+
+@click.command()
+@click.option(
+    "--key",
+    "key_path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The private key, PEM (`legation keys new` makes one).",
+)
+@click.option("--sub", help="Who the token is for; without it the bearer owns no data.")
+@click.option("--scope", "scopes", multiple=True, help="A scope to grant; may be repeated.")
+@click.option("--expires", default="1h", show_default=True, type=Duration(), help="How long.")
+@click.option("--aud", help="The platform's id, where audiences are verified.")
+@click.option("--session-id", help="Pins every run of the bearer to this session.")
+@click.option("--kid", help="The key's id in the JWKS.")
+@click.option("--algorithm", default="RS256", show_default=True, help="As configured.")
+def token(
+    key_path: Path,
+    sub: str | None,
+    scopes: tuple[str, ...],
+    expires: int,
+    aud: str | None,
+    session_id: str | None,
+    kid: str | None,
+    algorithm: str,
+) -> None:
+    """Print a signed token with these claims.
+
+    \b
+    Example:
+      legation token --key keys/private.pem --sub ada --scope agents:read --scope agents:*:run
+    """
+    import jwt
+
+    now = int(time.time())
+    claims = {
+        "sub": sub,
+        "scopes": [scope for group in scopes for scope in group.split()],
+        "aud": aud,
+        "session_id": session_id,
+        "iat": now,
+        "exp": now + expires,
+    }
+    told = {name: value for name, value in claims.items() if value is not None}
+    try:
+        signed = jwt.encode(
+            told, key_path.read_bytes(), algorithm, headers={"kid": kid} if kid else None
+        )
+    except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError) as error:
+        raise CannotGoOn(f"{key_path}: not a private key for {algorithm} ({error})") from None
+    click.echo(signed)

@@ -1,0 +1,29 @@
+"""Performs the effects of Legation's programs, in a trio or asyncio event loop.
+
+`open_host` opens what a process has; `Host.run` drives a program to its end.
+"""
+
+from __future__ import annotations
+
+from .databases import Database, open_database
+from .drive import PERFORMED, BodySource, Sink
+from .errors import BadDatabaseUrl, HostError, MissingDriver, UnusableDatabase
+from .host import Host, open_host
+from .logs import open_log
+from .units import Write
+
+__all__ = [
+    "PERFORMED",
+    "BadDatabaseUrl",
+    "BodySource",
+    "Database",
+    "Host",
+    "HostError",
+    "MissingDriver",
+    "Sink",
+    "UnusableDatabase",
+    "Write",
+    "open_database",
+    "open_host",
+    "open_log",
+]

@@ -1,0 +1,98 @@
+"""Audit entries on their way to the store: gathered for a tenth of a second, written as a batch."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import anyio
+from attrs import asdict, define, field
+
+from legation.effects import Program
+from legation.store.audit import AuditEntry
+from legation.store.failures import StoreFailure
+
+from .units import Write
+
+__all__ = ["Trail", "WriteAudit"]
+
+WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
+"""Makes the program that stores a batch; it may be asked for the same batch again."""
+
+Store: TypeAlias = Callable[[tuple[AuditEntry, ...]], Awaitable[None]]
+
+BATCH: Final = 256
+WAITING: Final = 8_192
+GATHER_SECONDS: Final = 0.1
+PATIENCE: Final = (0.1, 0.5, 2.0)
+LAST_WORDS_SECONDS: Final = 5.0
+
+
+@define(eq=False)
+class Trail:
+    """The entries not stored yet.  What cannot be stored is written to the log, never dropped."""
+
+    write: Write
+    store: Store | None = None
+    _waiting: list[AuditEntry] = field(factory=list[AuditEntry], init=False)
+    _some: anyio.Event = field(factory=anyio.Event, init=False)
+    _many: anyio.Event = field(factory=anyio.Event, init=False)
+
+    def record(self, entry: AuditEntry) -> None:
+        """Take `entry`; it is stored within a tenth of a second, or logged where that fails."""
+        if self.store is None or len(self._waiting) >= WAITING:
+            self._log(entry)
+            return
+        self._waiting.append(entry)
+        if len(self._waiting) == 1:
+            self._some.set()
+        elif len(self._waiting) == BATCH:
+            self._many.set()
+
+    async def serve(self) -> None:
+        """Store what is recorded, for ever."""
+        while True:
+            await self._some.wait()
+            with anyio.move_on_after(GATHER_SECONDS):
+                await self._many.wait()
+            self._some, self._many = anyio.Event(), anyio.Event()
+            await self._flush()
+
+    async def aclose(self) -> None:
+        """Store what is left, once `serve` has ended; what takes too long is logged."""
+        with anyio.move_on_after(LAST_WORDS_SECONDS, shield=True):
+            await self._flush()
+        for entry in self._waiting:
+            self._log(entry)
+        self._waiting.clear()
+
+    async def _flush(self) -> None:
+        """Store everything; an entry leaves the list when it is stored or logged."""
+        while self._waiting:
+            batch = tuple(self._waiting[:BATCH])
+            if not await self._stored(batch):
+                for entry in batch:
+                    self._log(entry)
+            del self._waiting[: len(batch)]
+
+    async def _stored(self, batch: tuple[AuditEntry, ...]) -> bool:
+        if self.store is None:
+            return False
+        for pause in (*PATIENCE, None):
+            try:
+                await self.store(batch)
+            except StoreFailure:
+                if pause is not None:
+                    await anyio.sleep(pause)
+            except Exception as error:  # noqa: BLE001 (its fault must not end the trail)
+                incident = secrets.token_hex(4)
+                words = f"{type(error).__name__}: {error}"
+                self.write("error", "audit_failed", {"incident": incident, "error": words})
+                return False
+            else:
+                return True
+        return False
+
+    def _log(self, entry: AuditEntry) -> None:
+        self.write("info", "audit", asdict(entry))

@@ -1,0 +1,237 @@
+"""The driver of programs: looks at each effect, performs it, sends the answer back.
+
+An immediate effect is performed without leaving the turn: no await, no checkpoint, no object of
+the scheduler, because those cost ten to a hundred times what the effect itself does.  The rest is
+awaited.  `IMMEDIATE` and `AWAITED` together name every effect there is; `Transact` stands in the
+second and is still answered at once where its database reads on the thread of the event loop.
+
+The other half of this contract is `legation.effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+from attrs import define, field
+
+from legation.effects import (
+    AwaitNudge,
+    Effect,
+    Emit,
+    Fetch,
+    FetchReply,
+    Log,
+    NextEvents,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    RandomBytes,
+    ReadBody,
+    Record,
+    RunEvent,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+    Unreachable,
+)
+from legation.store.failures import StoreFailure
+
+if TYPE_CHECKING:
+    from .host import Host
+
+__all__ = ["AWAITED", "IMMEDIATE", "PERFORMED", "BodySource", "Sink", "drive"]
+
+R = TypeVar("R")
+
+GATHERED_BYTES: Final = 64 << 10
+"""What is emitted is sent when it reaches this size, although the program waits for nothing."""
+
+TURN: Final = 128
+"""After so many effects the others have a turn, whether or not one of them waited."""
+
+
+class BodySource(Protocol):
+    """The body of a request that has not been read yet."""
+
+    async def read(self, limit: int) -> bytes | None:
+        """Return the body, whole; None when it is longer than `limit` bytes."""
+        ...
+
+
+class Sink(Protocol):
+    """Where the streamed body of a response goes."""
+
+    async def send(self, data: bytes) -> None:
+        """Send `data`, never empty; raise when nobody is there any more."""
+        ...
+
+
+@define(eq=False)
+class _Turn:
+    """What one program has beside its host."""
+
+    host: Host
+    body: BodySource | None
+    sink: Sink | None
+    nudged: int
+    left: int = TURN
+    size: int = 0
+    gathered: list[bytes] = field(factory=list[bytes])
+    seen: dict[str, int] = field(factory=dict[str, int])
+
+    async def flush(self) -> None:
+        """Send what was gathered, as one."""
+        if not self.gathered:
+            return
+        if self.sink is None:
+            raise TypeError("a program emits, and there is no stream to emit to")
+        data = b"".join(self.gathered)
+        self.gathered.clear()
+        self.size = 0
+        if data:
+            await self.sink.send(data)
+
+    async def breathe(self) -> None:
+        """Let the others have their turn."""
+        if self.size >= GATHERED_BYTES:
+            await self.flush()
+        self.left = TURN
+        await anyio.lowlevel.checkpoint()
+
+
+async def drive(
+    host: Host, program: Program[R], body: BodySource | None = None, sink: Sink | None = None
+) -> R:
+    """Run `program` to its end and return its result.
+
+    A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
+    closed before this returns.  A failure of a database is thrown into it.
+    """
+    turn = _Turn(host, body, sink, host.hub.sequence)
+    databases = host.databases
+    send: Callable[[Any], Effect] = program.send
+    resume: Callable[[Any], Effect] = send
+    value: Any = None
+    try:
+        while True:
+            try:
+                effect = resume(value)
+            except StopIteration as stop:
+                await turn.flush()
+                result: R = stop.value
+                return result
+            kind = type(effect)
+            perform = IMMEDIATE.get(kind)
+            if turn.left <= 0:
+                await turn.breathe()
+            turn.left -= 1
+            resume = send
+            try:
+                if perform is not None:
+                    value = perform(turn, effect)
+                elif isinstance(effect, Transact) and databases[effect.database].inline(
+                    effect.unit
+                ):
+                    value = databases[effect.database].read(effect.unit)
+                else:
+                    await turn.flush()
+                    value = await AWAITED[kind](turn, effect)
+            except StoreFailure as failure:
+                resume, value = program.throw, failure
+    finally:
+        program.close()
+
+
+def _now(turn: _Turn, _: Now) -> int:
+    return turn.host.clock()
+
+
+def _random_bytes(turn: _Turn, effect: RandomBytes) -> bytes:
+    return turn.host.entropy(effect.size)
+
+
+def _this_node(turn: _Turn, _: ThisNode) -> str:
+    return turn.host.node
+
+
+def _spawn(turn: _Turn, effect: Spawn) -> None:
+    turn.host.spawn(effect.job)
+
+
+def _publish(turn: _Turn, effect: Publish) -> None:
+    turn.host.hub.publish(effect.run_id, effect.events)
+
+
+def _nudge(turn: _Turn, effect: Nudge) -> None:
+    turn.host.hub.nudge(effect.topic)
+
+
+def _record(turn: _Turn, effect: Record) -> None:
+    turn.host.trail.record(effect.entry)
+
+
+def _log(turn: _Turn, effect: Log) -> None:
+    turn.host.write(effect.level, effect.event, dict(effect.fields))
+
+
+def _emit(turn: _Turn, effect: Emit) -> None:
+    turn.gathered.append(effect.data)
+    turn.size += len(effect.data)
+    if turn.size >= GATHERED_BYTES:
+        turn.left = 0
+
+
+async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
+    return b"" if turn.body is None else await turn.body.read(effect.limit)
+
+
+async def _transact(turn: _Turn, effect: Transact[R]) -> R:
+    return await turn.host.databases[effect.database].run(effect.unit)
+
+
+async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
+    return await turn.host.fetcher.fetch(effect)
+
+
+async def _sleep(_: _Turn, effect: Sleep) -> None:
+    await anyio.sleep(max(0.0, effect.seconds))
+
+
+async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[RunEvent, ...]:
+    return await turn.host.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
+
+
+async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
+    since = turn.seen.get(effect.topic, turn.nudged)
+    await turn.host.hub.await_nudge(effect.topic, since, effect.timeout_seconds)
+    turn.seen[effect.topic] = turn.host.hub.sequence
+
+
+IMMEDIATE: Final[Mapping[type[Any], Callable[[_Turn, Any], Any]]] = {
+    Now: _now,
+    RandomBytes: _random_bytes,
+    ThisNode: _this_node,
+    Spawn: _spawn,
+    Publish: _publish,
+    Nudge: _nudge,
+    Record: _record,
+    Log: _log,
+    Emit: _emit,
+}
+
+AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
+    ReadBody: _read_body,
+    Transact: _transact,
+    Fetch: _fetch,
+    Sleep: _sleep,
+    NextEvents: _next_events,
+    AwaitNudge: _await_nudge,
+}
+
+PERFORMED: Final = frozenset(IMMEDIATE) | frozenset(AWAITED)
+"""Every effect this host performs; equal to the members of `legation.effects.Effect`."""

@@ -1,0 +1,299 @@
+"""SQLite behind an event loop: reads on its thread, writes in groups on a thread of their own.
+
+A durable commit costs one fsync however much it holds.  So the writer takes everything that
+queued while the last commit was under way, runs each unit in a savepoint, and commits once; each
+unit is told its own outcome, and the event loop is woken once for all of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from attrs import define, field
+
+from legation.store.failures import StatementFailed, Unavailable
+from legation.store.units import Dialect, Unit
+
+from .sqlite import (
+    MEMORY,
+    classify,
+    connect,
+    has_wal_reset_bug,
+    in_transaction,
+    run_unit,
+    translate,
+)
+from .units import Write, quiet
+
+__all__ = ["SqliteDatabase"]
+
+R = TypeVar("R")
+
+GROUP: Final = 64
+"""Units in one commit at most: bounds how long the first of them waits for the last."""
+
+IDLE_SECONDS: Final = 1.0
+"""After so long without a write the WAL is brought home."""
+
+
+@define(eq=False)
+class _Ticket(Generic[R]):
+    """A unit on its way through the writer, and what became of it."""
+
+    unit: Unit[R]
+    done: anyio.Event = field(factory=anyio.Event)
+    result: R | None = None
+    error: BaseException | None = None
+    abandoned: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether this unit needs a transaction of its own."""
+        return self.unit.exclusive or not self.unit.writes
+
+
+class SqliteDatabase:
+    """A SQLite database of this process: one writer thread, and reads on the event loop's thread.
+
+    A read begins its snapshot after every commit that was acknowledged before.  In memory there
+    is one connection, so that reads go through the writer too.
+
+    A caller cancelled while it waits does not learn whether its unit was committed.
+    """
+
+    def __init__(self, name: str, path: str, write: Write = quiet) -> None:
+        self.name = name
+        self.dialect = Dialect.SQLITE
+        self.path = path
+        self._log = write
+        self._writer = connect(path)
+        self._reader = None if path == MEMORY else connect(path, read_only=True)
+        self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
+        self._wake: Callable[[Callable[[], object]], object] = _nobody
+        self._closed = False
+        self._warn()
+        self._thread = threading.Thread(target=self._serve, name=f"sqlite {name}", daemon=True)
+        self._thread.start()
+
+    def _warn(self) -> None:
+        version = sqlite3.sqlite_version_info
+        if self.path != MEMORY and has_wal_reset_bug(version):
+            self._log(
+                "warning",
+                "sqlite_wal_reset_bug",
+                {
+                    "database": self.name,
+                    "sqlite": sqlite3.sqlite_version,
+                    "advice": "let no second process write to the file, or use SQLite 3.51.3",
+                },
+            )
+
+    def inline(self, unit: Unit[Any]) -> bool:
+        """Tell whether `unit` is to be run by `read`."""
+        return self._reader is not None and not unit.writes and not unit.exclusive
+
+    def read(self, unit: Unit[R]) -> R:
+        """Run a unit that only reads, at once, on this thread."""
+        if self._reader is None or self._closed:
+            raise Unavailable("closed")
+        return run_unit(self._reader, unit, database=self.name, write=self._log)
+
+    async def run(self, unit: Unit[R]) -> R:
+        """Run `unit` in the writer; its result is durable when this returns."""
+        if self._closed:
+            raise Unavailable("closed")
+        if self._wake is _nobody:
+            self._wake = _waker()
+        ticket = _Ticket(unit)
+        self._queue.put(ticket)
+        try:
+            await ticket.done.wait()
+        except BaseException:
+            ticket.abandoned = True
+            raise
+        if ticket.error is not None:
+            raise ticket.error
+        result: Any = ticket.result
+        return result  # type: ignore[no-any-return]
+
+    async def aclose(self) -> None:
+        """Finish what is queued, bring the WAL home and close."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._thread.join)
+        if self._reader is not None:
+            self._reader.close()
+        self._checkpoint()
+        self._writer.close()
+
+    def _checkpoint(self) -> None:
+        if self.path != MEMORY:
+            try:
+                self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+            except sqlite3.Error as error:
+                translate(error, self.name, self._log)
+
+    # From here on: the writer's thread.
+
+    def _serve(self) -> None:
+        held: _Ticket[Any] | None = None
+        dirty = False
+        while True:
+            first = held or self._next(dirty)
+            if first is None:
+                return
+            dirty = True
+            batch, held = self._gather(first)
+            self._perform([ticket for ticket in batch if not ticket.abandoned])
+            self._tell(batch)
+
+    def _next(self, dirty: bool) -> _Ticket[Any] | None:
+        """Return the next ticket; None at the end."""
+        if dirty:
+            try:
+                return self._queue.get(timeout=IDLE_SECONDS)
+            except Empty:
+                self._checkpoint()
+        return self._queue.get()
+
+    def _gather(self, first: _Ticket[Any]) -> tuple[list[_Ticket[Any]], _Ticket[Any] | None]:
+        """Return what may share a commit with `first`, and the ticket that may not."""
+        batch = [first]
+        while not first.alone and len(batch) < GROUP:
+            try:
+                ticket = self._queue.get_nowait()
+            except Empty:
+                break
+            if ticket is None:
+                self._queue.put(None)
+                break
+            if ticket.alone:
+                return batch, ticket
+            batch.append(ticket)
+        return batch, None
+
+    def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Run every unit of `batch`; each ticket has its outcome afterwards."""
+        try:
+            if len(batch) == 1:
+                self._alone(batch[0])
+            elif batch:
+                self._together(list(batch))
+        except BaseException as error:  # noqa: BLE001 (nobody else tells those who wait)
+            for ticket in batch:
+                ticket.error = ticket.error or error
+
+    def _alone(self, ticket: _Ticket[Any]) -> None:
+        """Run one unit in a transaction of its own."""
+        reading = not ticket.unit.writes
+        if reading:
+            self._writer.execute("pragma query_only = 1")
+        try:
+            ticket.error = None
+            ticket.result = run_unit(self._writer, ticket.unit, database=self.name, write=self._log)
+        except Exception as error:  # noqa: BLE001 (its caller's to handle)
+            ticket.error = error
+        finally:
+            if reading:
+                self._writer.execute("pragma query_only = 0")
+
+    def _together(self, batch: list[_Ticket[Any]]) -> None:
+        """Run `batch` in one transaction, however often it takes.
+
+        An error that makes SQLite roll back the whole transaction (lang_transaction.html, section
+        3.1) concerns the unit it struck: the others are run again without that one.
+        """
+        while batch:
+            struck = self._attempt(batch)
+            if struck is None:
+                return
+            batch.remove(struck)
+
+    def _attempt(self, batch: Sequence[_Ticket[Any]]) -> _Ticket[Any] | None:
+        """Return the unit that cost the others their transaction; None when all have an outcome."""
+        run = self._writer.execute
+        try:
+            run("begin immediate")
+            for ticket in batch:
+                self._in_savepoint(ticket)
+                if not self._writer.in_transaction:
+                    return ticket
+        except sqlite3.Error as error:
+            self._fail(batch, error, at_commit=False)
+            return None
+        try:
+            run("commit")
+        except sqlite3.Error as error:
+            if self._writer.in_transaction:
+                run("rollback")
+            if classify(error) is StatementFailed:
+                # A deferred constraint, of which SQLite does not say whose it was.
+                for ticket in batch:
+                    self._alone(ticket)
+            else:
+                self._fail(batch, error, at_commit=True)
+        return None
+
+    def _fail(
+        self, batch: Sequence[_Ticket[Any]], error: sqlite3.Error, *, at_commit: bool
+    ) -> None:
+        """Tell the whole batch, but for those that had failed by themselves."""
+        if self._writer.in_transaction:
+            self._writer.execute("rollback")
+        failed = translate(error, self.name, self._log, at_commit=at_commit)
+        for ticket in batch:
+            # Each its own instance: it is raised in as many tasks.
+            ticket.error = ticket.error or type(failed)(*failed.args)
+
+    def _in_savepoint(self, ticket: _Ticket[Any]) -> None:
+        """Run one unit of a group; what it did is undone when it fails or says so."""
+        run = self._writer.execute
+        ticket.error = None
+        run("savepoint unit")
+        try:
+            ticket.result, kept = in_transaction(self._writer, ticket.unit)
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            ticket.error = translate(error, self.name, self._log)
+        except Exception as error:  # noqa: BLE001 (its caller's to handle)
+            ticket.error = error
+        else:
+            if kept:
+                run("release unit")
+                return
+        if self._writer.in_transaction:
+            run("rollback to unit")
+            run("release unit")
+
+    def _tell(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Wake who waits for `batch`, all with one call into the event loop."""
+
+        def wake_all() -> None:
+            for ticket in batch:
+                ticket.done.set()
+
+        with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+            self._wake(wake_all)
+
+
+def _nobody(_: Callable[[], object]) -> None:
+    """Stand for the event loop until there is one."""
+
+
+def _waker() -> Callable[[Callable[[], object]], object]:
+    """Return what runs a function soon on the thread of this event loop, from any thread."""
+    loop: Any = anyio.lowlevel.current_token().native_token
+    wake: Callable[[Callable[[], object]], object] = (
+        loop.run_sync_soon if hasattr(loop, "run_sync_soon") else loop.call_soon_threadsafe
+    )
+    return wake

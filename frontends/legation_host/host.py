@@ -1,0 +1,149 @@
+"""The host: what a process has to perform effects with, opened and closed as one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+from attrs import define, field
+
+from legation.effects import Job, Program
+from legation.store.audit import AuditEntry
+
+from .audit import Trail, WriteAudit
+from .databases import Database, open_database
+from .drive import BodySource, Sink, drive
+from .fetch import Fetcher
+from .hub import Hub
+from .units import Write, quiet
+
+__all__ = ["Host", "open_host", "system_clock", "system_node"]
+
+R = TypeVar("R")
+
+
+def system_clock() -> int:
+    """Return the wall clock in microseconds since the epoch, UTC."""
+    return time.time_ns() // 1_000
+
+
+def system_node() -> str:
+    """Return a name that no other process has or will have."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+@define(eq=False)
+class Host:
+    """Performs the effects of programs.  Made by `open_host`; belongs to one event loop."""
+
+    databases: Mapping[str, Database]
+    clock: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    node: str
+    write: Write
+    fetcher: Fetcher
+    trail: Trail
+    _tasks: TaskGroup = field(alias="tasks")
+    hub: Hub = field(factory=Hub)
+
+    async def run(
+        self, program: Program[R], *, body: BodySource | None = None, sink: Sink | None = None
+    ) -> R:
+        """Run `program` to its end and return its result.
+
+        Args:
+            program: Closed before this returns, however it ends.
+            body: Answers `ReadBody`; without one the body is empty.
+            sink: Takes what the program emits; what it raises ends the program.
+
+        Raises:
+            KeyError: The program names a database this host has not.
+        """
+        return await drive(self, program, body, sink)
+
+    def spawn(self, job: Job) -> None:
+        """Start `job` beside everything else; it ends at the latest when the host closes."""
+        self._tasks.start_soon(self._run_job, job, name=type(job).__name__)
+
+    async def _run_job(self, job: Job) -> None:
+        """Run one job.  Whatever it raises ends that job alone."""
+        try:
+            await drive(self, job.program())
+        except Exception as error:  # noqa: BLE001 (the boundary of the job)
+            self.write(
+                "error",
+                "job_failed",
+                {
+                    "job": type(job).__name__,
+                    "incident": secrets.token_hex(4),
+                    "error": f"{type(error).__name__}: {error}",
+                    "exc_info": error,
+                },
+            )
+
+
+@asynccontextmanager
+async def open_host(
+    databases: Mapping[str, str] | None = None,
+    *,
+    clock: Callable[[], int] = system_clock,
+    entropy: Callable[[int], bytes] = os.urandom,
+    node: str | None = None,
+    log: Write = quiet,
+    write_audit: WriteAudit | None = None,
+) -> AsyncGenerator[Host, None]:
+    """Open a host, in the running event loop, of trio or of asyncio.
+
+    On leaving, jobs are cancelled, the audit trail is written out and databases are closed, in
+    this order.
+
+    Args:
+        databases: The URL of each, by the name programs use.
+        clock: Microseconds since the epoch, UTC.
+        entropy: As many unpredictable bytes as asked for.
+        node: The name of this process; unique per start unless given.
+        log: Takes each line, see `logs.open_log`.
+        write_audit: The program that stores a batch of entries; without one they are logged.
+
+    Raises:
+        HostError: A database cannot be used, in words for the operator.
+    """
+    failed: Exception | None = None
+    async with AsyncExitStack() as stack:
+        opened: dict[str, Database] = {}
+        for name, url in (databases or {}).items():
+            opened[name] = open_database(name, url, log)
+            stack.push_async_callback(opened[name].aclose)
+        fetcher = Fetcher()
+        stack.push_async_callback(fetcher.aclose)
+        trail = Trail(log)
+        stack.push_async_callback(trail.aclose)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        host = Host(opened, clock, entropy, node or system_node(), log, fetcher, trail, tasks)
+        if write_audit is not None:
+            trail.store = _storing(host, write_audit)
+            tasks.start_soon(trail.serve, name="audit trail")
+        try:
+            yield host
+        except Exception as error:  # noqa: BLE001 (raised below, as it came)
+            failed = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+def _storing(
+    host: Host, write_audit: WriteAudit
+) -> Callable[[tuple[AuditEntry, ...]], Awaitable[None]]:
+    async def store(batch: tuple[AuditEntry, ...]) -> None:
+        await host.run(write_audit(batch))
+
+    return store

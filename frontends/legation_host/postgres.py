@@ -1,0 +1,361 @@
+"""PostgreSQL behind an event loop: psycopg in worker threads, one hop per unit of work.
+
+Connections are few and bounded, made when first needed and made anew when they break.  Two
+settings decide whether "acknowledged" means "stored" and whether a node that hangs can stop the
+others: they are set by us and read back, whatever a role or a database has as its default.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import anyio
+import anyio.to_thread
+from attrs import define
+
+from legation.store.failures import (
+    Busy,
+    CommitLost,
+    Conflict,
+    DatabaseFull,
+    StatementFailed,
+    StoreFailure,
+    Unavailable,
+    WrongSchema,
+)
+from legation.store.units import Dialect, Rows, Statement, Unit
+
+from .errors import BadDatabaseUrl, MissingDriver
+from .units import Write, carry_out, failure, quiet
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["PostgresDatabase"]
+
+R = TypeVar("R")
+
+CONNECTIONS: Final = 16
+MIGRATION_LOCK: Final = 0x6C656761  # "lega": names the advisory lock beside the schema's own hash
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "statement_timeout": "30s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "30s",
+}
+
+# Weaker ones acknowledge a commit before it is on this server's disk.
+DURABLE: Final = frozenset({"on", "remote_apply", "remote_write"})
+
+# Without these a network that swallows packets holds a thread for a quarter of an hour.
+NETWORK: Final[Mapping[str, str]] = {
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "application_name": "legation",
+}
+
+TRIES: Final = 8
+RETRY_SECONDS: Final = 0.01
+
+SERIALIZATION: Final = frozenset({"40001", "40P01"})
+CHANGED_PLAN: Final = "0A000"
+
+_BY_STATE: Final[Mapping[str, type[StoreFailure]]] = {
+    "23505": Conflict,  # unique_violation
+    "23P01": Conflict,  # exclusion_violation
+    "25006": Unavailable,  # read_only_sql_transaction: a standby, after a fail-over
+    "3F000": WrongSchema,  # invalid_schema_name
+    "40001": Busy,
+    "40P01": Busy,
+    "42703": WrongSchema,  # undefined_column
+    "42P01": WrongSchema,  # undefined_table
+    "53100": DatabaseFull,  # disk_full
+    "55P03": Busy,  # lock_not_available
+    "57014": Busy,  # query_canceled: statement_timeout
+}
+_BY_CLASS: Final[Mapping[str, type[StoreFailure]]] = {
+    "08": Unavailable,  # connection exception
+    "28": Unavailable,  # invalid authorization
+    "3D": Unavailable,  # invalid catalog name
+    "53": Unavailable,  # insufficient resources
+    "57": Unavailable,  # operator intervention
+    "58": Unavailable,  # system error
+}
+
+
+def _psycopg() -> Any:
+    """Return the driver, which is an extra and takes 100 ms to import."""
+    try:
+        return import_module("psycopg")
+    except ImportError as error:
+        raise MissingDriver(
+            "a postgresql:// database needs psycopg: pip install 'legation[postgres]'"
+        ) from error
+
+
+@define(frozen=True)
+class _Options:
+    """What the URL says to us rather than to libpq."""
+
+    conninfo: str
+    pgbouncer: bool = False
+    connections: int = CONNECTIONS
+
+
+def _options(name: str, url: str) -> _Options:
+    """Take our own parameters out of `url`: `pgbouncer` and `max_connections`.
+
+    Raises:
+        BadDatabaseUrl: The sentence does not repeat the URL, which may hold a password.
+    """
+    driver = _psycopg()
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    pgbouncer = given.pop("pgbouncer", "false")
+    connections = given.pop("max_connections", str(CONNECTIONS))
+    if pgbouncer not in ("true", "false"):
+        raise BadDatabaseUrl(f"databases.{name}.url: pgbouncer is true or false")
+    if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
+        raise BadDatabaseUrl(f"databases.{name}.url: max_connections is a number from 1")
+    query = urlencode(given, quote_via=quote)
+    rest = urlunsplit(parts._replace(query=query))
+    try:
+        said = driver.conninfo.conninfo_to_dict(rest)
+        conninfo = driver.conninfo.make_conninfo(
+            rest, **{key: value for key, value in NETWORK.items() if key not in said}
+        )
+    except driver.Error:
+        raise BadDatabaseUrl(
+            f"databases.{name}.url: libpq does not understand it; "
+            "write postgresql://user:password@host:5432/name"
+        ) from None
+    return _Options(conninfo, pgbouncer == "true", int(connections))
+
+
+class _Again(Exception):
+    """The transaction left nothing behind and is worth another try; `failure` if it is the last."""
+
+    def __init__(self, failure: StoreFailure) -> None:
+        self.failure = failure
+
+
+class PostgresDatabase:
+    """A PostgreSQL database, by at most `max_connections` connections at a time.
+
+    The URL is libpq's (its section 34.1.1.2) with two parameters of ours: `max_connections`
+    (default 16), and `pgbouncer=true` where a pooler in transaction mode is in between: then
+    nothing is prepared, and settings are made in each transaction.
+
+    A unit in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered,
+    after the statement time-out at the latest.
+    """
+
+    def __init__(self, name: str, url: str, write: Write = quiet) -> None:
+        self.name = name
+        self.dialect = Dialect.POSTGRESQL
+        self._log = write
+        self._driver = _psycopg()
+        self._options = _options(name, url)
+        self._limiter = anyio.CapacityLimiter(self._options.connections)
+        self._idle: deque[psycopg.Connection] = deque()
+        self._closed = False
+
+    def inline(self, unit: Unit[Any]) -> bool:
+        """Tell that no unit is to be run by `read`."""
+        return False
+
+    def read(self, unit: Unit[R]) -> R:
+        """Refuse: this would block the event loop."""
+        raise NotImplementedError
+
+    async def run(self, unit: Unit[R]) -> R:
+        """Run `unit` in one transaction; its result is durable when this returns."""
+        if self._closed:
+            raise Unavailable("closed")
+        return await anyio.to_thread.run_sync(self.run_unit, unit, limiter=self._limiter)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._discard_idle)
+
+    # From here on: worker threads.
+
+    def run_unit(self, unit: Unit[R]) -> R:
+        """Run `unit` on this thread, again where the engine asks for that."""
+        tries = 1
+        while True:
+            try:
+                return self._try(unit)
+            except _Again as again:
+                if tries >= TRIES:
+                    raise again.failure from again.__cause__
+            time.sleep(random.uniform(0, RETRY_SECONDS * 2**tries))  # noqa: S311 (jitter)
+            tries += 1
+
+    def _try(self, unit: Unit[R]) -> R:
+        connection, used = self._take()
+        transaction = _Transaction(connection, self._options.pgbouncer)
+        try:
+            return transaction.run(unit)
+        except (self._driver.Error, UnicodeError) as error:
+            raise self._judge(error, unit, transaction, used) from error
+        finally:
+            self._give_back(connection)
+
+    def _judge(
+        self, error: Exception, unit: Unit[Any], transaction: _Transaction, used: bool
+    ) -> Exception:
+        """Return what to raise for `error`, by its SQLSTATE and by how far the transaction was."""
+        connection = transaction.connection
+        state: str = getattr(error, "sqlstate", None) or ""
+        broken = connection.closed or (
+            isinstance(error, self._driver.OperationalError) and not state
+        )
+        broken = broken or state[:2] == "08" or state in ("57P01", "57P02", "57P03")
+        if broken:
+            connection.close()
+            if transaction.phase == "begin" and used:
+                # Whatever broke this one while it lay idle broke the others.
+                self._discard_idle()
+                return _Again(Unavailable())
+            lost = transaction.phase == "commit"
+            return failure(CommitLost if lost else Unavailable, error, self.name, self._log)
+        if state == CHANGED_PLAN and "cached plan" in str(error):
+            connection.close()  # the schema changed under a prepared statement
+            return _Again(failure(WrongSchema, error, self.name, self._log))
+        if state == "25006":
+            # A read unit that writes is our fault; a writing one has met a standby.
+            connection.close()
+            kind = Unavailable if unit.writes else StatementFailed
+            return failure(kind, error, self.name, self._log)
+        failed = failure(_classify(state), error, self.name, self._log)
+        return _Again(failed) if state in SERIALIZATION else failed
+
+    def _take(self) -> tuple[psycopg.Connection, bool]:
+        """Return a connection, and whether it has been used before."""
+        with suppress(IndexError):
+            return self._idle.pop(), True
+        try:
+            return self._connect(), False
+        except self._driver.Error as error:
+            raise failure(Unavailable, error, self.name, self._log) from error
+
+    def _give_back(self, connection: psycopg.Connection) -> None:
+        idle = self._driver.pq.TransactionStatus.IDLE
+        if not connection.closed and connection.info.transaction_status != idle:
+            with suppress(self._driver.Error):
+                connection.execute("rollback")
+        if self._closed or connection.closed or connection.info.transaction_status != idle:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def _discard_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def _connect(self) -> psycopg.Connection:
+        pgbouncer = self._options.pgbouncer
+        connection: psycopg.Connection = self._driver.connect(
+            self._options.conninfo, autocommit=True, prepare_threshold=None if pgbouncer else 5
+        )
+        try:
+            as_text = import_module("psycopg.types.string").TextLoader
+            connection.adapters.register_loader("json", as_text)
+            connection.adapters.register_loader("jsonb", as_text)
+            if not pgbouncer:
+                self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check(self, connection: psycopg.Connection) -> None:
+        """Make the settings for this session and read them back."""
+        connection.execute(_settings_for("false"))
+        for name, value in SETTINGS.items():
+            self._held(connection, name, {value})
+        self._held(connection, "synchronous_commit", DURABLE)
+
+    def _held(self, connection: psycopg.Connection, name: str, wanted: AbstractSet[str]) -> None:
+        row = connection.execute("select current_setting(%s)", (name,)).fetchone()
+        if row is None or row[0] not in wanted:
+            raise self._driver.OperationalError(f"{name} is {row}, not one of {sorted(wanted)}")
+
+
+def _settings_for(local: str) -> bytes:
+    """Return the statement that makes the settings; `local` is true for this transaction only."""
+    durable = ", ".join(f"'{value}'" for value in sorted(DURABLE))
+    current = "current_setting('synchronous_commit')"
+    kept = f"case when {current} in ({durable}) then {current} else 'on' end"
+    calls = [f"set_config('synchronous_commit', {kept}, {local})"]
+    calls += [f"set_config('{name}', '{value}', {local})" for name, value in SETTINGS.items()]
+    return f"select {', '.join(calls)}".encode()
+
+
+def _classify(state: str) -> type[StoreFailure]:
+    """Return the kind of failure a SQLSTATE stands for (PostgreSQL manual, appendix A)."""
+    return _BY_STATE.get(state) or _BY_CLASS.get(state[:2], StatementFailed)
+
+
+BEGIN_WRITING: Final = b"begin isolation level read committed read write"
+BEGIN_READING: Final = b"begin isolation level repeatable read read only"
+LOCK_SCHEMA: Final = (
+    b"select pg_try_advisory_xact_lock(%s, hashtext(coalesce(current_schema(), '')))"
+)
+IMPATIENT: Final = b"set local lock_timeout = '200ms'"
+
+
+class _Transaction:
+    """One transaction on one connection; `phase` tells how far it came."""
+
+    def __init__(self, connection: psycopg.Connection, pgbouncer: bool) -> None:
+        self.connection = connection
+        self.phase = "begin"
+        self._pgbouncer = pgbouncer
+        self._cursor: Any = connection.cursor()
+
+    def run(self, unit: Unit[R]) -> R:
+        """Run `unit` and commit, or roll back where it says so."""
+        run = self._cursor.execute
+        run(BEGIN_WRITING if unit.writes else BEGIN_READING, prepare=False)
+        self.phase = "statements"
+        if self._pgbouncer:
+            run(_settings_for("true"), prepare=False)
+        if unit.exclusive:
+            self._lock()
+        result, kept = carry_out(unit.statements(Dialect.POSTGRESQL), self._execute)
+        if kept:
+            self.phase = "commit"
+            run(b"commit", prepare=False)
+        else:
+            run(b"rollback", prepare=False)
+        return result
+
+    def _lock(self) -> None:
+        """Take the lock of migrations for this transaction, or fail at once."""
+        self._cursor.execute(LOCK_SCHEMA, (MIGRATION_LOCK,), prepare=False)
+        if not self._cursor.fetchone()[0]:
+            raise Busy("migration lock")
+        self._cursor.execute(IMPATIENT, prepare=False)
+
+    def _execute(self, statement: Statement) -> Rows:
+        self._cursor.execute(statement.sql.psycopg_text, statement.parameters)
+        if self._cursor.description is None:
+            return ()
+        rows: Rows = self._cursor.fetchall()
+        return rows

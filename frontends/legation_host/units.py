@@ -1,0 +1,62 @@
+"""The host's half of a unit of work: its statements carried out, its failures given a name.
+
+The other half, and the contract between them, is `legation.store.units`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
+
+from legation.store.failures import Busy, Conflict, StoreFailure
+from legation.store.units import Rows, Statement, Statements, Undo
+
+__all__ = ["Write", "carry_out", "failure", "quiet"]
+
+R = TypeVar("R")
+
+Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
+"""Takes a level, an event and its fields to the log; callable from every thread."""
+
+
+def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Write nothing: the log of who did not give one."""
+
+
+def carry_out(
+    statements: Statements[R | Undo[R]], execute: Callable[[Statement], Rows]
+) -> tuple[R, bool]:
+    """Run `statements` to their end; return the result, and whether what was done is to stay.
+
+    What `execute` raises ends the unit: it is not thrown into the generator.
+    """
+    try:
+        statement = next(statements)
+        while True:
+            statement = statements.send(execute(statement))
+    except StopIteration as stop:
+        outcome: R | Undo[R] = stop.value
+        if isinstance(outcome, Undo):
+            return cast(Undo[R], outcome).result, False
+        return outcome, True
+    finally:
+        statements.close()
+
+
+def failure(
+    kind: type[StoreFailure], error: BaseException, database: str, write: Write
+) -> StoreFailure:
+    """Return a failure that names an incident, and write the driver's words under that incident.
+
+    A lock not had and a key taken are everyday answers; the rest is an error to look at.
+    """
+    incident = secrets.token_hex(4)
+    level = "debug" if kind in (Busy, Conflict) else "error"
+    words = f"{type(error).__name__}: {error}"
+    write(
+        level,
+        "store_failed",
+        {"database": database, "failure": kind.__name__, "incident": incident, "error": words},
+    )
+    return kind(f"incident {incident}")

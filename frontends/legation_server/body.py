@@ -1,0 +1,131 @@
+"""The body of a request, read when the program asks for it and not before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from legation.refusals import BadRequest, Refusal, TooLarge
+
+from .framing import Framing
+from .guard import Head
+from .render import CONTINUE
+from .wire import ClientGone, Phase, Wire
+
+__all__ = ["NO_BODY", "Body", "BodyRefused", "NoBody"]
+
+
+class BodyRefused(Exception):
+    """The body cannot be had; `Body.refusal` is the answer."""
+
+
+class NoBody:
+    """The body of a request that has none."""
+
+    done: Final = True
+    gone: Final = False
+    can_be_dropped: Final = True
+    refusal: Final[Refusal | None] = None
+
+    async def read(self, limit: int) -> bytes | None:
+        """Return nothing."""
+        return b""
+
+    async def drop(self) -> bool:
+        """Do nothing."""
+        return True
+
+
+NO_BODY: Final = NoBody()
+
+
+class Body:
+    """The body of one request, on its connection.
+
+    Attributes:
+        refusal: Why the body could not be had.  It is the answer, whatever the program made of
+            the exception.
+        gone: The client went away in the middle.
+    """
+
+    __slots__ = ("_framing", "_head", "_wire", "gone", "refusal")
+
+    def __init__(self, wire: Wire, head: Head) -> None:
+        self._wire = wire
+        self._head = head
+        self._framing: Framing | None = None
+        self.refusal: Refusal | None = None
+        self.gone = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the connection stands behind the end of the body."""
+        return self._framing is not None and self._framing.done
+
+    @property
+    def can_be_dropped(self) -> bool:
+        """Whether the connection can go on: the body was read, or is short and on its way.
+
+        A client that was not told to continue may send the body or not (RFC 9110 10.1.1).
+        """
+        if self._framing is not None:
+            return self._framing.done
+        length, limit = self._head.length, self._wire.worker.settings.unread_body
+        return length is not None and length <= limit and not self._head.expects
+
+    async def read(self, limit: int) -> bytes | None:
+        """Return the whole body, or None when it is longer than `limit` bytes.
+
+        A declared length decides before anything is read.
+        """
+        if self._framing is not None:
+            raise RuntimeError("the body of a request is read once")
+        declared = self._head.length
+        if declared is not None and declared > limit:
+            return None
+        try:
+            if self._head.expects and not self._wire.guard.pending:
+                await self._wire.send(CONTINUE)
+            limit = min(limit, self._wire.worker.settings.body)
+            pieces = await self._collect(self._head.framing(limit), Phase.BODY)
+        except ClientGone:
+            self.gone = True
+            raise
+        return None if pieces is None else b"".join(pieces)
+
+    async def drop(self) -> bool:
+        """Read what nobody asked for; tell whether it came to its end."""
+        if self.done:
+            return True
+        try:
+            return await self._collect(self._head.framing(0), Phase.CLOSING) is not None
+        except BodyRefused:
+            return False
+
+    async def _collect(self, framing: Framing, phase: Phase) -> list[bytes] | None:
+        wire, settings = self._wire, self._wire.worker.settings
+        self._framing = framing
+        pieces: list[bytes] = []
+        size, started = 0, wire.worker.soon
+        before, data = (wire.phase, wire.deadline), wire.guard.take()
+        while True:
+            taken = framing.receive(data)
+            if isinstance(taken, TooLarge):
+                return None
+            if isinstance(taken, Refusal):
+                raise self._refused(taken)
+            size += len(taken[0])
+            pieces.append(taken[0])
+            if framing.done:
+                wire.guard.receive(taken[1])
+                wire.phase, wire.deadline = before
+                return pieces
+            wire.phase = phase
+            due = started + settings.body_seconds + size / settings.body_rate
+            wire.deadline = min(before[1], due)
+            data = await wire.receive()
+            if not data:
+                raise self._refused(BadRequest("The body ended before its length"))
+
+    def _refused(self, refusal: Refusal) -> BodyRefused:
+        self.refusal = refusal
+        return BodyRefused(refusal.detail)

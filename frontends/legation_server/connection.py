@@ -1,0 +1,185 @@
+"""One connection: its requests in turn, each answered before the next is parsed.
+
+Nothing a connection raises leaves its task: `run` ends the connection and logs the reason under
+an incident id; the server lives.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+import trio
+
+from legation.messages import Answer, Request, Response, Streamed
+from legation.refusals import Internal, Refusal, Unavailable
+
+from .body import NO_BODY, Body, NoBody
+from .guard import Head
+from .refusals import new_incident, refuse
+from .render import response_bytes
+from .stream import End, Stream
+from .wire import ClientGone, Phase, Wire
+from .worker import Worker
+
+__all__ = ["Connection"]
+
+PIPELINED: Final = 16
+"""Requests answered from one recv before other connections get a turn."""
+
+
+class Connection:
+    """A client's connection; `run` serves it to its end.
+
+    Attributes:
+        wire: Its socket, with the deadline that the sweeper looks at.
+        client: The peer's address, for the audit and for the limit per address.
+    """
+
+    __slots__ = ("_stream", "_worker", "client", "wire")
+
+    def __init__(self, sock: socket.socket, client: str, worker: Worker) -> None:
+        self._worker = worker
+        self._stream: Stream | None = None
+        self.client = client
+        self.wire = Wire(sock, worker)
+
+    async def run(self, refusal: Refusal | None = None) -> None:
+        """Serve the connection to its end, or tell the client `refusal` and close."""
+        wire = self.wire
+        try:
+            with wire.scope:
+                await (self._converse() if refusal is None else wire.refuse(refusal))
+            if wire.scope.cancelled_caught:
+                wire.apologize()
+        except ClientGone:
+            pass
+        except Exception as error:
+            fields = {"incident": new_incident(), "client": self.client, "exc_info": error}
+            self._worker.log("error", "connection_failed", fields)
+        finally:
+            wire.close()
+
+    def leave(self) -> None:
+        """Drain: end the connection if it is idle, or its event stream.
+
+        A connection that waits for a request sees an end of file, behind whatever the client has
+        sent already: a request on its way in is still answered.
+        """
+        wire = self.wire
+        if wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.started:
+            wire.shut(socket.SHUT_RD)
+        elif self._stream is not None:
+            self._stream.end()
+
+    async def _converse(self) -> None:
+        wire, guard = self.wire, self.wire.guard
+        since_pause = 0
+        while True:
+            head = guard.head()
+            if head is None:
+                since_pause = 0
+                if not await self._receive_head():
+                    return
+            elif isinstance(head, Refusal):
+                await wire.refuse(head)
+                return
+            elif not await self._serve(head):
+                return
+            else:
+                self._rest()
+                since_pause += 1
+                if since_pause == PIPELINED:
+                    since_pause = 0
+                    await trio.lowlevel.checkpoint()
+
+    def _rest(self) -> None:
+        """Wait for another request.  One that was promised in a drain is not waited for long."""
+        settings = self._worker.settings
+        seconds = settings.keep_alive_seconds
+        if self._worker.draining:
+            seconds = min(seconds, settings.grace_seconds)
+        self.wire.method = "GET"
+        self.wire.enter(Phase.IDLE, seconds)
+
+    async def _receive_head(self) -> bool:
+        """Wait for bytes of a head; False at the end of what the client sends."""
+        wire = self.wire
+        if wire.phase is Phase.IDLE and wire.guard.started:
+            wire.enter(Phase.HEAD, self._worker.settings.header_seconds)
+        data = await wire.receive()
+        wire.guard.receive(data)
+        return data != b""
+
+    async def _serve(self, head: Head) -> bool:
+        """Answer one request; tell whether the connection goes on."""
+        wire, worker = self.wire, self._worker
+        wire.method = head.method
+        wire.enter(Phase.ANSWER)
+        body = NO_BODY if head.length == 0 else Body(wire, head)
+        answer = await self._ask(head, body)
+        if body.refusal is not None:
+            if isinstance(answer, Streamed):
+                answer.body.close()
+            await wire.refuse(body.refusal)
+            return False
+        if isinstance(answer, Streamed):
+            return await self._send_stream(answer, head, body)
+        goes_on = head.keep_alive and body.can_be_dropped and not worker.draining
+        rendered = response_bytes(answer, head.method, worker.clock.date, close=not goes_on)
+        await wire.send(rendered)
+        if goes_on:
+            return body.done or await body.drop()
+        # A client that asked for the end, and sent all it had to, needs no waiting for.
+        if head.keep_alive or not body.done or wire.guard.pending:
+            await wire.linger()
+        return False
+
+    async def _ask(self, head: Head, body: Body | NoBody) -> Answer:
+        """Return the platform's answer; a bug of a program is an answer too, and a log line."""
+        worker = self._worker
+        if worker.in_flight >= worker.settings.requests_in_flight:
+            return refuse(Unavailable("The server is busy"), new_incident())
+        if worker.settings.request_seconds is not None:
+            self.wire.enter(Phase.ANSWER, worker.settings.request_seconds)
+        request = Request(head.method, head.target, head.headers, self.client)
+        worker.in_flight += 1
+        try:
+            return await worker.host.run(worker.platform.answer(request), body=body, sink=None)
+        except Exception as error:
+            if body.gone:
+                raise ClientGone from None
+            if body.refusal is not None:
+                return refuse(body.refusal, new_incident())
+            return self._incident(head, error)
+        finally:
+            worker.in_flight -= 1
+
+    def _incident(self, head: Head, error: Exception) -> Response:
+        """Log `error`; return the answer that names its incident and nothing else."""
+        incident = new_incident()
+        # The query of a target may hold what no log should.
+        path = head.target.partition("?")[0]
+        fields = {"incident": incident, "method": head.method, "path": path, "exc_info": error}
+        self._worker.log("error", "request_failed", fields)
+        return refuse(Internal(f"Internal server error, incident {incident}"), incident)
+
+    async def _send_stream(self, answer: Streamed, head: Head, body: Body | NoBody) -> bool:
+        """Send a streamed answer; tell whether the connection goes on."""
+        close = not (head.keep_alive and body.done) or self._worker.draining
+        self._stream = Stream(self.wire, answer, head)
+        try:
+            end = await self._stream.run(close=close)
+        except ClientGone:
+            return False
+        except Exception as error:
+            self._incident(head, error)
+            return False
+        finally:
+            self._stream = None
+        if end is End.CUT:
+            return False
+        if close or self._worker.draining:
+            await self.wire.linger()
+            return False
+        return True

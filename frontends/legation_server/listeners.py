@@ -1,0 +1,155 @@
+"""Listening sockets, opened before anything else so that what is wrong is said at once.
+
+They are plain sockets and belong to whoever opened them: a process that starts workers can open
+them, keep them and hand them on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from .settings import DEFAULT
+
+__all__ = ["ListenError", "address_of", "close_listeners", "open_listeners", "open_unix_listener"]
+
+_REASONS: Final = {
+    errno.EADDRINUSE: "it is already in use",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.ENOENT: "its folder does not exist",
+    errno.EAFNOSUPPORT: "this machine does not support such addresses",
+}
+
+
+class ListenError(Exception):
+    """Nobody can listen there; the message is one sentence for the operator."""
+
+
+def open_listeners(
+    host: str, port: int, *, backlog: int = DEFAULT.backlog
+) -> tuple[socket.socket, ...]:
+    """Return sockets that listen on every address of `host`, on one port.
+
+    Args:
+        host: A name or an address of IPv4 or IPv6; empty for every address of the machine.
+        port: 0 for a free one.
+        backlog: How many connections the kernel queues.
+
+    Raises:
+        ListenError: The host is unknown, or an address cannot be had.
+    """
+    opened: list[socket.socket] = []
+    try:
+        for family, address in _resolve(host, port):
+            # A free port found for the first address is taken for the others too.
+            wanted = (address[0], port or (opened[0].getsockname()[1] if opened else 0))
+            opened.append(_listen(family, (*wanted, *address[2:]), backlog))
+    except BaseException:
+        close_listeners(opened)
+        raise
+    return tuple(opened)
+
+
+def open_unix_listener(
+    path: str, *, mode: int = 0o600, backlog: int = DEFAULT.backlog
+) -> socket.socket:
+    """Return a socket that listens at `path`, taking the place of one nobody listens at.
+
+    Args:
+        path: In the file system.
+        mode: Who may connect; by default the same user alone.
+        backlog: How many connections the kernel queues.
+
+    Raises:
+        ListenError: Another server listens there, or it is not a socket, or may not be made.
+    """
+    _remove_stale(path)
+    listener = _listen(socket.AF_UNIX, path, backlog)
+    os.chmod(path, mode)
+    return listener
+
+
+def close_listeners(listeners: Iterable[socket.socket]) -> None:
+    """Close `listeners`; the path of a Unix socket goes with it."""
+    for listener in listeners:
+        name = listener.getsockname() if listener.family == socket.AF_UNIX else ""
+        listener.close()
+        if name and isinstance(name, str):
+            Path(name).unlink(missing_ok=True)
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return where `listener` listens, as it stands in a URL: `127.0.0.1:8000`, `unix:/run/x`."""
+    name = listener.getsockname()
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{name}"
+    host = f"[{name[0]}]" if listener.family == socket.AF_INET6 else name[0]
+    return f"{host}:{name[1]}"
+
+
+def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str | int, ...]]]:
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (socket.gaierror, UnicodeError, OverflowError) as error:
+        raise ListenError(f"Cannot listen on {host}:{port}: the host is unknown") from error
+    # One host may be listed twice; IPv4 first, so that the address shown first is the plain one.
+    unique: dict[tuple[socket.AddressFamily, tuple[str | int, ...]], None] = {}
+    for family, _, _, _, address in found:
+        parts = tuple(part for part in address if isinstance(part, (str, int)))
+        unique[family, parts] = None
+    return sorted(unique, key=lambda pair: pair[0] != socket.AF_INET)
+
+
+def _listen(
+    family: socket.AddressFamily, address: tuple[str | int, ...] | str, backlog: int
+) -> socket.socket:
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise _refused(address, error) from error
+    try:
+        if family != socket.AF_UNIX:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise _refused(address, error) from error
+    return listener
+
+
+def _refused(address: tuple[str | int, ...] | str, error: Exception) -> ListenError:
+    where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    number = error.errno if isinstance(error, OSError) else None
+    reason = _REASONS.get(number or 0, str(error))
+    return ListenError(f"Cannot listen on {where}: {reason}")
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return  # nothing is there, or bind will say what is wrong
+    if not is_socket:
+        raise ListenError(f"Cannot listen on {path}: a file that is not a socket is there")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise _refused(path, error) from error
+        else:
+            raise ListenError(f"Cannot listen on {path}: it is already in use")

@@ -1,0 +1,81 @@
+"""What the server itself refuses, before the platform is asked, in the platform's envelope."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+from attrs import frozen
+
+from legation.messages import Response
+from legation.refusals import Refusal, respond
+
+__all__ = [
+    "HeadTooLarge",
+    "NotImplementedHere",
+    "RequestTimeout",
+    "UriTooLong",
+    "VersionNotSupported",
+    "new_incident",
+    "refuse",
+]
+
+
+@frozen
+class RequestTimeout(Refusal):
+    """The client was too slow to send its request (RFC 9110 section 15.5.9)."""
+
+    status: ClassVar[int] = 408
+    error_code: ClassVar[str] = "REQUEST_TIMEOUT"
+
+    detail: str = "The request did not arrive in time"
+
+
+@frozen
+class UriTooLong(Refusal):
+    """The request line is longer than the server reads (RFC 9112 section 3)."""
+
+    status: ClassVar[int] = 414
+    error_code: ClassVar[str] = "URI_TOO_LONG"
+
+    detail: str = "The request line is too long"
+
+
+@frozen
+class HeadTooLarge(Refusal):
+    """A header line, the header block or the number of fields is too large (RFC 6585)."""
+
+    status: ClassVar[int] = 431
+    error_code: ClassVar[str] = "REQUEST_HEADER_FIELDS_TOO_LARGE"
+
+    detail: str = "The header fields are too large"
+
+
+@frozen
+class NotImplementedHere(Refusal):
+    """The server has no such transfer coding or method (RFC 9110 section 15.6.2)."""
+
+    status: ClassVar[int] = 501
+    error_code: ClassVar[str] = "NOT_IMPLEMENTED"
+
+
+@frozen
+class VersionNotSupported(Refusal):
+    """The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."""
+
+    status: ClassVar[int] = 505
+    error_code: ClassVar[str] = "HTTP_VERSION_NOT_SUPPORTED"
+
+    detail: str = "This server speaks HTTP/1.1"
+
+
+def new_incident() -> str:
+    """Return an id that ties an answer to its line in the log."""
+    return os.urandom(8).hex()
+
+
+def refuse(refusal: Refusal, request_id: str) -> Response:
+    """Render `refusal` as the platform would, under `request_id`."""
+    response = respond(refusal)
+    named = (b"x-request-id", request_id.encode("ascii"))
+    return Response(response.status, (*response.headers, named), response.body)

@@ -1,0 +1,93 @@
+"""The bytes of a response, made in one place.
+
+h11 could write them too, at three times the price.  What it would have checked holds by
+construction: the headers of a response are validated when it is made, and everything that frames
+a message (Content-Length, Transfer-Encoding, Connection) is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from legation.messages import Headers, Response, Streamed
+
+__all__ = ["CONTINUE", "LAST_CHUNK", "Clock", "chunk", "response_bytes", "stream_head"]
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+_STATUS_LINES: Final = {
+    status.value: b"HTTP/1.1 %d %b\r\ndate: " % (status.value, status.phrase.encode("ascii"))
+    for status in HTTPStatus
+    if status >= 200
+}
+_CLOSE: Final = b"connection: close\r\n"
+_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date"})
+
+
+class Clock:
+    """The value of `Date`, rendered once a second."""
+
+    __slots__ = ("_second", "date")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self.date = b""
+
+    def tick(self, now: float) -> None:
+        """Render anew when `now` (seconds since the epoch) is in another second."""
+        if int(now) != self._second:
+            self._second = int(now)
+            self.date = formatdate(self._second, usegmt=True).encode("ascii")
+
+
+def response_bytes(response: Response, method: str, date: bytes, *, close: bool) -> bytes:
+    """Render a whole response to `method`.
+
+    Its length is that of the body at hand, except where there is none by definition: the answer
+    to HEAD and 304 keep the length they were given, 204 has none (RFC 9110 section 8.6).
+    """
+    body = response.body
+    if method == "HEAD" or response.status == 304:
+        kept = [field for field in response.headers if field[0] == b"content-length"]
+        framing, body = _lines(kept), b""
+    elif response.status == 204:
+        framing, body = b"", b""
+    else:
+        framing = b"content-length: %d\r\n" % len(body)
+    return b"%b%b\r\n%b%b%b\r\n%b" % (
+        _status_line(response.status),
+        date,
+        _lines([field for field in response.headers if field[0] not in _FRAMING]),
+        framing,
+        _CLOSE if close else b"",
+        body,
+    )
+
+
+def stream_head(answer: Streamed, date: bytes, *, chunked: bool, close: bool) -> bytes:
+    """Render the head of a response whose length is not known."""
+    return b"%b%b\r\n%b%b%b\r\n" % (
+        _status_line(answer.status),
+        date,
+        _lines([field for field in answer.headers if field[0] not in _FRAMING]),
+        _CHUNKED if chunked else b"",
+        _CLOSE if close else b"",
+    )
+
+
+def chunk(data: bytes) -> bytes:
+    """Frame `data`, which is not empty: an empty chunk would end the body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _status_line(status: int) -> bytes:
+    known = _STATUS_LINES.get(status)
+    return b"HTTP/1.1 %d \r\ndate: " % status if known is None else known
+
+
+def _lines(headers: Headers | list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])

@@ -1,0 +1,208 @@
+"""One worker: it accepts, sweeps, and drains.
+
+**The order of a drain**, each step there because leaving it out lost requests:
+
+1. From now on every answer carries `connection: close`.
+2. The acceptors leave.  Only then are the listening sockets closed: a task that is already on
+   its way to `accept` must not find a closed one.
+3. What had been queued by the kernel is accepted too; its first request is answered.
+4. Idle connections and event streams get `grace_seconds` to end by themselves, so that the next
+   request of a client that keeps its connection is answered and not reset; then they are ended.
+5. Whatever is left at `drain_seconds` is cancelled.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import trio
+from trio.lowlevel import wait_readable
+
+from legation.refusals import Refusal, TooManyRequests, Unavailable
+from legation_host import Write
+from legation_host.units import quiet
+
+from .connection import Connection
+from .listeners import close_listeners
+from .settings import DEFAULT, Settings
+from .worker import Platform, Runner, Worker
+
+__all__ = ["Server", "serve"]
+
+ACCEPTED: Final = 16
+"""Connections accepted before others get a turn."""
+
+REFUSED: Final = 64
+"""Connections beyond the limit that are told so at once; more are closed without a word."""
+
+EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What `accept` says when the machine is short of something: it passes, so wait and go on."""
+
+
+async def serve(
+    platform: Platform,
+    host: Runner,
+    listeners: Sequence[socket.socket],
+    settings: Settings = DEFAULT,
+    *,
+    log: Write = quiet,
+    task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer requests that come to `listeners` until drained or cancelled.
+
+    Args:
+        platform: Makes the program that answers a request.
+        host: Runs programs.
+        listeners: Listening and non-blocking; closed at the end.
+        settings: The limits.
+        log: Takes what went wrong, a level, an event and its fields.
+        task_status: Is told the `Server` when connections are accepted.
+    """
+    await Server(platform, host, listeners, settings, log).run(task_status=task_status)
+
+
+class Server:
+    """One worker, running.  `drain` ends it in order; cancelling it ends it at once."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        host: Runner,
+        listeners: Sequence[socket.socket],
+        settings: Settings,
+        log: Write,
+    ) -> None:
+        self.listeners = tuple(listeners)
+        self._worker = Worker(platform, host, settings, log)
+        self._settings = settings
+        self._connections: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._refused = 0
+        self._accepting = trio.CancelScope()
+        self._empty = trio.Event()
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
+    def drain(self) -> None:
+        """Begin to end: accept nothing more, answer what is in flight, close.  Idempotent."""
+        self._worker.draining = True
+        self._accepting.cancel()
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until drained or cancelled."""
+        self._worker.tick()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sweep)
+                with self._accepting:
+                    async with trio.open_nursery() as acceptors:
+                        for listener in self.listeners:
+                            acceptors.start_soon(self._accept, listener, nursery)
+                        task_status.started(self)
+                for listener in self.listeners:
+                    await self._take(listener, nursery, self._settings.backlog)
+                close_listeners(self.listeners)
+                await self._wind_down()
+                nursery.cancel_scope.cancel()
+        finally:
+            close_listeners(listener for listener in self.listeners if listener.fileno() >= 0)
+
+    async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        while True:
+            await wait_readable(listener)
+            await self._take(listener, nursery, ACCEPTED)
+
+    async def _take(self, listener: socket.socket, nursery: trio.Nursery, most: int) -> None:
+        """Accept what is queued, `most` connections at once."""
+        for _ in range(most):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    continue  # that client has gone again (accept(2), ECONNABORTED)
+                fields = {"error": str(error), "connections": len(self._connections)}
+                self._worker.log("error", "accept_failed", fields)
+                await trio.sleep(self._settings.sweep_seconds)
+                return
+            self._admit(sock, address, nursery)
+
+    def _admit(self, sock: socket.socket, address: Any, nursery: trio.Nursery) -> None:
+        sock.setblocking(False)
+        client = ""
+        if sock.family != socket.AF_UNIX:
+            client = str(address[0])
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        refusal = self._why_not(client)
+        if refusal is not None and self._refused >= REFUSED:
+            sock.close()
+            return
+        connection = Connection(sock, client, self._worker)
+        self._connections.add(connection)
+        if refusal is None:
+            self._by_address[client] += 1
+        else:
+            self._refused += 1
+        nursery.start_soon(self._run, connection, refusal)
+
+    def _why_not(self, client: str) -> Refusal | None:
+        if len(self._connections) - self._refused >= self._settings.connections:
+            return Unavailable("The server has too many connections")
+        # Loopback and Unix sockets: a proxy, whose address every one of its clients has.
+        near = client in ("", "::1") or client.startswith("127.")
+        if not near and self._by_address[client] >= self._settings.connections_per_address:
+            return TooManyRequests(
+                retry_after=1, detail="Too many connections from this address"
+            )
+        return None
+
+    async def _run(self, connection: Connection, refusal: Refusal | None) -> None:
+        try:
+            await connection.run(refusal)
+        finally:
+            self._connections.discard(connection)
+            if refusal is not None:
+                self._refused -= 1
+            elif self._by_address[connection.client] > 1:
+                self._by_address[connection.client] -= 1
+            else:
+                del self._by_address[connection.client]
+            if not self._connections:
+                self._empty.set()
+
+    async def _sweep(self) -> None:
+        """Tick, and end the connections whose deadline has passed."""
+        while True:
+            self._worker.tick()
+            now = trio.current_time()
+            for connection in self._connections:
+                if connection.wire.deadline < now:
+                    connection.wire.expire()
+            await trio.sleep(self._settings.sweep_seconds)
+
+    async def _wind_down(self) -> None:
+        """Wait for the connections to end, then end them."""
+        if not self._connections:
+            return
+        self._empty = trio.Event()
+        settings = self._settings
+        grace = min(settings.grace_seconds, settings.drain_seconds)
+        with trio.move_on_after(grace):
+            await self._empty.wait()
+        for connection in self._connections:
+            connection.leave()
+        with trio.move_on_after(settings.drain_seconds - grace):
+            await self._empty.wait()
+        if self._connections:
+            fields = {"connections": len(self._connections)}
+            self._worker.log("warning", "drain_incomplete", fields)

@@ -1,0 +1,78 @@
+"""The limits of the server, each with its unit and its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import field, frozen
+from attrs.validators import ge, gt, optional
+
+__all__ = ["DEFAULT", "Settings"]
+
+
+@frozen
+class Settings:
+    """What one worker grants its clients.  The defaults suit a server on the open network.
+
+    Attributes:
+        header_seconds: From the first byte of a head (or the accept of a connection) to its
+            last.  One limit for the whole head: a client that sends a line at a time gains
+            nothing.
+        body_seconds: For a body to arrive, before its size earns it more; see `body_rate`.
+        body_rate: Bytes per second that a body must keep up beyond `body_seconds`.
+        keep_alive_seconds: Between an answer and the first byte of the next head.
+        write_seconds: Without any progress while a client is slow to read.
+        linger_seconds: For a client to read its answer and close, when the server closes first.
+        request_seconds: From the head to the answer; None for no limit.  A streamed body is
+            never under it: streams last as long as their runs.
+        connections: Open at once per worker; the next one is answered 503.
+        connections_per_address: Open at once from one address, the next is answered 429.
+            Loopback and Unix sockets are exempt: behind a proxy on the same machine every
+            client has the proxy's address.
+        requests_in_flight: Being answered at once per worker, streams aside; the next is
+            answered 503.
+        header_line: Bytes of one line of a head, its line ending aside.
+        header_block: Bytes of a whole head.
+        header_fields: Fields of one head.
+        body: Bytes of any body, above what any route asks for; beyond it 413 unasked.
+        unread_body: Bytes of a body nobody asked for that are read and dropped to keep the
+            connection; a longer one ends it.
+        drain_seconds: From the order to drain to the end of the last connection.
+        grace_seconds: What idle connections and event streams get of that.
+        backlog: Connections that the kernel queues before they are accepted.
+    """
+
+    header_seconds: float = field(default=10.0, validator=gt(0))
+    body_seconds: float = field(default=15.0, validator=gt(0))
+    body_rate: int = field(default=16 << 10, validator=gt(0))
+    keep_alive_seconds: float = field(default=75.0, validator=gt(0))
+    write_seconds: float = field(default=15.0, validator=gt(0))
+    linger_seconds: float = field(default=5.0, validator=gt(0))
+    request_seconds: float | None = field(default=None, validator=optional(gt(0)))
+    connections: int = field(default=1000, validator=gt(0))
+    connections_per_address: int = field(default=100, validator=gt(0))
+    requests_in_flight: int = field(default=512, validator=gt(0))
+    header_line: int = field(default=8 << 10, validator=gt(0))
+    header_block: int = field(default=16 << 10, validator=gt(0))
+    header_fields: int = field(default=100, validator=gt(0))
+    body: int = field(default=10 << 20, validator=ge(0))
+    unread_body: int = field(default=64 << 10, validator=ge(0))
+    drain_seconds: float = field(default=30.0, validator=ge(0))
+    grace_seconds: float = field(default=5.0, validator=ge(0))
+    backlog: int = field(default=1024, validator=gt(0))
+
+    @property
+    def sweep_seconds(self) -> float:
+        """Return how often deadlines are looked at: a quarter of the shortest, 1 s at most."""
+        limits = (
+            self.header_seconds,
+            self.body_seconds,
+            self.keep_alive_seconds,
+            self.write_seconds,
+            self.linger_seconds,
+            self.request_seconds or 1.0,
+        )
+        return min(1.0, min(limits) / 4)
+
+
+DEFAULT: Final = Settings()

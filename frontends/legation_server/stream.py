@@ -1,0 +1,120 @@
+"""A streamed answer: its program is driven, what it emits is sent, while the client is there."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import trio
+
+from legation.messages import Streamed
+
+from .guard import Head
+from .render import LAST_CHUNK, chunk, stream_head
+from .wire import ClientGone, Phase, Wire
+
+__all__ = ["End", "Stream"]
+
+READ_AHEAD: Final = 64 << 10
+"""Bytes of later requests kept while a stream lasts; then only writing finds a dead client."""
+
+
+class End(enum.Enum):
+    """How a stream ended."""
+
+    COMPLETE = enum.auto()  # with its last chunk: the connection can go on
+    CUT = enum.auto()  # without: the client is gone, or sees that something is missing
+
+
+class Stream:
+    """One streamed answer on its connection.
+
+    Attributes:
+        gone: The client went away.
+    """
+
+    __slots__ = ("_answer", "_chunked", "_scope", "_told", "_wire", "gone")
+
+    def __init__(self, wire: Wire, answer: Streamed, head: Head) -> None:
+        self._wire = wire
+        self._answer = answer
+        self._chunked = not head.old
+        self._scope = trio.CancelScope()
+        self._told = False
+        self.gone = False
+
+    def end(self) -> None:
+        """End an event stream, in order: its readers come back with `Last-Event-ID`.
+
+        Any other stream has an end that would be missed, so it is left to come to it.
+        """
+        types = [value for name, value in self._answer.headers if name == b"content-type"]
+        if types and types[0].startswith(b"text/event-stream"):
+            self._told = True
+            self._scope.cancel()
+
+    async def run(self, *, close: bool) -> End:
+        """Send the head, then what the program emits, until either side has had enough.
+
+        Raises:
+            ClientGone: Before the program was begun, or at its last chunk.
+            Exception: What the program raised.
+        """
+        wire, answer = self._wire, self._answer
+        try:
+            date = wire.worker.clock.date
+            await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
+            if wire.method == "HEAD":
+                return End.COMPLETE
+            wire.enter(Phase.STREAM)
+            if not await self._drive():
+                return End.CUT
+        finally:
+            answer.body.close()
+        if self._chunked:
+            await wire.send(LAST_CHUNK)
+        return End.COMPLETE
+
+    async def _drive(self) -> bool:
+        """Run the program beside a watch on the client; tell whether the body is whole."""
+        complete, failure = False, None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            with self._scope:
+                try:
+                    await self._wire.worker.host.run(self._answer.body, body=None, sink=self)
+                    complete = True
+                except Exception as error:
+                    failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None and not self.gone:
+            raise failure
+        # Cancelled within a chunk, no last chunk could be told from its data.
+        return complete or (self._told and not self.gone and not self._wire.writing)
+
+    async def _watch(self) -> None:
+        """End the stream when the client closes; keep what it sends for later, within bounds.
+
+        A client that closes only its sending side is taken for gone: the two look the same
+        until something is written, and a quiet stream would be held for nobody.
+        """
+        guard = self._wire.guard
+        try:
+            while data := await self._wire.receive():
+                guard.receive(data)
+                if guard.pending >= READ_AHEAD:
+                    return
+        except ClientGone:
+            pass
+        self.gone = True
+        self._scope.cancel()
+
+    async def send(self, data: bytes) -> None:
+        """Send `data` as one piece of the body; the host's sink."""
+        if not data:
+            return
+        try:
+            await self._wire.send(chunk(data) if self._chunked else data)
+        except ClientGone:
+            self.gone = True
+            raise

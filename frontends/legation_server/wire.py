@@ -1,0 +1,173 @@
+"""The socket of one connection, with the deadline it is under.
+
+A quick request is one `recv` and one `send` and no trio object of its own: one cancel scope
+serves the connection for life, and the worker's sweeper compares `deadline` with the time.
+Whoever changes what the connection waits for sets `phase` and `deadline`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import socket
+from contextlib import suppress
+from typing import Final
+
+import trio
+from trio.lowlevel import notify_closing, wait_readable, wait_writable
+
+from legation.refusals import Refusal, Unavailable
+
+from .guard import Guard
+from .refusals import RequestTimeout, new_incident, refuse
+from .render import response_bytes
+from .worker import Worker
+
+__all__ = ["ClientGone", "Phase", "Wire"]
+
+RECEIVE: Final = 64 << 10
+"""Bytes of one recv."""
+
+
+class ClientGone(Exception):
+    """The client has closed or reset the connection: nobody is left to answer."""
+
+
+class Phase(enum.Enum):
+    """What a connection waits for."""
+
+    IDLE = enum.auto()  # the first byte of a request after the first one
+    HEAD = enum.auto()  # the first head, or the rest of another
+    BODY = enum.auto()  # the body that a program asked for
+    ANSWER = enum.auto()  # the platform
+    STREAM = enum.auto()  # the next piece of a streamed answer
+    CLOSING = enum.auto()  # the rest of what the client sends, read to be dropped
+
+
+_LATE: Final[dict[Phase, Refusal]] = {
+    Phase.HEAD: RequestTimeout(),
+    Phase.BODY: RequestTimeout(),
+    Phase.ANSWER: Unavailable("The request took too long"),
+}
+"""What a client is told when time ran out; in the other phases there is nothing to say."""
+
+
+class Wire:
+    """A non-blocking socket, what has been received from it, and how long to wait for more.
+
+    Attributes:
+        phase: What is waited for.
+        deadline: When `expire` is due, on trio's clock.
+        scope: Whatever the connection does is under it.
+        method: Of the request being answered; the answer to HEAD has no body.
+        writing: Whether a part of what is being sent is still to go.
+    """
+
+    __slots__ = (
+        "_fd",
+        "_sock",
+        "deadline",
+        "guard",
+        "method",
+        "phase",
+        "scope",
+        "worker",
+        "writing",
+    )
+
+    def __init__(self, sock: socket.socket, worker: Worker) -> None:
+        self._sock = sock
+        self._fd = sock.fileno()
+        self.writing = False
+        self.worker = worker
+        self.guard = Guard(worker.settings)
+        self.scope = trio.CancelScope()
+        self.method = "GET"
+        self.phase = Phase.HEAD
+        self.deadline = worker.soon + worker.settings.header_seconds
+
+    def enter(self, phase: Phase, seconds: float = math.inf) -> None:
+        """Wait for `phase` from now on, for `seconds` at most."""
+        self.phase = phase
+        self.deadline = self.worker.soon + seconds
+
+    def expire(self) -> None:
+        """Cancel the connection, its deadline having passed."""
+        self.scope.cancel()
+
+    def close(self) -> None:
+        """Close the socket."""
+        notify_closing(self._sock)
+        self._sock.close()
+
+    async def receive(self) -> bytes:
+        """Return what has come; empty at the end of what the client sends."""
+        while True:
+            await wait_readable(self._fd)
+            try:
+                return self._sock.recv(RECEIVE)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ClientGone from error
+
+    async def send(self, data: bytes) -> None:
+        """Send `data`, without waiting where the kernel has room for it."""
+        try:
+            sent = self._sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise ClientGone from error
+        if sent < len(data):
+            await self._send_rest(memoryview(data)[sent:])
+
+    async def _send_rest(self, data: memoryview) -> None:
+        before, self.writing = self.deadline, True
+        while data:
+            self.deadline = self.worker.soon + self.worker.settings.write_seconds
+            await wait_writable(self._fd)
+            try:
+                data = data[self._sock.send(data) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ClientGone from error
+        self.deadline, self.writing = before, False
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer outside the platform and close."""
+        await self.send(self._render(refusal))
+        await self.linger()
+
+    def apologize(self) -> None:
+        """Say why time ran out, without waiting, unless an answer has been begun."""
+        silent = self.phase is Phase.HEAD and not self.guard.started
+        if self.writing or silent or self.phase not in _LATE:
+            return
+        try:
+            self._sock.send(self._render(_LATE[self.phase]))
+        except OSError:
+            return
+        self.shut(socket.SHUT_WR)
+
+    def _render(self, refusal: Refusal) -> bytes:
+        response = refuse(refusal, new_incident())
+        return response_bytes(response, self.method, self.worker.clock.date, close=True)
+
+    async def linger(self) -> None:
+        """Close the sending side, and drop what comes until the client closes too.
+
+        A socket closed with unread bytes is reset, and the reset may overtake the answer
+        (RFC 9112 section 9.6).
+        """
+        self.enter(Phase.CLOSING, self.worker.settings.linger_seconds)
+        self.shut(socket.SHUT_WR)
+        left = self.worker.settings.body
+        while left >= 0 and (data := await self.receive()):
+            left -= len(data)
+
+    def shut(self, how: int) -> None:
+        """Close one side of the connection, if the client has not done so already."""
+        with suppress(OSError):
+            self._sock.shutdown(how)

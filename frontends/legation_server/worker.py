@@ -1,0 +1,65 @@
+"""What the connections of one worker share: the platform, the host, the limits and the time."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol, TypeVar
+
+import trio
+from attrs import define, field
+
+from legation.effects import Program
+from legation.messages import Answer, Request
+from legation_host import BodySource, Sink, Write
+
+from .render import Clock
+from .settings import Settings
+
+__all__ = ["Platform", "Runner", "Worker"]
+
+R = TypeVar("R")
+
+
+class Platform(Protocol):
+    """Whatever answers requests: `legation.Platform`, or a test's."""
+
+    def answer(self, request: Request) -> Program[Answer]:
+        """Return the program that answers `request`."""
+        ...
+
+
+class Runner(Protocol):
+    """Whatever performs the effects of a program: `legation_host`, or a test's."""
+
+    async def run(
+        self, program: Program[R], *, body: BodySource | None, sink: Sink | None
+    ) -> R:
+        """Run `program` to its end and return its result."""
+        ...
+
+
+@define(eq=False)
+class Worker:
+    """One process's share of the server.
+
+    Attributes:
+        soon: The time of `trio.current_time()` that is not later than the next sweep.  A
+            deadline counted from it is never early, and late by two sweeps at most; reading it
+            costs a look at an attribute.
+        in_flight: Requests being answered, streams aside.
+        draining: Every answer from now on ends its connection.
+    """
+
+    platform: Platform
+    host: Runner
+    settings: Settings
+    log: Write
+    clock: Clock = field(factory=Clock)
+    soon: float = 0.0
+    in_flight: int = 0
+    draining: bool = False
+
+    def tick(self) -> None:
+        """Look at the clocks."""
+        self.soon = trio.current_time() + self.settings.sweep_seconds
+        self.clock.tick(time.time())

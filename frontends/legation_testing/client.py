@@ -1,0 +1,463 @@
+"""A platform in this process: requests in, responses out, no socket and no event loop.
+
+    with Client(platform) as client:
+        assert client.run("concierge", "hi")["content"] == "hi"
+
+Nothing runs but while a method is called, and the clock stands still but for waits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeAlias
+from urllib.parse import quote, urlencode
+
+from attrs import define, field, frozen
+
+from legation.effects import Job, Log, Program
+from legation.messages import Answer, Headers, Request, Streamed, compact_json
+from legation.store.audit import AuditEntry
+
+from .clock import NEW_YEAR_2026, Clock
+from .databases import MEMORY
+from .event_stream import ServerSentEvent, parse_events
+from .faults import Fault, Performed
+from .matching import Expected
+from .node import Node
+from .performing import Fetcher, nothing_listens
+from .scheduling import Task
+from .simulation import Simulation
+
+__all__ = ["Answering", "BadResponse", "Client", "ClientResponse", "Exchange", "Refused"]
+
+Fields: TypeAlias = Mapping[str, Any]
+HeaderFields: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
+
+HOST: Final = "legation.test"
+
+
+class Answering(Protocol):
+    """What a client needs of a platform.
+
+    Where it has them too, `startup() -> Program[None]` runs at the start, `jobs() ->
+    tuple[Job, ...]` are started after it, and `databases` names its databases.
+    """
+
+    def answer(self, request: Request) -> Program[Answer]:
+        """Answer one request."""
+        ...
+
+
+class BadResponse(AssertionError):
+    """A response that no host could send as it stands."""
+
+
+class Refused(AssertionError):
+    """A request that was to succeed did not."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        super().__init__(f"{response.status}: {response.text}")
+        self.response = response
+
+
+@frozen
+class ClientResponse:
+    """A complete response; header names are lower case."""
+
+    status: int
+    headers: Headers
+    body: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The body, which is UTF-8."""
+        return self.body.decode()
+
+    def header(self, name: str) -> str | None:
+        """Return the first value under `name`, in any case, or None."""
+        wanted = name.lower().encode("ascii")
+        return next((v.decode("latin-1") for n, v in self.headers if n == wanted), None)
+
+    def json(self) -> Any:
+        """Return the body, decoded; a `ValueError` when it is not JSON."""
+        return json.loads(self.body)
+
+    def events(self) -> tuple[ServerSentEvent, ...]:
+        """Return the events of the body.
+
+        Raises:
+            NotAnEventStream: It breaks the format, or ends within an event.
+        """
+        return parse_events(self.body)
+
+    def expect_success(self) -> Self:
+        """Return the response itself; one that is not 2xx is `Refused`."""
+        if not 200 <= self.status < 300:
+            raise Refused(self)
+        return self
+
+
+@define(eq=False)
+class Exchange:
+    """A request under way.  Other requests, jobs and the clock go on beside it."""
+
+    _simulation: Simulation
+    _task: Task[Answer]
+    _method: str
+
+    @property
+    def received(self) -> bytes:
+        """The streamed body so far."""
+        return bytes(self._task.received)
+
+    @property
+    def done(self) -> bool:
+        """Whether the response is complete, or the client has gone."""
+        return self._task.done
+
+    def events(self) -> tuple[ServerSentEvent, ...]:
+        """Return the events received whole so far."""
+        whole, end, _ = self.received.rpartition(b"\n\n")
+        return parse_events(whole + end)
+
+    def disconnect(self) -> None:
+        """Hang up: the program that answers is closed where it stands."""
+        self._simulation.cancel(self._task)
+
+    def response(self) -> ClientResponse:
+        """Go on until the response is complete.
+
+        Raises:
+            Deadlock: It waits for what cannot come.
+            Exception: What the platform raised.
+        """
+        answer = self._simulation.finish(self._task)
+        body = self.received if isinstance(answer, Streamed) else answer.body
+        response = ClientResponse(answer.status, answer.headers, body)
+        _check_framing(self._method, response, streamed=isinstance(answer, Streamed))
+        return response
+
+
+def _check_framing(method: str, response: ClientResponse, *, streamed: bool) -> None:
+    """Refuse what would desynchronize a connection (RFC 9112 section 6.3)."""
+    bodiless = method == "HEAD" or response.status in (204, 304)
+    if bodiless and response.body:
+        raise BadResponse(f"{method} {response.status} with a body of {len(response.body)} bytes")
+    length = response.header("content-length")
+    if length is not None and not bodiless and length != str(len(response.body)):
+        raise BadResponse(f"content-length {length}, and a body of {len(response.body)} bytes")
+    if length is None and not bodiless and not streamed and response.body:
+        raise BadResponse("a whole body without content-length")
+
+
+class Client:
+    """A platform on a `Simulation`, and who calls it.
+
+    Deterministic: the same seed and the same calls give the same bytes.  The clock stands still
+    but for waits: a request that has to wait lets time pass until it is answered.
+
+    Attributes:
+        simulation: The world it runs in: faults, crashes, effects.
+        node: The process it runs as.
+        token: Sent as bearer token unless a request has its own; None sends none.
+    """
+
+    def __init__(
+        self,
+        platform: Answering | Callable[[], Answering],
+        *,
+        databases: Mapping[str, str] | Iterable[str] | None = None,
+        folder: Path | None = None,
+        start_us: int = NEW_YEAR_2026,
+        seed: int = 0,
+        order: int | None = None,
+        fetch: Fetcher = nothing_listens,
+        token: str | None = None,
+        simulation: Simulation | None = None,
+    ) -> None:
+        """Prepare a process; `open`, or `with`, starts it.
+
+        Args:
+            platform: What answers; or what makes it, called again at each restart, so that the
+                memory of a killed platform is gone.
+            databases: Names, or names with paths of SQLite files; those of the platform if None.
+            folder: Where databases without a path are files; in memory if None.
+            start_us: Where the clock starts, in microseconds since the epoch.
+            seed: Of the ids and secrets that the platform draws.
+            order: Of the interleaving; first in, first out if None.
+            fetch: Answers what the platform fetches: models, channels.
+            token: The bearer token of requests.
+            simulation: Run in this world, as one more node, and use none of the above.
+        """
+        self._platform = platform
+        self.platform = _made(platform)
+        self.token = token
+        self._owns = simulation is None
+        self.simulation = simulation or Simulation(
+            _paths(self.platform, databases, folder),
+            start_us=start_us,
+            seed=seed,
+            order=order,
+            fetch=fetch,
+            write_audit=getattr(self.platform, "write_audit", None),
+        )
+        self.node = self.simulation.nodes[0] if self._owns else self.simulation.add_node()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None:
+            self.check()
+
+    def open(self) -> None:
+        """Run what the platform does at its start, and start its jobs."""
+        self.simulation.open()
+        startup = getattr(self.platform, "startup", None)
+        if startup is not None:
+            self.simulation.run(startup(), "startup", body=None, node=self.node)
+        jobs: tuple[Job, ...] = getattr(self.platform, "jobs", tuple)()
+        for job in jobs:
+            self.simulation.start_job(job, self.node)
+
+    def close(self) -> None:
+        """Stop the process: its programs are closed, and databases in memory are gone."""
+        if self._owns:
+            self.simulation.close()
+        else:
+            self.simulation.crash(self.node)
+
+    def check(self) -> None:
+        """Raise what programs raised that reached no caller yet."""
+        self.simulation.check()
+
+    def peer(self, platform: Answering | Callable[[], Answering] | None = None) -> Client:
+        """Return another process, not yet open, with the same databases and the same clock."""
+        return Client(platform or self._platform, token=self.token, simulation=self.simulation)
+
+    # What happened
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the platform reads."""
+        return self.simulation.clock
+
+    @property
+    def effects(self) -> Sequence[Performed]:
+        """Every effect asked for, in order."""
+        return self.simulation.effects
+
+    @property
+    def audit(self) -> Sequence[AuditEntry]:
+        """What was recorded."""
+        return self.simulation.audit
+
+    @property
+    def logs(self) -> Sequence[Log]:
+        """What was logged."""
+        return self.simulation.logs
+
+    # Time and faults
+
+    def settle(self) -> None:
+        """Let jobs go on as far as they can without time passing."""
+        self.simulation.settle()
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, with everything that falls due meanwhile."""
+        self.simulation.advance(seconds)
+
+    def crash_at(self, number: int) -> None:
+        """Plan a crash, see `Simulation.crash_at`."""
+        self.simulation.crash_at(number)
+
+    def forget_crash(self) -> None:
+        """Plan no crash any more."""
+        self.simulation.forget_crash()
+
+    def crash(self) -> None:
+        """Kill the process now."""
+        self.simulation.crash(self.node)
+
+    def fail_at(
+        self,
+        which: Expected | int,
+        outcome: Any,
+        *,
+        after: bool = False,
+        skip: int = 0,
+        times: int | None = 1,
+    ) -> Fault:
+        """Plan a failure, see `Simulation.fail_at`."""
+        return self.simulation.fail_at(which, outcome, after=after, skip=skip, times=times)
+
+    def restart(self) -> Node:
+        """Start again after a crash, on what was stored."""
+        if self.node.alive:
+            self.crash()
+        self.platform = _made(self._platform)
+        self.node = self.simulation.restart()
+        self.open()
+        return self.node
+
+    # Requests
+
+    def begin(
+        self,
+        method: str,
+        target: str,
+        *,
+        query: Fields | None = None,
+        headers: HeaderFields = (),
+        body: bytes = b"",
+        json: Any = None,
+        form: Fields | None = None,
+        token: str | None = None,
+    ) -> Exchange:
+        """Send a request and return at once; nothing runs before something is waited for.
+
+        Args:
+            method: As on the wire.
+            target: Origin-form, quoted already.
+            query: Added to `target`.
+            headers: Beside `host`, the content's own, and the token.
+            body: The content, as it is.
+            json: Or a value to send as JSON.
+            form: Or fields, in `application/x-www-form-urlencoded`.
+            token: A bearer token instead of the client's; empty to send none.
+        """
+        content_type, content = _content(body, json, form)
+        if query:
+            target = f"{target}?{urlencode(query, doseq=True)}"
+        bearer = self.token if token is None else token
+        fields = _headers(headers, content_type, content, bearer)
+        program = _exchange(self.platform, Request(method, target, fields, "127.0.0.1"))
+        task = self.simulation.start(program, f"{method} {target}", body=content, node=self.node)
+        return Exchange(self.simulation, task, method)
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        query: Fields | None = None,
+        headers: HeaderFields = (),
+        body: bytes = b"",
+        json: Any = None,
+        form: Fields | None = None,
+        token: str | None = None,
+    ) -> ClientResponse:
+        """Send a request and return the complete response; the arguments are those of `begin`."""
+        return self.begin(
+            method,
+            target,
+            query=query,
+            headers=headers,
+            body=body,
+            json=json,
+            form=form,
+            token=token,
+        ).response()
+
+    def get(self, target: str, **options: Any) -> ClientResponse:
+        """Send a GET; the options are those of `begin`."""
+        return self.request("GET", target, **options)
+
+    def post(self, target: str, **options: Any) -> ClientResponse:
+        """Send a POST; the options are those of `begin`."""
+        return self.request("POST", target, **options)
+
+    def patch(self, target: str, **options: Any) -> ClientResponse:
+        """Send a PATCH; the options are those of `begin`."""
+        return self.request("PATCH", target, **options)
+
+    def delete(self, target: str, **options: Any) -> ClientResponse:
+        """Send a DELETE; the options are those of `begin`."""
+        return self.request("DELETE", target, **options)
+
+    def run(self, agent_id: str, message: str, **fields: Any) -> Mapping[str, Any]:
+        """Run an agent to its end and return the run.
+
+        Args:
+            agent_id: Which.
+            message: To the agent.
+            fields: Of the form, as `session_id`; what is not text is sent as JSON.
+
+        Raises:
+            Refused: The status is not 2xx.
+        """
+        form = {"message": message, "stream": False, **fields}
+        run: Mapping[str, Any] = self._post_run(agent_id, form).json()
+        return run
+
+    def stream(self, agent_id: str, message: str, **fields: Any) -> tuple[ServerSentEvent, ...]:
+        """Run an agent to its end and return the events it sent; else as `run`."""
+        return self._post_run(agent_id, {"message": message, "stream": True, **fields}).events()
+
+    def _post_run(self, agent_id: str, form: Fields) -> ClientResponse:
+        target = f"/agents/{quote(agent_id, safe='')}/runs"
+        return self.post(target, form=form).expect_success()
+
+
+def _made(platform: Answering | Callable[[], Answering]) -> Answering:
+    return platform() if callable(platform) else platform
+
+
+def _exchange(platform: Answering, request: Request) -> Program[Answer]:
+    """Answer `request` and emit the body where it is streamed, as one program."""
+    answer = yield from platform.answer(request)
+    if isinstance(answer, Streamed):
+        yield from answer.body
+    return answer
+
+
+def _paths(
+    platform: Answering, databases: Mapping[str, str] | Iterable[str] | None, folder: Path | None
+) -> Mapping[str, str]:
+    """Return the path of each database by its name."""
+    if isinstance(databases, Mapping):
+        return databases
+    names = getattr(platform, "databases", ("main",)) if databases is None else databases
+    return {name: MEMORY if folder is None else str(folder / f"{name}.db") for name in names}
+
+
+def _content(body: bytes, value: Any, form: Fields | None) -> tuple[str | None, bytes]:
+    """Return the media type, if we choose it, and the content."""
+    if value is not None:
+        return "application/json", compact_json(value).encode()
+    if form is not None:
+        fields = {name: _form_text(part) for name, part in form.items()}
+        return "application/x-www-form-urlencoded", urlencode(fields).encode("ascii")
+    return None, body
+
+
+def _form_text(value: Any) -> str:
+    """Return `value` as the text of a form's field: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else compact_json(value)
+
+
+def _headers(
+    given: HeaderFields, content_type: str | None, content: bytes, token: str | None
+) -> Headers:
+    """Return the fields to send; one that was given is not added again."""
+    pairs = given.items() if isinstance(given, Mapping) else given
+    fields = [(name.lower(), value) for name, value in pairs]
+    names = {name for name, _ in fields}
+    added = (
+        ("host", HOST),
+        ("authorization", f"Bearer {token}" if token else None),
+        ("content-type", content_type),
+        ("content-length", str(len(content)) if content else None),
+    )
+    fields += [(n, v) for n, v in added if v is not None and n not in names]
+    return tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in fields)

@@ -1,0 +1,68 @@
+"""Faults that a test plans: an effect that fails, and a process that dies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, frozen
+
+from legation.effects import Effect
+
+from .matching import Expected, matches, shown
+
+__all__ = ["Crashed", "Fault", "Performed"]
+
+
+@frozen
+class Performed:
+    """An effect that a program asked for.  `program` is its label, `node` the name of its node."""
+
+    program: str
+    node: str
+    effect: Effect
+
+
+class Crashed(BaseException):
+    """The node was killed, as planned, when `at.program` asked for `at.effect`.
+
+    Not an `Exception`, so that a test which expects failures does not take it for one.
+    """
+
+    def __init__(self, number: int, at: Performed) -> None:
+        super().__init__(f"killed at effect {number}: {shown(at.effect)} of {at.program}")
+        self.number = number
+        self.at = at
+
+
+@define
+class Fault:
+    """From the `skip + 1`-th effect that `which` means on, `times` of them end in `outcome`.
+
+    An `outcome` that is an exception is thrown, another is the answer.  With `after`, the effect
+    is performed first and only its answer is lost.
+    """
+
+    which: Expected
+    outcome: Any
+    after: bool = False
+    skip: int = 0
+    times: int | None = 1
+    hits: int = 0
+    struck: Effect | None = None  # the last
+
+    def disarm(self) -> None:
+        """Let every effect succeed from now on."""
+        self.times = self.hits
+
+    def strikes(self, effect: Effect) -> bool:
+        """Count `effect` if it is meant; tell whether it is to fail."""
+        if not matches(self.which, effect):
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is not None and self.hits >= self.times:
+            return False
+        self.hits += 1
+        self.struck = effect
+        return True

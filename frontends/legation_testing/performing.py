@@ -1,0 +1,214 @@
+"""How a simulation performs each effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from attrs import define, field, frozen
+
+from legation.effects import (
+    AwaitNudge,
+    Effect,
+    Emit,
+    Fetch,
+    FetchReply,
+    Job,
+    Log,
+    NextEvents,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    RandomBytes,
+    ReadBody,
+    Record,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+    Unreachable,
+)
+from legation.store.audit import AuditEntry
+
+from .clock import Clock
+from .databases import Databases
+from .node import Node
+from .scheduling import Scheduler, Task, Throw
+
+__all__ = [
+    "PERFORMERS",
+    "Delayed",
+    "Fetcher",
+    "Misuse",
+    "World",
+    "WriteAudit",
+    "nothing_listens",
+    "perform",
+]
+
+
+@frozen
+class Delayed:
+    """An answer that takes `seconds`; the caller's own time-out may be sooner."""
+
+    seconds: float
+    answer: FetchReply | Unreachable
+
+
+Fetcher: TypeAlias = Callable[[Fetch], FetchReply | Unreachable | Delayed]
+"""The network, as a test answers it."""
+
+WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
+"""Makes the program that stores audit entries."""
+
+
+class Misuse(AssertionError):
+    """A program broke the contract of an effect, or asked for what this simulation lacks."""
+
+
+def nothing_listens(effect: Fetch) -> Unreachable:
+    """Answer as a network does in which nobody is."""
+    return Unreachable("connect")
+
+
+@define(eq=False)
+class World:
+    """What effects act on."""
+
+    clock: Clock
+    chance: Random
+    databases: Databases
+    fetch: Fetcher
+    write_audit: WriteAudit | None
+    scheduler: Scheduler
+    audit: list[AuditEntry] = field(factory=list[AuditEntry])
+    logs: list[Log] = field(factory=list[Log])
+
+    def start_job(self, job: Job, node: Node) -> Task[None]:
+        """Start `job` beside everything else."""
+        return self.scheduler.add(Task(type(job).__name__, node, job.program(), body=None))
+
+
+def perform(world: World, task: Task[Any], effect: Effect) -> Any:
+    """Act on `effect`: return the answer, a `Throw`, or `WAITS`."""
+    return PERFORMERS[type(effect)](world, task, effect)
+
+
+def _now(world: World, _: Task[Any], __: Now) -> int:
+    return world.clock.now_us
+
+
+def _random_bytes(world: World, _: Task[Any], effect: RandomBytes) -> bytes:
+    return world.chance.randbytes(effect.size)
+
+
+def _this_node(_: World, task: Task[Any], __: ThisNode) -> str:
+    return task.node.name
+
+
+def _read_body(_: World, task: Task[Any], effect: ReadBody) -> bytes | None:
+    if task.body is None:
+        raise Misuse(f"{task.label} asks for a body and answers no request")
+    if task.body_was_read:
+        raise Misuse(f"{task.label} asks for the body a second time")
+    task.body_was_read = True
+    return task.body if len(task.body) <= effect.limit else None
+
+
+def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
+    if effect.database not in world.databases.names:
+        known = ", ".join(world.databases.names)
+        raise Misuse(f"{task.label} asks for database {effect.database!r}; there is {known}")
+    try:
+        return world.databases.run(effect.database, effect.unit)
+    except Exception as error:  # of the store, or of the unit itself: the program's to see
+        return Throw(error)
+
+
+def _fetch(world: World, task: Task[Any], effect: Fetch) -> Any:
+    answer = world.fetch(effect)
+    if not isinstance(answer, Delayed):
+        return answer
+    if answer.seconds < effect.timeout_seconds:
+        return world.scheduler.wait(task, effect, answer.seconds, answer.answer)
+    late = Unreachable("timeout")
+    return world.scheduler.wait(task, effect, effect.timeout_seconds, late)
+
+
+def _sleep(world: World, task: Task[Any], effect: Sleep) -> object:
+    return world.scheduler.wait(task, effect, effect.seconds, None)
+
+
+def _spawn(world: World, task: Task[Any], effect: Spawn) -> None:
+    world.start_job(effect.job, task.node)
+
+
+def _publish(world: World, task: Task[Any], effect: Publish) -> None:
+    task.node.publish(effect)
+    for waiting in world.scheduler.waiting(task.node):
+        wanted = waiting.waits_for
+        if isinstance(wanted, NextEvents) and wanted.run_id == effect.run_id:
+            events = task.node.next_events(wanted)
+            if events is not None:
+                world.scheduler.wake(waiting, events)
+
+
+def _next_events(world: World, task: Task[Any], effect: NextEvents) -> Any:
+    events = task.node.next_events(effect)
+    if events is not None:
+        return events
+    return world.scheduler.wait(task, effect, effect.timeout_seconds, ())
+
+
+def _nudge(world: World, task: Task[Any], effect: Nudge) -> None:
+    task.node.nudge(effect.topic)
+    for waiting in world.scheduler.waiting(task.node):
+        wanted = waiting.waits_for
+        if isinstance(wanted, AwaitNudge) and wanted.topic == effect.topic:
+            waiting.take_nudge(effect.topic)
+            world.scheduler.wake(waiting, None)
+
+
+def _await_nudge(world: World, task: Task[Any], effect: AwaitNudge) -> object:
+    if task.take_nudge(effect.topic):
+        return None
+    return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
+
+
+def _emit(_: World, task: Task[Any], effect: Emit) -> None:
+    if task.body is None:
+        raise Misuse(f"{task.label} emits and answers no request")
+    task.received += effect.data
+
+
+def _record(world: World, task: Task[Any], effect: Record) -> None:
+    world.audit.append(effect.entry)
+    if world.write_audit is not None:
+        program = world.write_audit((effect.entry,))
+        world.scheduler.add(Task("audit", task.node, program, body=None))
+
+
+def _log(world: World, _: Task[Any], effect: Log) -> None:
+    world.logs.append(effect)
+
+
+PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = {
+    Now: _now,
+    RandomBytes: _random_bytes,
+    ThisNode: _this_node,
+    ReadBody: _read_body,
+    Transact: _transact,
+    Fetch: _fetch,
+    Sleep: _sleep,
+    Spawn: _spawn,
+    Publish: _publish,
+    NextEvents: _next_events,
+    Nudge: _nudge,
+    AwaitNudge: _await_nudge,
+    Emit: _emit,
+    Record: _record,
+    Log: _log,
+}
+"""A row for every member of the union."""

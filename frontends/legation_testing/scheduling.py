@@ -1,0 +1,276 @@
+"""A deterministic, single-threaded scheduler of programs in virtual time.
+
+A program has its *turn* until it asks for something that takes time in a real host; then it goes
+to the end of the line, once before that is performed and once before it hears the answer, for in
+a real host others may come between at both places.  When every program waits, the clock jumps to the next moment at which one
+of them is due (trio's `MockClock` calls this autojump).  The order of the line is first in, first
+out, or drawn from a seed: one seed is one interleaving.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+from typing import Any, Final, Generic, TypeVar
+
+from attrs import define, field, frozen
+
+from legation.effects import (
+    Effect,
+    Log,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    RandomBytes,
+    Record,
+    Spawn,
+    ThisNode,
+)
+
+from .clock import Clock, microseconds
+from .matching import shown
+from .node import Node
+from .unwinding import unwind
+
+__all__ = ["WAITS", "Deadlock", "Endless", "Scheduler", "Task", "Throw", "Unfinished"]
+
+R = TypeVar("R")
+
+IMMEDIATE: Final = (Now, RandomBytes, ThisNode, Spawn, Publish, Nudge, Record, Log)
+WAITS: Final = object()
+"""What performing an effect returns when the answer comes later."""
+
+
+class Deadlock(AssertionError):
+    """Every program waits, and nothing that they wait for can come."""
+
+
+class Endless(AssertionError):
+    """The programs went on beyond the limit of effects."""
+
+
+class Unfinished(AssertionError):
+    """A result was asked of a program that has none, or was killed."""
+
+
+@frozen
+class Throw:
+    """An answer that is thrown into the program."""
+
+    error: BaseException
+
+
+@define(eq=False)
+class Task(Generic[R]):
+    """A program that was started.  `received` is what it emitted so far."""
+
+    label: str
+    node: Node
+    program: Program[R] = field(repr=False)
+    body: bytes | None = field(default=b"", repr=False)  # of its request; None: it has none
+    received: bytearray = field(factory=bytearray, repr=False)
+    asks_for: Effect | None = None  # not performed yet
+    waits_for: Effect | None = None  # performed, and the answer comes later
+    done: bool = False
+    error: Exception | None = None
+    handed: bool = False  # the error has reached the caller
+    body_was_read: bool = False
+    _value: list[R] = field(factory=list[R])
+    answer: Any = None  # what the program is sent next
+    ticket: int = 0  # of the wait that counts, among those in the heap
+    _born: int = 0
+    _seen: dict[str, int] = field(factory=dict[str, int])
+
+    def __attrs_post_init__(self) -> None:
+        self._born = self.node.nudges
+
+    def result(self) -> R:
+        """Return what the program returned, or raise what it raised."""
+        if self.error is not None:
+            self.handed = True
+            raise self.error
+        if not self._value:
+            raise Unfinished(self.state())
+        return self._value[0]
+
+    def state(self) -> str:
+        """Return one line: who it is and what it is doing."""
+        return f"{self.label} on {self.node.name}: {self._doing()}"
+
+    def _doing(self) -> str:
+        if self.done:
+            return "ended"
+        if self.asks_for is not None:
+            return f"asks for {shown(self.asks_for)}"
+        return "ready" if self.waits_for is None else f"waits for {shown(self.waits_for)}"
+
+    def take_nudge(self, topic: str) -> bool:
+        """Tell whether `topic` was nudged since this was last asked, or since the start."""
+        seen = self._seen.get(topic, self._born)
+        self._seen[topic] = self.node.nudges
+        return self.node.nudged_since(topic, seen)
+
+    def advance(self) -> Effect | None:
+        """Give the program its answer; return what it asks for next, None when it ended."""
+        answer, self.answer = self.answer, None
+        try:
+            if isinstance(answer, Throw):
+                return self.program.throw(answer.error)
+            return self.program.send(answer)
+        except StopIteration as stop:
+            self._value.append(stop.value)
+        except Exception as error:
+            self.error = error
+        self.done = True
+        return None
+
+    def kill(self) -> None:
+        """Close the program where it stands; what it does wrong meanwhile becomes its error."""
+        where = self.state()
+        self.done = True
+        self.waits_for = None
+        try:
+            unwind(self.program, f"while {where}")
+        except Exception as error:
+            self.error = error
+
+
+@define(eq=False)
+class Scheduler:
+    """The line of programs that can go on, and the heap of those that are due later.
+
+    `perform` acts on an effect: it returns the answer, a `Throw`, or `WAITS` after `wait`.
+    """
+
+    clock: Clock
+    perform: Callable[[Task[Any], Effect], Any]
+    order: Random | None = None
+    limit: int = 1_000_000  # effects in one call
+    tasks: list[Task[Any]] = field(factory=list[Task[Any]], init=False)
+    _ready: list[Task[Any]] = field(factory=list[Task[Any]], init=False)
+    _due: list[tuple[float, int, Task[Any], Any]] = field(factory=list[Any], init=False)
+    _tickets: Iterator[int] = field(factory=lambda: count(1), init=False)
+    _left: int = field(default=0, init=False)
+
+    def add(self, task: Task[R]) -> Task[R]:
+        """Put a new program at the end of the line."""
+        names = {other.label for other in self.tasks}
+        plain = task.label
+        for number in count(2):
+            if task.label not in names:
+                break
+            task.label = f"{plain} #{number}"
+        self.tasks.append(task)
+        self._ready.append(task)
+        return task
+
+    def wait(self, task: Task[Any], effect: Effect, seconds: float, answer: Any) -> object:
+        """Let `task` wait until it is woken, or gets `answer` after `seconds`."""
+        task.ticket = next(self._tickets)
+        task.waits_for = effect
+        due = self.clock.elapsed_us + microseconds(seconds)
+        if math.isfinite(due):
+            heapq.heappush(self._due, (due, task.ticket, task, answer))
+        return WAITS
+
+    def waiting(self, node: Node) -> tuple[Task[Any], ...]:
+        """Return the programs of `node` that wait, in the order of their start."""
+        return tuple(t for t in self.tasks if t.node is node and t.waits_for is not None)
+
+    def wake(self, task: Task[Any], answer: Any) -> None:
+        """End the wait of `task`."""
+        self.forget(task)
+        task.answer = answer
+        self._ready.append(task)
+
+    def forget(self, task: Task[Any]) -> None:
+        """Undo `wait`: `task` goes on as who holds it decides."""
+        task.waits_for = None
+        task.ticket = 0
+
+    def kill(self, node: Node) -> None:
+        """Close every program of `node` and forget them, but for what they did wrong."""
+        for task in self.tasks:
+            if task.node is node and not task.done:
+                self.drop(task)
+
+    def drop(self, task: Task[Any]) -> None:
+        """Close one program."""
+        task.kill()
+        self.forget(task)
+        if task in self._ready:
+            self._ready.remove(task)
+
+    def run(self, done: Callable[[], bool]) -> None:
+        """Go on, and let time pass, until `done()`.
+
+        Raises:
+            Deadlock: Nobody can go on.
+        """
+        self._left = self.limit
+        while not done():
+            if not self._proceed(math.inf):
+                raise Deadlock(self._who_waits("nothing is due, and every program waits"))
+
+    def run_until(self, elapsed_us: float) -> None:
+        """Go on until nobody can before the clock passes `elapsed_us`; leave it there."""
+        self._left = self.limit
+        while self._proceed(elapsed_us):
+            pass
+        self.clock.pass_to(elapsed_us)
+
+    def _proceed(self, horizon_us: float) -> bool:
+        """Give one program its turn, or pass time; False when neither can be by `horizon_us`."""
+        if self._ready:
+            at = self.order.randrange(len(self._ready)) if self.order else 0
+            self._turn(self._ready.pop(at))
+            return True
+        while self._due and self._due[0][1] != self._due[0][2].ticket:
+            heapq.heappop(self._due)  # woken before its time
+        if not self._due or self._due[0][0] > horizon_us:
+            return False
+        self.clock.pass_to(self._due[0][0])
+        self._wake_due()
+        return True
+
+    def _wake_due(self) -> None:
+        while self._due and self._due[0][0] <= self.clock.elapsed_us:
+            _, ticket, task, answer = heapq.heappop(self._due)
+            if task.ticket == ticket:
+                self.wake(task, answer)
+
+    def _turn(self, task: Task[Any]) -> None:
+        """Perform what the program asked for, or let it go on to what it asks for next."""
+        asked, task.asks_for = task.asks_for, None
+        if asked is not None:
+            if self._perform(task, asked):
+                self._ready.append(task)
+            return
+        while (effect := task.advance()) is not None:
+            if not isinstance(effect, IMMEDIATE):
+                task.asks_for = effect
+                self._ready.append(task)
+                return
+            self._perform(task, effect)
+
+    def _perform(self, task: Task[Any], effect: Effect) -> bool:
+        """Perform `effect`; tell whether the program can go on at once."""
+        self._spend(task, effect)
+        answer = self.perform(task, effect)
+        if answer is not WAITS:
+            task.answer = answer
+        return answer is not WAITS
+
+    def _spend(self, task: Task[Any], effect: Effect) -> None:
+        self._left -= 1
+        if self._left < 0:
+            head = f"more than {self.limit} effects; {task.label} asks for {shown(effect)}"
+            raise Endless(self._who_waits(head))
+
+    def _who_waits(self, head: str) -> str:
+        alive = (f"  {task.state()}" for task in self.tasks if not task.done)
+        return "\n".join([f"{head}:", *alive])

@@ -1,0 +1,185 @@
+"""Programs against a script: the effects they must ask for, and the answers they get.
+
+A script is the whole world of the program under test: no host, no clock, no database.
+
+    assert play(read(call), [(FetchSession("s1"), None)]) == NoSuch("session", "s1")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from legation.effects import Effect, Program
+
+from .matching import Expected, describe, matches, shown
+from .unwinding import unwind
+
+__all__ = ["OffScript", "Script", "close_at_every_effect", "effects_of", "play"]
+
+R = TypeVar("R")
+
+Script: TypeAlias = Iterable[tuple[Any, Any]]
+"""Pairs of an effect (`Expected`) and its answer.  An exception is thrown in as the answer.
+
+Not `tuple[Expected, Any]`: of a list of such pairs type checkers infer `object` before they look.
+"""
+
+Steps: TypeAlias = tuple[tuple[Expected, Any], ...]
+
+
+class OffScript(AssertionError):
+    """The program did not do what the script says."""
+
+
+def play(program: Program[R], script: Script) -> R:
+    """Run `program` against `script` and return its result; what it raises is passed on.
+
+    Raises:
+        OffScript: It asked for another effect, for one more, or returned too early.
+    """
+    steps = tuple(script)
+    answer: Any = None
+    for position in count():
+        try:
+            effect = _resume(program, answer)
+        except StopIteration as stop:
+            if position < len(steps):
+                raise _too_early(steps, position, stop.value) from None
+            result: R = stop.value
+            return result
+        _check(program, steps, position, effect)
+        answer = steps[position][1]
+    raise AssertionError("unreachable")
+
+
+def effects_of(
+    program: Program[R], answer: Callable[[Effect], Any], *, limit: int = 10_000
+) -> tuple[tuple[Effect, ...], R]:
+    """Run `program`, answering each effect with `answer(effect)`: the effects, and the result.
+
+    Raises:
+        OffScript: It asked for more than `limit` effects.
+    """
+    asked: list[Effect] = []
+    sent: Any = None
+    while len(asked) <= limit:
+        try:
+            effect = _resume(program, sent)
+        except StopIteration as stop:
+            return tuple(asked), stop.value
+        asked.append(effect)
+        sent = answer(effect)
+    _close(program)
+    raise OffScript(f"more than {limit} effects; the last is {shown(asked[-1])}")
+
+
+def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Script) -> int:
+    """Close a fresh program at each effect of `script`; return at how many it was closed.
+
+    Raises:
+        YieldedWhileUnwinding: A closed program asked for something.  What else it raises while
+            it unwinds is passed on with a note of the place.
+        OffScript: The script is not the program's, so that effects of it would go untried.
+    """
+    steps = tuple(script)
+    for position in range(len(steps)):
+        program = make_program()
+        effect = _play_until(program, steps, position)
+        unwind(program, f"at effect {position + 1} of {len(steps)}, {shown(effect)}")
+    _check_whole(make_program(), steps)
+    return len(steps)
+
+
+def _resume(program: Program[Any], answer: Any) -> Effect:
+    if isinstance(answer, BaseException):
+        return program.throw(answer)
+    return program.send(answer)
+
+
+def _play_until(program: Program[Any], steps: Steps, position: int) -> Effect:
+    answer: Any = None
+    for at in count():
+        try:
+            effect = _resume(program, answer)
+        except StopIteration as stop:
+            raise _too_early(steps, at, stop.value) from None
+        _check(program, steps, at, effect)
+        if at == position:
+            return effect
+        answer = steps[at][1]
+    raise AssertionError("unreachable")
+
+
+def _check_whole(program: Program[Any], steps: Steps) -> None:
+    try:
+        play(program, steps)
+    except OffScript:
+        raise
+    except Exception:  # the script may end in a failure that the program passes on
+        return
+
+
+def _check(program: Program[Any], steps: Steps, position: int, effect: Effect) -> None:
+    if position < len(steps) and matches(steps[position][0], effect):
+        return
+    _close(program)
+    if position >= len(steps):
+        head = f"effect {position + 1} is beyond the script of {len(steps)}:"
+        raise OffScript(f"{head}\n  {shown(effect)}")
+    expected = steps[position][0]
+    lines = [
+        f"effect {position + 1} of {len(steps)} is not the one expected",
+        f"  expected  {describe(expected)}",
+        f"  asked     {shown(effect)}",
+        *(f"  differs   {line}" for line in _differences(expected, effect, "")),
+        *_left(steps, position + 1),
+    ]
+    raise OffScript("\n".join(lines))
+
+
+def _too_early(steps: Steps, position: int, result: Any) -> OffScript:
+    head = f"returned after {position} of {len(steps)} effects: {shown(result)}"
+    return OffScript("\n".join([head, *_left(steps, position)]))
+
+
+def _left(steps: Steps, start: int) -> list[str]:
+    """Return the rest of the script, one line for each step."""
+    rest = [
+        f"  {number}. {describe(expected)} -> {shown(answer)}"
+        for number, (expected, answer) in enumerate(steps[start:], start + 1)
+    ]
+    return ["left of the script:", *rest] if rest else ["nothing is left of the script"]
+
+
+def _close(program: Program[Any]) -> None:
+    """Close a program that has failed already: how it unwinds is another test's question."""
+    with suppress(Exception):
+        program.close()
+
+
+def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    """Yield where two values of the same shape part, as `unit.owner: 'ada', not 'eve'`."""
+    parts = _parts(expected)
+    others = _parts(actual)
+    if type(expected) is type(actual) and parts and others and parts.keys() == others.keys():
+        for name, part in parts.items():
+            if part != others[name]:
+                yield from _differences(part, others[name], f"{path}{name}.")
+    elif path:
+        yield f"{path.removesuffix('.')}: {shown(expected)} expected, {shown(actual)} asked"
+
+
+def _parts(value: Any) -> Mapping[str, Any]:
+    """Return the named parts of a composite value; none of a plain one."""
+    if attrs.has(type(value)):
+        return {a.name: getattr(value, a.name) for a in attrs.fields(type(value)) if a.eq}
+    if isinstance(value, tuple):
+        return {str(index): part for index, part in enumerate(value)}
+    if isinstance(value, Mapping):
+        return {str(key): part for key, part in value.items()}
+    return {}

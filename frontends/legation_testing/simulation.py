@@ -1,0 +1,282 @@
+"""Programs run for real but for time, chance and the network.
+
+The transactions are those of a real SQLite; the clock is virtual, random bytes come from a seed,
+and what is fetched is answered by the test.  Everything happens in one thread, so that the same
+seeds give the same effects in the same order, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from legation.effects import Effect, Job, Log, Program
+from legation.store.audit import AuditEntry
+
+from .clock import NEW_YEAR_2026, Clock
+from .databases import MEMORY, Databases
+from .faults import Crashed, Fault, Performed
+from .matching import Expected
+from .node import Node
+from .performing import Fetcher, Misuse, World, WriteAudit, nothing_listens, perform
+from .scheduling import Scheduler, Task, Throw
+
+__all__ = ["Simulation"]
+
+R = TypeVar("R")
+
+
+class Simulation:
+    """Nodes that share databases and a clock, with their programs.
+
+    One node is there from the start.  What a program raises comes out of `run`, or, for those that
+    nobody ran by name, out of `check`, which `with` calls at the end.
+
+    Attributes:
+        effects: Every effect that was asked for, in order.
+        nodes: Every process there has been, in order; some are dead.
+    """
+
+    def __init__(
+        self,
+        databases: Mapping[str, str] | None = None,
+        *,
+        start_us: int = NEW_YEAR_2026,
+        seed: int = 0,
+        order: int | None = None,
+        fetch: Fetcher = nothing_listens,
+        write_audit: WriteAudit | None = None,
+        limit: int = 1_000_000,
+    ) -> None:
+        """Make a world at rest.
+
+        Args:
+            databases: Name to path of a SQLite file, or `:memory:`; one `main` in memory if None.
+            start_us: Where the clock starts, in microseconds since the epoch.
+            seed: Of the bytes that programs draw.
+            order: Of the interleaving; first in, first out if None.
+            fetch: Called with each `Fetch`.
+            write_audit: The program that stores what was recorded, run for each `Record`.
+            limit: Of the effects in one call; who needs more never comes to an end.
+        """
+        self.effects: list[Performed] = []
+        self.nodes: list[Node] = []
+        self._faults: list[Fault] = []
+        self._crash_at: int | None = None
+        clock = Clock(start_us)
+        ordered = None if order is None else Random(order)
+        self._scheduler = Scheduler(clock, self._perform, ordered, limit)
+        paths = {"main": MEMORY} if databases is None else databases
+        stores = Databases(paths, self._driver_said)
+        self._world = World(clock, Random(seed), stores, fetch, write_audit, self._scheduler)
+        self.add_node()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None:
+            self.check()
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that `Now` reads."""
+        return self._world.clock
+
+    @property
+    def audit(self) -> list[AuditEntry]:
+        """What programs recorded."""
+        return self._world.audit
+
+    @property
+    def logs(self) -> list[Log]:
+        """What programs logged, and what the driver said when a unit failed."""
+        return self._world.logs
+
+    def open(self) -> None:
+        """Open the databases."""
+        for name in self._world.databases.names:
+            self._world.databases.connection(name)
+
+    def close(self) -> None:
+        """Shut down: close every program and the databases, those in memory for good."""
+        for node in self.nodes:
+            self._scheduler.kill(node)
+        self._world.databases.close()
+
+    # Programs
+
+    def add_node(self) -> Node:
+        """Start another process on the same databases."""
+        node = Node(f"node-{len(self.nodes) + 1}")
+        self.nodes.append(node)
+        return node
+
+    def start(
+        self,
+        program: Program[R],
+        label: str | None = None,
+        *,
+        body: bytes | None = b"",
+        node: Node | None = None,
+    ) -> Task[R]:
+        """Put `program` in the line; `body` is that of its request, None for a job.
+
+        Its node is the first that lives, unless told.
+        """
+        name: str = getattr(program, "__name__", "program") if label is None else label
+        return self._scheduler.add(Task(name, node or self._living(), program, body))
+
+    def start_job(self, job: Job, node: Node | None = None) -> Task[None]:
+        """Start `job` as `Spawn` does."""
+        return self._world.start_job(job, node or self._living())
+
+    def run(
+        self,
+        program: Program[R],
+        label: str | None = None,
+        *,
+        body: bytes | None = b"",
+        node: Node | None = None,
+    ) -> R:
+        """Start `program` and go on until it ends; other programs have their turns meanwhile."""
+        return self.finish(self.start(program, label, body=body, node=node))
+
+    def finish(self, task: Task[R]) -> R:
+        """Go on until `task` ends; return its result.
+
+        Raises:
+            Deadlock: It waits for what cannot come.
+            Crashed: A planned crash came first.
+        """
+        self._scheduler.run(lambda: task.done)
+        return task.result()
+
+    def join(self) -> None:
+        """Go on until every program has ended."""
+        self._scheduler.run(lambda: all(task.done for task in self._scheduler.tasks))
+
+    def settle(self) -> None:
+        """Go on until nobody can without time passing."""
+        self._scheduler.run_until(self.clock.elapsed_us)
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, with everything that falls due meanwhile."""
+        self._scheduler.run_until(self.clock.elapsed_us + round(seconds * 1_000_000))
+
+    def cancel(self, task: Task[Any]) -> None:
+        """Close the program of `task` where it stands, as when its client has gone."""
+        self._scheduler.drop(task)
+
+    def running(self) -> tuple[Task[Any], ...]:
+        """Return the programs that have not ended, in the order of their start."""
+        return tuple(task for task in self._scheduler.tasks if not task.done)
+
+    def take_failures(self) -> tuple[Exception, ...]:
+        """Return what programs raised that reached no caller yet, and count it as expected."""
+        failed = [t for t in self._scheduler.tasks if t.error is not None and not t.handed]
+        for task in failed:
+            task.handed = True
+        return tuple(task.error for task in failed if task.error is not None)
+
+    def check(self) -> None:
+        """Raise what programs raised that reached no caller yet."""
+        failures = self.take_failures()
+        if len(failures) > 1:
+            raise ExceptionGroup("several programs failed", failures)
+        if failures:
+            raise failures[0]
+
+    def _living(self) -> Node:
+        for node in self.nodes:
+            if node.alive:
+                return node
+        raise Misuse("every node was killed; restart() starts another")
+
+    # Faults
+
+    def fail_at(
+        self,
+        which: Expected | int,
+        outcome: Any,
+        *,
+        after: bool = False,
+        skip: int = 0,
+        times: int | None = 1,
+    ) -> Fault:
+        """Plan that an effect is not performed and ends in `outcome`; return the plan.
+
+        Args:
+            which: What effects are meant, or a number: the n-th of all from now on.
+            outcome: Thrown if it is an exception, else the answer.
+            after: Perform the effect, and lose its answer alone.
+            skip: How many of those meant succeed before.
+            times: How many fail; all that follow if None.
+        """
+        if isinstance(which, int):
+            skip, which = which - 1 + skip, _any_effect
+        self._faults.append(Fault(which, outcome, after, skip, times))
+        return self._faults[-1]
+
+    def crash_at(self, number: int) -> None:
+        """Plan that the node which asks for the `number`-th effect from now on is killed there.
+
+        The effect is not performed.  Every program of the node is closed, its memory is lost, and
+        `Crashed` comes out of the call that drove it.  Other nodes go on with the next call.
+        """
+        self._crash_at = len(self.effects) + number
+
+    def forget_crash(self) -> None:
+        """Plan no crash any more."""
+        self._crash_at = None
+
+    def crash(self, node: Node | None = None) -> None:
+        """Kill `node`, or all of them, now."""
+        for victim in self.nodes if node is None else [node]:
+            victim.alive = False
+            self._scheduler.kill(victim)
+        if not any(node.alive for node in self.nodes):
+            self._world.databases.close_files()
+
+    def restart(self) -> Node:
+        """Start a new process: what was stored is there, what was in memory is not."""
+        self._crash_at = None
+        return self.add_node()
+
+    # Effects
+
+    def _perform(self, task: Task[Any], effect: Effect) -> Any:
+        performed = Performed(task.label, task.node.name, effect)
+        self.effects.append(performed)
+        if len(self.effects) == self._crash_at:
+            self.crash(task.node)
+            raise Crashed(len(self.effects), performed)
+        for fault in self._faults:
+            if fault.strikes(effect):
+                return self._fail(task, effect, fault)
+        return perform(self._world, task, effect)
+
+    def _fail(self, task: Task[Any], effect: Effect, fault: Fault) -> Any:
+        if fault.after:
+            perform(self._world, task, effect)
+            self._scheduler.forget(task)
+        outcome = fault.outcome
+        if isinstance(outcome, BaseException):
+            return Throw(outcome.with_traceback(None))
+        return outcome
+
+    def _driver_said(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        self.logs.append(Log(level, event, tuple(sorted(fields.items()))))
+
+
+def _any_effect(effect: Effect) -> bool:
+    return True

@@ -1,0 +1,173 @@
+"""Every habit of this project, one command each: `nox` runs what CI runs.
+
+`nox -s style -- fix` repairs what can be repaired; `nox -s tests-3.11 -- tests/core -k scopes` runs
+a part of the tests (the coverage gate then does not apply); `nox -s bench` times the core.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.download_python = "never"
+nox.options.error_on_external_run = True
+nox.options.error_on_missing_interpreters = True
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["style", "types", "imports", "tests", "build", "docs"]
+
+ROOT = Path(__file__).parent
+PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+PACKAGES = sorted(
+    Path(folder).name
+    for folder in PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+)
+OLDEST = 11  # the minor version in `requires-python`
+WHICH = "import sys; v = sys.version_info; print(*v[:2], v.releaselevel)"
+
+
+def candidates(minor: int) -> Iterator[Path]:
+    """Yield where a Python 3.`minor` may be: on PATH, in pyenv, in uv's own folder."""
+    name = f"python3.{minor}"
+    if sys.version_info[:2] == (3, minor):
+        yield Path(sys.executable)
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        yield Path(folder, name)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    yield from sorted(pyenv.glob(f"3.{minor}.*/bin/{name}"), reverse=True)
+    managed = Path.home() / ".local/share/uv/python"
+    yield from sorted(managed.glob(f"cpython-3.{minor}.*/bin/{name}"), reverse=True)
+
+
+def runs(python: Path, minor: int) -> bool:
+    """Tell whether `python` starts and is a final release of 3.`minor`.
+
+    A shim of pyenv for a version that is not active exists and does not start.
+    """
+    if not python.is_file():
+        return False
+    told = subprocess.run([python, "-c", WHICH], capture_output=True, text=True, check=False)
+    return told.stdout.split() == ["3", str(minor), "final"]
+
+
+def installed() -> dict[str, Path]:
+    """Find the Pythons of this machine that the project supports, oldest first."""
+    found: dict[str, Path] = {}
+    for minor in range(OLDEST, OLDEST + 10):
+        for python in candidates(minor):
+            if runs(python, minor):
+                found[f"3.{minor}"] = python
+                break
+    return found
+
+
+FOUND = installed()
+PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
+# nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
+os.environ["PATH"] = os.pathsep.join(
+    [*(str(FOUND[version].parent) for version in PYTHONS), os.environ.get("PATH", os.defpath)]
+)
+
+
+def groups(*names: str) -> tuple[str, ...]:
+    """Return the requirements of these dependency groups."""
+    return nox.project.dependency_groups(PYPROJECT, *names)
+
+
+def install(session: nox.Session, *names: str) -> None:
+    """Install the project in editable mode, with its extras and these dependency groups."""
+    session.install("-e", ".[postgres]", *groups(*names))
+
+
+@nox.session
+def style(session: nox.Session) -> None:
+    """Check lint and format; with `-- fix`, repair what can be repaired."""
+    session.install(*groups("lint"))
+    fix = session.posargs == ["fix"]
+    session.run("ruff", "check", *(["--fix"] if fix else []), ".")
+    session.run("ruff", "format", *([] if fix else ["--check"]), ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types with both checkers, strictly."""
+    install(session, "types")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Check the direction of imports."""
+    install(session, "lint")
+    session.run("lint-imports")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests under branch coverage; the whole of the core must be covered."""
+    session.log("tests run on %s, of %s", session.python, ", ".join(FOUND))
+    if "3.11" not in FOUND:
+        session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
+    install(session, "test")
+    data = {"COVERAGE_FILE": str(Path(session.create_tmp()).resolve() / "coverage")}
+    session.run("coverage", "run", "-m", "pytest", *session.posargs, env=data)
+    if not session.posargs:
+        session.run("coverage", "report", env=data)
+        core = ["--include=core/legation/*", "--fail-under=100"]
+        session.run("coverage", "report", *core, env=data)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the distributions; only our packages are in them, and the wheel works alone."""
+    session.install(*groups("build"))
+    out = Path(session.create_tmp()).resolve()
+    for stale in out.glob("legation-*"):
+        stale.unlink()
+    session.run("python", "-m", "build", "--installer=uv", f"--outdir={out}")
+    session.run("twine", "check", "--strict", *map(str, out.glob("legation-*")))
+    (wheel,) = out.glob("*.whl")
+    session.run("check-wheel-contents", f"--toplevel={','.join(PACKAGES)}", str(wheel))
+    check_contents(session, wheel)
+    session.run("uv", "venv", "--quiet", "--clear", f"--python={session.virtualenv.bin}/python",
+                str(out / "empty"))  # fmt: skip
+    python = out / "empty/bin/python"
+    session.run("uv", "pip", "install", "--quiet", f"--python={python}", str(wheel))
+    with session.chdir(out):
+        session.run("empty/bin/legation", "--help", external=True)
+
+
+def check_contents(session: nox.Session, wheel: Path) -> None:
+    """End the session when the wheel holds a name that is not ours, or lacks a `py.typed`."""
+    names = ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    untyped = [name for name in PACKAGES if f"{name}/py.typed" not in names]
+    if tops != set(PACKAGES) or untyped:
+        session.error(f"in the wheel: {sorted(tops)}; without py.typed: {untyped}")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation, where a warning is an error, and run its examples."""
+    install(session, "docs")
+    out = Path(session.create_tmp()).resolve()
+    options = ["-W", "--keep-going", "-q", "-d", str(out / "doctrees")]
+    session.run("sphinx-build", *options, "-b", "html", "docs", str(out / "html"))
+    session.run("sphinx-build", *options, "-b", "doctest", "docs", str(out / "doctest"))
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks, each one question: all of them, or those named after `--`."""
+    install(session, "bench")
+    chosen = session.posargs or sorted(path.name for path in Path("benchmarks").glob("[a-z]*.py"))
+    for name in chosen:
+        session.run("python", f"benchmarks/{name}")

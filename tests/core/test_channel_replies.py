@@ -1,0 +1,208 @@
+"""Parts of an answer, their keys, and what came of sending them."""
+
+from __future__ import annotations
+
+from unicodedata import category
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from legation.channels.messages import IncomingMessage
+from legation.channels.replies import (
+    GiveUp,
+    Outcome,
+    Reply,
+    RetryLater,
+    decode_reply,
+    encode_reply,
+    general_outcome,
+    outbox_rows,
+    replies_to,
+    reply_key,
+    retry_after,
+    split_text,
+    utf16_length,
+)
+from legation.effects import FetchReply, Unreachable
+
+NOW = 1_700_000_000_000_000  # 2023-11-14 22:13:20
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.integers(2, 40))
+@example("👩‍👩‍👧" * 20, 16)
+@example("é" * 50, 7)
+@example("👍" * 9, 3)
+def test_no_part_is_empty_or_too_long_and_no_word_is_lost(text: str, limit: int) -> None:
+    parts = list(split_text(text, limit))
+
+    assert all(0 < utf16_length(part) <= limit for part in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        (" \n ", []),
+        ("short", ["short"]),
+        ("one two\n\nthree four five", ["one two", "three four five"]),
+        ("one two three\nfour five", ["one two three", "four five"]),
+        ("This is it. And more text", ["This is it.", "And more text"]),
+        ("これはそれだ。これもまたそれである、と人はいう", ["これはそれだ。これもまたそれである、と", "人はいう"]),
+        ("one two three four five", ["one two three four", "five"]),
+        ("x" * 25, ["x" * 20, "x" * 5]),
+    ],
+)
+def test_texts_are_parted_where_a_reader_would(text: str, parts: list[str]) -> None:
+    assert list(split_text(text, 20)) == parts
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    ["e\u0301", "👩\u200d👧", "👍🏽", "🇩🇪", "☺\ufe0f"],
+    ids=["accent", "family", "colour", "flag", "variation"],
+)
+def test_what_looks_like_one_character_stays_whole(cluster: str) -> None:
+    parts = list(split_text("ab" * 4 + cluster + "cd" * 8, 9 + len(cluster) - 1))
+
+    assert "".join(parts) == "ab" * 4 + cluster + "cd" * 8
+    assert any(cluster in part for part in parts)
+
+
+def test_a_pile_of_accents_is_cut_all_the_same() -> None:
+    parts = list(split_text("a" + "\u0301" * 500, 100))
+
+    assert [len(part) for part in parts] == [100, 100, 100, 100, 100, 1]
+    assert category("\u0301") == "Mn"
+
+
+def test_a_long_text_is_parted_in_linear_time() -> None:
+    assert len(list(split_text("word " * 400_000, 4096))) == 489
+
+
+# --- replies -----------------------------------------------------------------------------------
+
+MESSAGE = IncomingMessage(
+    "wamid.1", "ada", text="?", conversation="room", thread="t", provider_id="p1"
+)
+
+
+def test_each_part_has_its_own_key_and_the_first_quotes() -> None:
+    replies = replies_to(MESSAGE, "one two three", 5, NOW)
+
+    assert [reply.text for reply in replies] == ["one", "two", "three"]
+    assert [reply.key for reply in replies] == [
+        "reply-wamid.1",
+        "reply-wamid.1-2",
+        "reply-wamid.1-3",
+    ]
+    assert [reply.quotes for reply in replies] == ["p1", "", ""]
+    assert {(reply.recipient, reply.thread) for reply in replies} == {("room", "t")}
+
+
+def test_without_a_conversation_the_sender_is_answered() -> None:
+    (reply,) = replies_to(IncomingMessage("m", "ada"), "hello", 10, NOW)
+
+    assert reply.recipient == "ada"
+
+
+def test_a_key_stays_below_what_meta_allows() -> None:
+    assert len(reply_key("m" * 255, 999)) <= 512
+
+
+@given(st.text(alphabet=st.characters(), max_size=30), st.integers(0, NOW))
+def test_a_stored_reply_is_read_back(text: str, now: int) -> None:
+    reply = Reply("k", "ada", text, created_us=now)
+
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+def test_what_has_no_utf8_is_replaced() -> None:
+    (reply,) = replies_to(MESSAGE, "a\ud800b\0c", 10, NOW)
+
+    assert reply.text == "a\ufffdb\ufffdc"
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+def test_a_row_holds_the_reply_and_shows_nothing() -> None:
+    (reply,) = replies_to(MESSAGE, "hush", 10, NOW)
+    (row,) = outbox_rows((reply,))
+
+    assert (row.idempotency_key, row.recipient) == ("reply-wamid.1", "room")
+    assert decode_reply(row.payload) == reply
+    assert "hush" not in repr(row) + repr(reply)
+    assert "room" not in repr(row) + repr(reply)
+
+
+# --- outcomes ----------------------------------------------------------------------------------
+
+
+def _reply(status: int, **headers: str) -> FetchReply:
+    return FetchReply(status, {name.replace("_", "-"): v for name, v in headers.items()}, b"")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0),
+        ("120", 120),
+        (" 7 ", 7),
+        ("999999999", 86400),
+        ("Tue, 14 Nov 2023 22:13:50 GMT", 30),
+        ("Tue, 14 Nov 2023 22:13:00 GMT", 0),
+        ("Tue, 14 Nov 2033 22:13:00 GMT", 86400),
+        ("Tue, 31 Feb 2023 22:13:00 GMT", None),
+        ("Tue, 14 Nix 2023 22:13:00 GMT", None),
+        ("Tue, 14 Nov 0000 22:13:00 GMT", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str, seconds: int | None) -> None:
+    assert retry_after(_reply(429, retry_after=value), NOW) == seconds
+
+
+def test_a_date_is_rounded_up() -> None:
+    reply = _reply(429, retry_after="Tue, 14 Nov 2023 22:13:21 GMT")
+
+    assert retry_after(reply, NOW + 1) == 1
+
+
+@given(st.text(max_size=40))
+def test_any_retry_after_is_read_or_ignored(value: str) -> None:
+    seconds = retry_after(_reply(429, retry_after=value), NOW)
+
+    assert seconds is None or 0 <= seconds <= 86400
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (_reply(200), None),
+        (_reply(204), None),
+        (_reply(301), GiveUp("HTTP 301")),
+        (_reply(400), GiveUp("HTTP 400")),
+        (_reply(401), GiveUp("HTTP 401")),
+        (_reply(404), GiveUp("HTTP 404")),
+        (_reply(410), GiveUp("HTTP 410")),
+        (_reply(408), RetryLater(None, "HTTP 408")),
+        (_reply(429, retry_after="9"), RetryLater(9, "HTTP 429")),
+        (_reply(500), RetryLater(None, "HTTP 500")),
+        (_reply(503, retry_after="1"), RetryLater(1, "HTTP 503")),
+        (Unreachable("timeout"), RetryLater(None, "timeout")),
+    ],
+)
+def test_a_status_is_success_for_later_or_final(
+    reply: FetchReply | Unreachable, outcome: Outcome | None
+) -> None:
+    assert general_outcome(reply, NOW) == outcome
+
+
+def test_what_the_provider_said_is_kept_for_the_operator() -> None:
+    assert general_outcome(_reply(400), NOW, "code 7") == GiveUp("HTTP 400: code 7")

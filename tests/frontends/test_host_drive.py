@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, get_args, get_origin
+
+import anyio
+import pytest
+from attrs import field, frozen
+
+from legation.effects import (
+    AwaitNudge,
+    Effect,
+    Emit,
+    Fetch,
+    Job,
+    Log,
+    NextEvents,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    RandomBytes,
+    ReadBody,
+    Record,
+    RunEvent,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+    Unreachable,
+)
+from legation.store.audit import AuditEntry
+from legation.store.failures import Conflict, WrongSchema
+from legation_host import PERFORMED, Host, open_host
+from legation_host.drive import AWAITED, GATHERED_BYTES, IMMEDIATE, TURN
+
+from .host_units import BACKENDS, All, Count, Create, Get, Missing, Put, run
+
+ENTRY = AuditEntry(1, "r", "ada", None, "agents.read", "agents/a", "allow", "agents:read", 200, "")
+EVENTS = (RunEvent(1, "RunStarted", "{}"), RunEvent(2, "RunCompleted", "{}"))
+
+
+@frozen
+class Nothing:
+    def program(self) -> Program[None]:
+        yield from Now()
+
+
+class Body:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.limits: list[int] = []
+
+    async def read(self, limit: int) -> bytes | None:
+        self.limits.append(limit)
+        await anyio.sleep(0)
+        return self.data if len(self.data) <= limit else None
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    async def send(self, data: bytes) -> None:
+        await anyio.sleep(0)
+        self.chunks.append(data)
+
+
+class Gone:
+    async def send(self, data: bytes) -> None:
+        raise anyio.BrokenResourceError
+
+
+def test_every_effect_is_performed() -> None:
+    effects = {get_origin(member) or member for member in get_args(Effect)}
+
+    assert effects == PERFORMED
+    assert not set(IMMEDIATE) & set(AWAITED)
+
+
+def performed(backend: str, program: Program[Any], **more: Any) -> Any:
+    """Return the result of `program`, run by a host whose world stands still."""
+
+    async def main() -> Any:
+        async with open_host(
+            {"main": "sqlite://"}, clock=lambda: 1_000, entropy=lambda n: b"e" * n, node="n1"
+        ) as host:
+            await host.databases["main"].run(Create())
+            return await host.run(program, **more)
+
+    return run(backend, main)
+
+
+def answers(*effects: Effect) -> Program[list[Any]]:
+    """Yield `effects` and return what came back."""
+    got: list[Any] = []
+    for effect in effects:
+        got.append((yield effect))
+    return got
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("effect", "answer"),
+    [
+        (Now(), 1_000),
+        (RandomBytes(3), b"eee"),
+        (ThisNode(), "n1"),
+        (ReadBody(10), b""),
+        (Transact("main", Count()), 0),
+        (Transact("main", Put("ada")), None),
+        (Sleep(0.001), None),
+        (Sleep(-1.0), None),
+        (Spawn(Nothing()), None),
+        (Publish("r", EVENTS), None),
+        (NextEvents("r", 0, 0.001), ()),
+        (Nudge("inbox"), None),
+        (AwaitNudge("inbox", 0.001), None),
+        (Record(ENTRY), None),
+        (Log("info", "said", (("n", 1),)), None),
+    ],
+    ids=str,
+)
+def test_an_effect_has_its_answer(backend: str, effect: Effect, answer: object) -> None:
+    assert performed(backend, answers(effect)) == [answer]
+
+
+@BACKENDS
+def test_nobody_listening_is_a_value(backend: str) -> None:
+    assert performed(backend, answers(Fetch("GET", "http://127.0.0.1:1/"))) == [
+        Unreachable("connect")
+    ]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("limit", "answer"), [(4, b"body"), (3, None)])
+def test_the_body_is_read_when_it_is_asked_for(
+    backend: str, limit: int, answer: bytes | None
+) -> None:
+    body = Body(b"body")
+
+    assert performed(backend, answers(ReadBody(limit)), body=body) == [answer]
+    assert body.limits == [limit]
+
+
+@BACKENDS
+def test_a_failure_of_a_database_is_thrown_in_where_it_was_asked(backend: str) -> None:
+    def program() -> Program[list[str]]:
+        seen: list[str] = []
+        yield from Transact("main", Put("ada"))
+        for unit in (Put("ada"), Missing()):
+            try:
+                yield from Transact("main", unit)
+            except (Conflict, WrongSchema) as failure:
+                seen.append(type(failure).__name__)
+                yield from Now()
+        return seen
+
+    assert performed(backend, program()) == ["Conflict", "WrongSchema"]
+
+
+@BACKENDS
+def test_a_failure_that_a_program_does_not_catch_ends_it(backend: str) -> None:
+    with pytest.raises(WrongSchema):
+        performed(backend, answers(Transact("main", Missing())))
+
+
+@BACKENDS
+def test_an_error_in_the_body_of_a_host_comes_out_as_it_is(backend: str) -> None:
+    async def main() -> None:
+        async with open_host():
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(backend, main)
+
+
+@BACKENDS
+def test_an_unknown_database_is_a_fault(backend: str) -> None:
+    with pytest.raises(KeyError, match="other"):
+        performed(backend, answers(Transact("other", Count())))
+
+
+@BACKENDS
+def test_what_is_emitted_is_gathered_until_the_program_waits_and_at_its_end(backend: str) -> None:
+    sink = Sent()
+    performed(
+        backend,
+        answers(
+            *(Emit(b"a"), Now(), Emit(b"b"), Nudge("x"), Emit(b"")),
+            Sleep(0),
+            *(Emit(b"c"), Emit(b"d")),
+        ),
+        sink=sink,
+    )
+
+    assert sink.chunks == [b"ab", b"cd"]
+
+
+@BACKENDS
+def test_what_is_emitted_is_sent_when_it_has_grown(backend: str) -> None:
+    sink = Sent()
+    quarter = bytes(GATHERED_BYTES // 4)
+    performed(backend, answers(*(Emit(quarter) for _ in range(10))), sink=sink)
+
+    assert [len(chunk) // len(quarter) for chunk in sink.chunks] == [4, 4, 2]
+
+
+@BACKENDS
+def test_a_reader_that_has_gone_ends_the_stream(backend: str) -> None:
+    program = answers(Emit(b"a"), Sleep(0))
+
+    with pytest.raises(anyio.BrokenResourceError):
+        performed(backend, program, sink=Gone())
+    assert is_closed(program)
+
+
+def is_closed(program: Generator[Any, Any, Any]) -> bool:
+    return program.gi_frame is None  # type: ignore[attr-defined]
+
+
+@BACKENDS
+def test_emitting_without_a_stream_is_a_fault(backend: str) -> None:
+    with pytest.raises(TypeError):
+        performed(backend, answers(Emit(b"a")))
+
+
+@BACKENDS
+def test_a_program_that_waits_for_nothing_lets_others_have_their_turn(backend: str) -> None:
+    turns: list[str] = []
+
+    def busy(name: str) -> Program[None]:
+        for _ in range(3 * TURN):
+            yield from Now()
+            turns.append(name)
+
+    async def main() -> None:
+        async with open_host() as host, anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run, busy("one"))
+            tasks.start_soon(host.run, busy("other"))
+
+    run(backend, main)
+
+    assert len(set(turns[: 2 * TURN + 2])) == 2
+
+
+@BACKENDS
+@pytest.mark.parametrize("effect", [NextEvents("r", 0, 9.0), ReadBody(1)], ids=["events", "body"])
+def test_waits_that_end_at_once_let_others_have_their_turn(backend: str, effect: Effect) -> None:
+    async def main() -> None:
+        async with open_host() as host:
+            await host.run(answers(Publish("r", EVENTS)))
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await host.run(answers(*[effect] * (TURN + 2)))
+            assert scope.cancelled_caught
+
+    run(backend, main)
+
+
+@BACKENDS
+def test_reads_of_a_file_are_answered_without_leaving_the_turn(
+    backend: str, tmp_path: Any
+) -> None:
+    async def main() -> None:
+        async with open_host({"main": f"sqlite:///{tmp_path}/a.db"}) as host:
+            await host.run(answers(Transact("main", Create()), Transact("main", Put("ada", 3))))
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await anyio.sleep(0)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(count)
+                await anyio.sleep(0.01)
+                before = turns
+                assert await host.run(answers(*[Transact("main", Get("ada"))] * 9)) == [3] * 9
+                assert turns == before
+                tasks.cancel_scope.cancel()
+
+    run(backend, main)
+
+
+# Every kind of effect, in an order in which each takes place.
+SCRIPT: tuple[Effect, ...] = (
+    Now(),
+    RandomBytes(3),
+    ThisNode(),
+    ReadBody(10),
+    Transact("main", Put("ada")),
+    Transact("main", All()),
+    Fetch("GET", "http://127.0.0.1:1/"),
+    Sleep(0.0),
+    Spawn(Nothing()),
+    NextEvents("r", 0, 0.001),
+    Publish("r", EVENTS),
+    AwaitNudge("inbox", 0.001),
+    Nudge("inbox"),
+    Emit(b"a"),
+    Record(ENTRY),
+    Log("debug", "said"),
+)
+
+
+def test_the_script_has_every_effect() -> None:
+    assert {type(effect) for effect in SCRIPT} == PERFORMED
+
+
+@BACKENDS
+@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}")
+def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: int) -> None:
+    left: list[int] = []
+
+    def program(scope: anyio.CancelScope) -> Program[None]:
+        for index, effect in enumerate(SCRIPT):
+            try:
+                if index == stop:
+                    scope.cancel()
+                yield effect
+            except GeneratorExit:
+                left.append(index)
+                raise
+        yield from Sleep(1.0)
+
+    async def main() -> None:
+        async with open_host({"main": "sqlite://"}) as host:
+            await host.databases["main"].run(Create())
+            with anyio.CancelScope() as scope:
+                running = program(scope)
+                await host.run(running, body=Body(b""), sink=Sent())
+            assert scope.cancelled_caught
+            assert is_closed(running)
+
+    run(backend, main)
+
+    # An immediate effect is performed all the same; the next that waits is the last.
+    waits = [n for n, effect in enumerate(SCRIPT) if type(effect) in AWAITED and n >= stop]
+    assert left == [waits[0]] if waits else left == []
+
+
+@BACKENDS
+@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}")
+def test_a_program_closed_at_an_effect_never_yields_again(backend: str, stop: int) -> None:
+    program = answers(*SCRIPT)
+    for _ in range(stop + 1):
+        program.send(None)
+
+    program.close()
+
+    assert is_closed(program)
+
+
+@frozen
+class Failing:
+    def program(self) -> Program[None]:
+        yield from Now()
+        raise ZeroDivisionError("the reason")
+
+
+@frozen(eq=False)
+class Telling:
+    done: anyio.Event = field(factory=anyio.Event)
+
+    def program(self) -> Program[None]:
+        yield from Sleep(0)
+        self.done.set()
+
+
+@BACKENDS
+def test_a_job_that_raises_is_logged_and_harms_nobody(backend: str) -> None:
+    lines: list[tuple[str, str, Any]] = []
+
+    async def main() -> None:
+        async with open_host(log=lambda *line: lines.append(line)) as host:
+            telling = Telling()
+            await host.run(answers(Spawn(Failing()), Spawn(telling)))
+            await telling.done.wait()
+            assert await host.run(answers(ThisNode())) == [host.node]
+
+    run(backend, main)
+
+    ((level, event, fields),) = lines
+    assert (level, event, fields["job"]) == ("error", "job_failed", "Failing")
+    assert len(fields["incident"]) == 8
+    assert isinstance(Failing(), Job)
+
+
+@BACKENDS
+def test_a_job_outlives_the_program_that_asked_and_ends_with_its_host(backend: str) -> None:
+    ended: list[str] = []
+
+    @frozen
+    class Endless:
+        def program(self) -> Program[None]:
+            try:
+                while True:
+                    yield from Sleep(60)
+            finally:
+                ended.append("closed")
+
+    async def main() -> None:
+        async with open_host() as host:
+            await host.run(answers(Spawn(Endless())))
+            await anyio.wait_all_tasks_blocked()
+            assert not ended
+
+    run(backend, main)
+
+    assert ended == ["closed"]
+
+
+@BACKENDS
+def test_a_follower_hears_of_events_as_they_are_published(backend: str) -> None:
+    def follow() -> Program[list[RunEvent]]:
+        seen: list[RunEvent] = []
+        while len(seen) < 6:
+            seen += yield from NextEvents("r", len(seen), 5.0)
+        return seen
+
+    def publish() -> Program[None]:
+        for seq in range(1, 7, 2):
+            pair = (RunEvent(seq, "a", "{}"), RunEvent(seq + 1, "b", "{}"))
+            yield from Publish("r", pair)
+            yield from Sleep(0)
+
+    async def main() -> None:
+        async with open_host() as host, anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run, publish())
+            seen = await host.run(follow())
+            assert [event.seq for event in seen] == [1, 2, 3, 4, 5, 6]
+
+    run(backend, main)
+
+
+@BACKENDS
+def test_a_nudge_between_two_waits_is_not_lost_and_ends_one_wait(backend: str) -> None:
+    def program() -> Program[list[int]]:
+        waited: list[int] = []
+        yield from Nudge("inbox")
+        for seconds in (60.0, 0.02):
+            before = yield from Now()
+            yield from AwaitNudge("inbox", seconds)
+            after = yield from Now()
+            waited.append(after - before)
+        return waited
+
+    async def main() -> None:
+        async with open_host() as host:
+            first, second = await host.run(program())
+            assert first < 10_000_000
+            assert second >= 15_000
+
+    run(backend, main)
+
+
+@BACKENDS
+def test_a_nudge_wakes_all_who_wait(backend: str) -> None:
+    woken: list[int] = []
+
+    async def main() -> None:
+        async with open_host() as host, anyio.create_task_group() as tasks:
+
+            async def wait(number: int) -> None:
+                await host.run(answers(AwaitNudge("inbox", 20.0)))
+                woken.append(number)
+
+            for number in range(5):
+                tasks.start_soon(wait, number)
+            await anyio.wait_all_tasks_blocked()
+            await host.run(answers(Nudge("inbox")))
+
+    run(backend, main)
+
+    assert sorted(woken) == [0, 1, 2, 3, 4]
+
+
+@BACKENDS
+def test_names_of_nodes_are_never_the_same(backend: str) -> None:
+    async def main() -> set[str]:
+        names: set[str] = set()
+        for _ in range(3):
+            async with open_host() as host:
+                names.add(host.node)
+        return names
+
+    assert len(run(backend, main)) == 3
+
+
+
+
+@BACKENDS
+def test_clock_and_entropy_of_the_system_are_the_defaults(backend: str) -> None:
+    async def main() -> None:
+        async with open_host() as host:
+            now, one, other = await host.run(answers(Now(), RandomBytes(16), RandomBytes(16)))
+            assert now > 1_700_000_000_000_000
+            assert one != other
+            assert len(one) == 16
+
+    run(backend, main)

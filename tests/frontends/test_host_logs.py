@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from legation_host.logs import open_log
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_json_line_has_time_level_event_and_fields() -> None:
+    stream = io.StringIO()
+    open_log("json", stream=stream)("warning", "slow", {"seconds": 1.5, "who": "é", "none": None})
+
+    (line,) = lines(stream)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", str(line.pop("time")))
+    assert line == {
+        "level": "warning",
+        "event": "slow",
+        "seconds": 1.5,
+        "who": "é",
+        "none": None,
+    }
+
+
+def test_auto_is_text_for_a_terminal_and_json_for_a_file() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    open_log(stream=terminal)("info", "said", {"n": 1})
+    open_log(stream=file)("info", "said", {"n": 1})
+
+    assert "said" in terminal.getvalue()
+    assert not terminal.getvalue().startswith("{")
+    assert lines(file)[0]["n"] == 1
+
+
+def test_lines_below_the_level_are_dropped() -> None:
+    stream = io.StringIO()
+    write = open_log("json", level="warning", stream=stream)
+    for level in ("debug", "info", "warning", "error", "critical", "unheard of"):
+        write(level, level, {})
+
+    assert [line["event"] for line in lines(stream)] == [
+        "warning",
+        "error",
+        "critical",
+        "unheard of",
+    ]
+
+
+@pytest.mark.parametrize("name", ["authorization", "api_key", "Access_Token", "app_secret"])
+def test_what_is_named_like_a_secret_is_not_written(name: str) -> None:
+    stream = io.StringIO()
+    open_log("json", stream=stream)("info", "careless", {name: "hunter2"})
+
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_fields_named_like_our_own_stay_apart() -> None:
+    stream = io.StringIO()
+    open_log("json", stream=stream)("info", "said", {"event": "e", "level": "l", "time": "t"})
+
+    (line,) = lines(stream)
+    assert (line["event"], line["level"]) == ("said", "info")
+    assert (line["event_"], line["level_"], line["time_"]) == ("e", "l", "t")
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_an_exception_is_written_with_its_traceback(form: str) -> None:
+    stream = io.StringIO()
+    try:
+        raise ZeroDivisionError("the reason")
+    except ZeroDivisionError as error:
+        open_log(form, stream=stream)("error", "job_failed", {"exc_info": error})
+
+    assert "Traceback" in stream.getvalue()
+    assert "the reason" in stream.getvalue()
+
+
+def test_a_newline_in_a_field_makes_no_second_line() -> None:
+    stream = io.StringIO()
+    open_log("json", stream=stream)("info", "said", {"text": 'a\n{"level":"error"}'})
+
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("form", "level"), [("xml", "info"), ("json", "loud")])
+def test_an_unknown_form_or_level_is_refused(form: str, level: str) -> None:
+    with pytest.raises(ValueError, match="a log is one of"):
+        open_log(form, level=level)
+
+
+def test_opening_a_host_does_not_import_what_may_never_be_used() -> None:
+    program = (
+        "import sys, anyio, legation_host\n"
+        "async def main():\n"
+        "    async with legation_host.open_host({'a': 'sqlite://'}, log=legation_host.open_log()):\n"
+        "        pass\n"
+        "anyio.run(main, backend='trio')\n"
+        "late = {'httpx2', 'psycopg', 'structlog'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {late}' if late else 0)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert done.returncode == 0, done.stderr

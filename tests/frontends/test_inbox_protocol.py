@@ -1,0 +1,376 @@
+"""Every reachable state of the inbox's protocol, over the real SQL on SQLite.
+
+Breadth first: from each state every action of every node is tried, and states that differ only in
+what no statement can see (which node has which name, how long ago something was) are one.  The
+search ends when nothing new is found, so what it asserts holds for histories of any length.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import pytest
+from attrs import evolve, frozen
+
+from legation.migrations.catalogue import CATALOGUE
+from legation.store.inbox import (
+    ClaimMessages,
+    CompleteMessage,
+    ExtendLeases,
+    FailMessage,
+    Lease,
+    MessageKey,
+    NewMessage,
+    PutMessages,
+    RetryMessage,
+)
+from legation.store.outbox import NewReply
+from legation.store.units import Dialect, Undo, Unit
+
+R = TypeVar("R")
+Row: TypeAlias = tuple[Any, ...]
+Held: TypeAlias = tuple[str, str, int]  # node, message, token
+
+NODES: Final = ("n1", "n2")
+LEASE: Final = 2
+MAX_ATTEMPTS: Final = 2
+NOW: Final = 100
+COLUMNS: Final = (
+    "message_id, sender, state, received_us, position, ready_us, attempts, lease_by, lease_us"
+)
+ID, SENDER, STATE, RECEIVED, POSITION, READY, ATTEMPTS, LEASE_BY, LEASED = range(9)
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+
+@frozen
+class World:
+    """The rows, times relative to now; the leases nodes believe they have; what was answered.
+
+    `retried` was revived by the operator; `late` was stored when a younger one was in work already.
+    Neither can come before what is in work.
+    """
+
+    rows: tuple[Row, ...] = ()
+    held: frozenset[Held] = frozenset()
+    completed: frozenset[str] = frozenset()
+    retried: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+
+
+@frozen
+class Scene:
+    """The deliveries that may come, each of (message, sender); with an operator or without."""
+
+    deliveries: tuple[tuple[tuple[str, str], ...], ...]
+    operator: bool = False
+
+
+@frozen
+class Action:
+    """What somebody does: its name, and on what."""
+
+    name: str
+    subject: Any
+
+
+class Database:
+    """The tables of the catalogue, on which units run; `rewrite` may spoil their SQL."""
+
+    def __init__(self, rewrite: Callable[[str], str] = str) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
+        for migration in CATALOGUE.migrations:
+            for step in migration.up:
+                statement = step.statement(Dialect.SQLITE)
+                if statement is not None and "box" in statement.text(Dialect.SQLITE):
+                    self.connection.execute(statement.text(Dialect.SQLITE))
+        self.rewrite = rewrite
+
+    def run(self, unit: Unit[R]) -> R:
+        """Run `unit` as a host does."""
+        work = unit.statements(Dialect.SQLITE)
+        try:
+            statement = next(work)
+            while True:
+                text = self.rewrite(statement.text(Dialect.SQLITE))
+                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
+                statement = work.send(rows)
+        except StopIteration as stop:
+            assert not isinstance(stop.value, Undo)
+            result: R = stop.value
+            return result
+
+    def load(self, rows: tuple[Row, ...]) -> None:
+        """Be as `rows` say, whose times are relative to NOW."""
+        self.connection.execute("delete from outbox")
+        self.connection.execute("delete from inbox")
+        self.connection.executemany(
+            f"insert into inbox (channel, payload, {COLUMNS}) values ('c', '', {'?, ' * 8}?)",
+            [_shifted(row, NOW) for row in rows],
+        )
+
+    def rows(self) -> tuple[Row, ...]:
+        """Return the rows in the order of the lane."""
+        text = f"select {COLUMNS} from inbox order by received_us, position, message_id"
+        return tuple(self.connection.execute(text).fetchall())
+
+    def answers(self) -> int:
+        """Return how many replies there are."""
+        (count,) = self.connection.execute("select count(*) from outbox").fetchone()
+        return int(count)
+
+
+def _shifted(row: Row, by: int) -> Row:
+    return tuple(
+        value + by if place in (RECEIVED, READY, LEASED) and value is not None else value
+        for place, value in enumerate(row)
+    )
+
+
+def _seen(rows: tuple[Row, ...], now: int) -> tuple[Row, ...]:
+    """Return `rows` as any statement from `now` on can tell them apart."""
+    ages = sorted({row[RECEIVED] for row in rows if row[RECEIVED] < now}, reverse=True)
+    rank = {received: -1 - place for place, received in enumerate(ages)}
+    told: list[Row] = []
+    for row in rows:
+        new = list(row)
+        new[RECEIVED] = rank.get(row[RECEIVED], 0)
+        new[READY] = max(row[READY] - now, 0)
+        new[LEASED] = None if row[LEASED] is None else max(row[LEASED] - now, 0)
+        told.append(tuple(new))
+    return tuple(told)
+
+
+def _same(world: World) -> World:
+    """Return `world` with its nodes named so that it equals its mirror image."""
+    swap = {"n1": "n2", "n2": "n1", None: None}
+    mirror = evolve(
+        world,
+        rows=tuple((*row[:LEASE_BY], swap[row[LEASE_BY]], row[LEASED]) for row in world.rows),
+        held=frozenset((swap[node] or "", message, token) for node, message, token in world.held),
+    )
+    return min(world, mirror, key=lambda w: (repr(w.rows), sorted(w.held)))
+
+
+def _actions(world: World, scene: Scene) -> Iterator[Action]:
+    yield from (Action("put", delivery) for delivery in scene.deliveries)
+    yield from (Action("claim", node) for node in NODES)
+    yield from (Action("die", node) for node in NODES)
+    yield from (
+        Action(name, held) for held in sorted(world.held) for name in ("done", "fail", "extend")
+    )
+    yield Action("wait", 1)
+    if scene.operator:
+        dead = [row[ID] for row in world.rows if row[STATE] == "dead"]
+        yield from (Action("retry", message) for message in dead if not world.retried)
+
+
+def _lease(held: Held) -> Lease:
+    node, message, token = held
+    return Lease(MessageKey("c", message), node, token)
+
+
+def _act(database: Database, world: World, action: Action) -> World:
+    """Return the world behind `action`; all that moves time is `wait`."""
+    database.load(world.rows)
+    match action:
+        case Action("put", delivery):
+            new = database.run(
+                PutMessages("c", tuple(NewMessage(i, sender, "") for i, sender in delivery), NOW)
+            )
+            known = {row[ID] for row in world.rows}
+            _check(set(new) == {i for i, _ in delivery} - known, "a duplicate was taken for new")
+            world = evolve(world, late=world.late | _late(database.rows(), new))
+        case Action("claim", node):
+            world = _claim(database, world, node)
+        case Action("die", node):
+            world = evolve(world, held=frozenset(h for h in world.held if h[0] != node))
+        case Action("wait", _):
+            pass
+        case Action("retry", message):
+            _check(database.run(RetryMessage(MessageKey("c", message), NOW)), "not revived")
+            world = evolve(world, retried=world.retried | {message})
+        case Action(name, held):
+            world = _end(database, world, name, held)
+    after = database.rows()
+    _check(len(after) >= len(world.rows), "a message was lost")
+    _check_lanes(after)
+    now = NOW + 1 if action.name == "wait" else NOW
+    return _same(evolve(world, rows=_seen(after, now)))
+
+
+def _late(rows: tuple[Row, ...], new: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(
+        row[ID]
+        for place, row in enumerate(rows)
+        if row[ID] in new and any(r[ATTEMPTS] and r[SENDER] == row[SENDER] for r in rows[place:])
+    )
+
+
+def _claim(database: Database, world: World, node: str, limit: int = 9) -> World:
+    claimed = database.run(ClaimMessages(node, NOW, NOW + LEASE, limit, MAX_ATTEMPTS))
+    tokens = {(node, m.lease.key.message_id, m.lease.attempts) for m in claimed.messages}
+    rows = {row[ID]: row for row in world.rows}
+    buried = evolve(world, rows=database.rows())  # the claim may have given up an older one
+    for _, message, _ in tokens:
+        _check(rows[message][STATE] == "ready", "what had ended was claimed")
+        _check(not _older(buried, message), "claimed out of order")
+    return evolve(world, held=world.held | tokens)
+
+
+def _end(database: Database, world: World, name: str, held: Held) -> World:
+    """Complete, fail or extend under a lease that may have been lost."""
+    _, message, token = held
+    row = next(row for row in world.rows if row[ID] == message)
+    completed = world.completed
+    if name == "done":
+        replies = (NewReply(f"reply-{message}", "r", ""),)
+        kept = database.run(CompleteMessage(_lease(held), NOW, replies))
+        _check(database.answers() == kept, "an answer without its completion")
+        if kept:
+            _check(message not in completed, "answered twice")
+            _check(not _older(world, message), "answered out of order")
+            completed |= {message}
+    elif name == "fail":
+        retry_us = None if token >= MAX_ATTEMPTS else NOW + 1
+        kept = database.run(FailMessage(_lease(held), "it", retry_us, NOW))
+    else:
+        kept = bool(database.run(ExtendLeases((_lease(held),), NOW, NOW + LEASE)))
+    _check(not kept or row[ATTEMPTS] == token, "done under a lease that was lost")
+    still = world.held if name == "extend" and kept else world.held - {held}
+    return evolve(world, held=still, completed=completed)
+
+
+def _older(world: World, message: str) -> list[str]:
+    """Return what must come before `message` and has not ended."""
+    ids = [row[ID] for row in world.rows]
+    place = ids.index(message)
+    return [
+        row[ID]
+        for row in world.rows[:place]
+        if row[STATE] == "ready"
+        and row[SENDER] == world.rows[place][SENDER]
+        and row[ID] not in world.retried | world.late
+    ]
+
+
+def _check(held: object, broken: str) -> None:
+    if not held:
+        raise Violation(broken)
+
+
+def _check_lanes(rows: tuple[Row, ...]) -> None:
+    leased = [r[SENDER] for r in rows if r[STATE] == "ready" and (r[LEASED] or 0) > NOW]
+    _check(len(leased) == len(set(leased)), "two messages of one sender at once")
+
+
+def _ends(database: Database, world: World) -> bool:
+    """Tell whether one node, left alone, brings every message to its end."""
+    database.load(world.rows)
+    for turn in range(1, 9):
+        now = NOW + turn * (LEASE + 1)
+        claimed = database.run(ClaimMessages("n9", now, now + LEASE, 9, MAX_ATTEMPTS))
+        for message in claimed.messages:
+            if not database.run(CompleteMessage(message.lease, now)):
+                return False
+    return all(row[STATE] in {"done", "dead"} for row in database.rows())
+
+
+def search(scene: Scene, rewrite: Callable[[str], str] = str) -> str:
+    """Walk every state of `scene`; the sentence says how many there were.
+
+    Raises:
+        Violation: With the shortest way to it.
+    """
+    database = Database(rewrite)
+    start = World()
+    paths: dict[World, tuple[Action, ...]] = {start: ()}
+    level, transitions = [start], 0
+    while level:
+        found: list[World] = []
+        for world in level:
+            path = paths[world]
+            if not _ends(database, world):
+                raise Violation(f"never ends: {path}")
+            for action in _actions(world, scene):
+                transitions += 1
+                try:
+                    new = _act(database, world, action)
+                except Violation as violation:
+                    raise Violation(f"{violation} after {(*path, action)}") from None
+                if new not in paths:
+                    paths[new] = (*path, action)
+                    found.append(new)
+        level = found
+    database.connection.close()
+    return f"{len(paths)} states, {transitions} transitions, closed"
+
+
+ONE: Final = Scene(((("a", "ada"),),), operator=True)
+TOGETHER: Final = Scene(((("a", "ada"), ("b", "ada")),))
+APART: Final = Scene(((("a", "ada"),), (("b", "ada"),)))
+REVIVED: Final = Scene(((("a", "ada"), ("b", "ada")),), operator=True)
+SENDERS: Final = Scene(((("a", "ada"), ("b", "bob")),))
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [ONE, TOGETHER, APART, REVIVED, SENDERS],
+    ids=[
+        "one message and an operator",
+        "two messages of one sender in one delivery",
+        "two messages of one sender in two deliveries",
+        "two messages of one sender and an operator",
+        "two senders",
+    ],
+)
+def test_no_history_answers_twice_breaks_the_order_or_loses_a_message(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walked = search(scene)
+
+    with capsys.disabled():
+        print(f"\n  inbox protocol: {walked}")
+
+
+FENCE: Final = " and lease_by = :node and attempts = :attempts"
+TOKEN: Final = " and attempts = :attempts"
+OLDER: Final = "or (other.received_us, other.position, other.message_id)"
+BUSY: Final = "other.lease_us > :now_us"
+REVIVE: Final = "and lease_us > :now_us\n"
+EXPIRED: Final = "and (lease_us is null or lease_us <= :now_us)"
+
+
+@pytest.mark.parametrize(
+    ("clause", "instead", "scene", "broken"),
+    [
+        ("and state = 'ready'" + FENCE, "", ONE, "done under a lease that was lost"),
+        (FENCE, "", ONE, "done under a lease that was lost"),
+        (TOKEN, "", ONE, "done under a lease that was lost"),
+        (OLDER, "or 1 = 0 and (1, 1, '')", TOGETHER, "claimed out of order"),
+        (BUSY, "1 = 0", REVIVED, "two messages of one sender at once"),
+        (REVIVE, "", REVIVED, "two messages of one sender at once"),
+        (EXPIRED, "and lease_us is null", ONE, "never ends"),
+        ("on conflict do nothing", "on conflict do update set state = 'ready'", ONE, "duplicate"),
+    ],
+    ids=[
+        "no guard",
+        "no fence",
+        "no token",
+        "no order",
+        "no lane",
+        "no end of a lease",
+        "no rescue",
+        "no duplicates",
+    ],
+)
+def test_every_clause_is_needed(clause: str, instead: str, scene: Scene, broken: str) -> None:
+    def spoil(text: str) -> str:
+        return text.replace(clause, instead)
+
+    with pytest.raises(Violation, match=broken):
+        search(scene, spoil)
