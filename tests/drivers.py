@@ -36,6 +36,7 @@ R = TypeVar("R")
 
 LOCK_TIMEOUT_MS: Final = 200
 _LOCK_NAMESPACE: Final = 0x4C45474E
+_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "busy_timeout=0")
 
 Interfere: TypeAlias = Callable[[str | None], str | None]
 """Told of what comes next, None for anything but a statement; returns the text to run instead."""
@@ -63,8 +64,8 @@ class Driver(ABC):
     interfere: Interfere = field(default=leave_alone, kw_only=True)
 
     @abstractmethod
-    def begin(self, *, exclusive: bool) -> None:
-        """Start a transaction that may write."""
+    def begin(self, *, writes: bool = True, exclusive: bool = False) -> None:
+        """Start a transaction; without `writes` it only reads, and sees one snapshot."""
 
     @abstractmethod
     def execute(self, text: str, statement: Statement) -> Rows:
@@ -103,7 +104,7 @@ class Driver(ABC):
 
     def _run(self, unit: Unit[R]) -> R:
         self.interfere(None)
-        self.begin(exclusive=unit.exclusive)
+        self.begin(writes=unit.writes, exclusive=unit.exclusive)
         statements = unit.statements(self.dialect)
         rows: Rows | None = None
         while True:
@@ -135,13 +136,13 @@ class SqliteDriver(Driver):
     def connection(self) -> sqlite3.Connection:
         """The connection; `synchronous=OFF`, for the tests pull no plug."""
         if self._connection is None:
-            self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
-            for pragma in ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON"):
+            self._connection = sqlite3.connect(self.path, isolation_level=None)
+            for pragma in _PRAGMAS:
                 self._connection.execute(f"pragma {pragma}").fetchall()
         return self._connection
 
-    def begin(self, *, exclusive: bool) -> None:
-        self.connection.execute("begin immediate")
+    def begin(self, *, writes: bool = True, exclusive: bool = False) -> None:
+        self.connection.execute("begin immediate" if writes else "begin")
 
     def execute(self, text: str, statement: Statement) -> Rows:
         return self.connection.execute(text, dict(statement.parameters)).fetchall()
@@ -186,8 +187,10 @@ class PostgresDriver(Driver):
             self._connection = psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
         return self._connection
 
-    def begin(self, *, exclusive: bool) -> None:
-        self.connection.execute("begin")
+    def begin(self, *, writes: bool = True, exclusive: bool = False) -> None:
+        self.connection.execute(
+            "begin" if writes else "begin isolation level repeatable read read only"
+        )
         if exclusive:
             self.connection.execute(f"set local lock_timeout = {LOCK_TIMEOUT_MS}".encode())
             cursor = self.connection.execute(

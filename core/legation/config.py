@@ -127,19 +127,31 @@ class Team:
 class Channel:
     """A messaging channel, served at `/{id}/webhook`; one of `agent` and `team` answers it.
 
-    Secrets are named by the environment variable that holds them, never written here.
+    Secrets are named by the environment variable that holds them (`…_env`), never written here.
+    Which of the settings a channel takes depends on its kind; one that it does not take is a
+    fault, as is a secret that is missing: no channel is open for want of a secret.
     """
 
     id: str
     kind: str
     agent: str | None = None
     team: str | None = None
+    apology: str | None = None
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None
     access_token_env: str | None = None
+    secret_token_env: str | None = None
+    previous_secret_token_env: str | None = None
+    bot_token_env: str | None = None
+    signing_secret_env: str | None = None
+    previous_signing_secret_env: str | None = None
+    secret_env: str | None = None
+    previous_secret_env: str | None = None
     phone_number_id: str | None = None
+    reply_url: str | None = None
     api_base_url: str | None = None
+    mentions_only: bool | None = None
 
 
 @frozen(kw_only=True)

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from .access.caller import TRUSTED, Refused, open_gate
 from .access.decide import Principal
+from .correspondence.jobs import channel_jobs
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
@@ -76,7 +77,7 @@ class Platform:
         self, config: PlatformConfig, jwks: bytes | None, environ: Mapping[str, str]
     ) -> None:
         self.config = config
-        self.registry = build(config)
+        self.registry = build(config, environ)
         authorization = config.authorization_config
         gate = open_gate(authorization, config.id, jwks) if config.authorization else None
         self.workshop = Workshop(self.registry)
@@ -104,7 +105,8 @@ class Platform:
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
-        return tuple(KeepRuns(self.workshop, name) for name in self.registry.databases)
+        kept = [KeepRuns(self.workshop, name) for name in self.registry.databases]
+        return (*kept, *channel_jobs(self.workshop))
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from .messages import Headers, Response, json_response
 
 __all__ = [
     "BadRequest",
+    "BadSignature",
     "Conflict",
     "Fault",
     "Forbidden",
@@ -90,12 +91,22 @@ class Forbidden(Refusal):
     error_code: ClassVar[str] = "FORBIDDEN"
 
     scope: str
-    detail: str = "Insufficient permissions"
+    detail: str = field(default="Insufficient permissions", kw_only=True)
 
     def headers(self) -> Headers:
         """Return the challenge that names the missing scope."""
         challenge = b'Bearer error="insufficient_scope", scope="%s"' % self.scope.encode("ascii")
         return ((b"www-authenticate", challenge), (b"cache-control", b"no-store"))
+
+
+@frozen
+class BadSignature(Refusal):
+    """The sender of a message did not prove who it is; a token would not help."""
+
+    status: ClassVar[int] = 403
+    error_code: ClassVar[str] = "FORBIDDEN"
+
+    detail: str = "Invalid signature"
 
 
 @frozen
@@ -116,7 +127,7 @@ class MethodNotAllowed(Refusal):
     error_code: ClassVar[str] = "METHOD_NOT_ALLOWED"
 
     allowed: tuple[str, ...]
-    detail: str = "Method Not Allowed"
+    detail: str = field(default="Method Not Allowed", kw_only=True)
 
     def headers(self) -> Headers:
         """Return `Allow` (RFC 9110 section 10.2.1)."""
@@ -131,6 +142,10 @@ class Conflict(Refusal):
     error_code: ClassVar[str] = "CONFLICT"
 
 
+def _limit_sentence(refusal: TooLarge) -> str:
+    return f"The body is longer than {refusal.limit} bytes"
+
+
 @frozen
 class TooLarge(Refusal):
     """The body is longer than `limit` bytes."""
@@ -139,11 +154,7 @@ class TooLarge(Refusal):
     error_code: ClassVar[str] = "PAYLOAD_TOO_LARGE"
 
     limit: int
-    detail: str = field()
-
-    @detail.default
-    def _sentence(self) -> str:
-        return f"The body is longer than {self.limit} bytes"
+    detail: str = field(default=Factory(_limit_sentence, takes_self=True), kw_only=True)
 
 
 @frozen
@@ -154,6 +165,10 @@ class UnsupportedMediaType(Refusal):
     error_code: ClassVar[str] = "UNSUPPORTED_MEDIA_TYPE"
 
 
+def _faults_sentence(refusal: Invalid) -> str:
+    return "; ".join(f"{fault.path}: {fault.message}" for fault in refusal.errors)
+
+
 @frozen
 class Invalid(Refusal):
     """The request breaks the rules of its route; `errors` lists every one."""
@@ -162,11 +177,7 @@ class Invalid(Refusal):
     error_code: ClassVar[str] = "VALIDATION_ERROR"
 
     errors: tuple[Fault, ...]
-    detail: str = field()
-
-    @detail.default
-    def _sentence(self) -> str:
-        return "; ".join(f"{fault.path}: {fault.message}" for fault in self.errors)
+    detail: str = field(default=Factory(_faults_sentence, takes_self=True), kw_only=True)
 
     def faults(self) -> tuple[Fault, ...]:
         """Return `errors`."""
@@ -181,7 +192,7 @@ class TooManyRequests(Refusal):
     error_code: ClassVar[str] = "TOO_MANY_REQUESTS"
 
     retry_after: int
-    detail: str = "Too many requests"
+    detail: str = field(default="Too many requests", kw_only=True)
 
     def headers(self) -> Headers:
         """Return `Retry-After` in seconds."""

@@ -9,19 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import NOTHING, field, fields, frozen
 
+from . import config as configuration
 from .access.scopes import well_formed_id
+from .channels import CHANNEL_KINDS, Channel
+from .channels.messages import APOLOGY
 from .config import Agent, ConfigurationError, Database, Model, PlatformConfig, Team
 from .messages import compact_json
 from .models.conversation import ModelProtocol
 from .models.echo import Echo
 from .refusals import Fault
 
-__all__ = ["Component", "Registry", "build"]
+__all__ = ["Component", "HostedChannel", "Registry", "build"]
 
 DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
 _MODES: Final = ("coordinate", "route", "collaborate")
+# Ids whose path would be another route's.
+_RESERVED: Final = {
+    "databases": ("all",),
+    "channels": ("agents", "teams", "sessions", "databases", "channels", "docs", "me"),
+}
+
+
+_CHANNEL_KEYS: Final = frozenset(a.name for a in fields(configuration.Channel))
 
 
 @frozen(eq=False)
@@ -71,6 +82,20 @@ class Component:
 
 
 @frozen(eq=False)
+class HostedChannel:
+    """A channel and who answers it; `apology` is what a person reads when that fails."""
+
+    codec: Channel
+    component: Component
+    apology: str
+
+    @property
+    def id(self) -> str:
+        """The name in its path."""
+        return self.codec.name
+
+
+@frozen(eq=False)
 class Registry:
     """Everything that can be named in a request."""
 
@@ -78,6 +103,7 @@ class Registry:
     agents: Mapping[str, Component]
     teams: Mapping[str, Component]
     databases: Mapping[str, Database]
+    channels: Mapping[str, HostedChannel]
 
     @property
     def default_database(self) -> str:
@@ -89,13 +115,13 @@ class Registry:
         return self.agents if kind == "agent" else self.teams
 
 
-def build(config: PlatformConfig) -> Registry:
-    """Check `config` as a whole and make it ready.
+def build(config: PlatformConfig, environ: Mapping[str, str]) -> Registry:
+    """Check `config` as a whole and make it ready; `environ` holds the secrets it names.
 
     Raises:
         ConfigurationError: With every fault.
     """
-    builder = _Builder(config)
+    builder = _Builder(config, environ)
     registry = builder.registry()
     if builder.faults:
         raise ConfigurationError(tuple(builder.faults))
@@ -105,8 +131,9 @@ def build(config: PlatformConfig) -> Registry:
 class _Builder:
     """Collects faults on the way, so that all of them are told."""
 
-    def __init__(self, config: PlatformConfig) -> None:
+    def __init__(self, config: PlatformConfig, environ: Mapping[str, str]) -> None:
         self.config = config
+        self.environ = environ
         self.faults: list[Fault] = []
         self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
         self.models = {"echo": Echo()} | {m.name: self._model(m) for m in config.models}
@@ -118,7 +145,10 @@ class _Builder:
         self._check_ids("teams", [team.id for team in config.teams])
         agents = {a.id: self._agent(a, f"agents[{i}]") for i, a in enumerate(config.agents)}
         teams = self._teams(agents)
-        return Registry(config, agents, teams, self.databases)
+        self._check_ids("channels", [channel.id for channel in config.channels])
+        channels = [self._channel(channel, agents, teams) for channel in config.channels]
+        by_id = {channel.id: channel for channel in channels if channel is not None}
+        return Registry(config, agents, teams, self.databases, by_id)
 
     def _check_ids(self, path: str, ids: Iterable[str]) -> None:
         seen: set[str] = set()
@@ -128,8 +158,8 @@ class _Builder:
             if name in seen:
                 self._fault(f"{path}[{index}].id", f"{name!r} is taken")
             seen.add(name)
-            if path == "databases" and name == "all":
-                self._fault(f"{path}[{index}].id", "'all' stands for every database")
+            if name in _RESERVED.get(path, ()):
+                self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -189,6 +219,76 @@ class _Builder:
             mode=team.mode,
             members=tuple(known[member] for member in team.members if member in known),
         )
+
+    def _channel(
+        self,
+        channel: configuration.Channel,
+        agents: Mapping[str, Component],
+        teams: Mapping[str, Component],
+    ) -> HostedChannel | None:
+        path = f"channels.{channel.id}"
+        component = self._answering(channel, agents, teams, path)
+        made = CHANNEL_KINDS.get(channel.kind)
+        if made is None:
+            self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(CHANNEL_KINDS)}")
+            return None
+        settings = self._settings(channel, made, path)
+        if component is None or settings is None:
+            return None
+        try:
+            codec = made(**settings)
+        except ValueError as error:
+            self._fault(path, str(error))
+            return None
+        return HostedChannel(codec, component, channel.apology or APOLOGY)
+
+    def _answering(
+        self,
+        channel: configuration.Channel,
+        agents: Mapping[str, Component],
+        teams: Mapping[str, Component],
+        path: str,
+    ) -> Component | None:
+        if (channel.agent is None) == (channel.team is None):
+            self._fault(path, "name either an agent or a team that answers")
+            return None
+        kind, known = ("agent", agents) if channel.agent is not None else ("team", teams)
+        name = channel.agent or channel.team or ""
+        if name not in known:
+            self._fault(f"{path}.{kind}", f"no {kind} {name!r}")
+        return known.get(name)
+
+    def _settings(
+        self, channel: configuration.Channel, made: type[Channel], path: str
+    ) -> dict[str, Any] | None:
+        """Return what the codec of `channel` is made with, secrets looked up; None with faults."""
+        before = len(self.faults)
+        settings: dict[str, Any] = {"name": channel.id}
+        taken = {"id", "kind", "agent", "team", "apology"}
+        for wanted in fields(made):
+            if not wanted.init or wanted.name == "name":
+                continue
+            key = wanted.name
+            if (variable := f"{key}_env") in _CHANNEL_KEYS:
+                key = variable
+            taken.add(key)
+            value = getattr(channel, key)
+            if value is not None and key == variable:
+                value = self._secret(value, f"{path}.{key}")
+            if value is not None:
+                settings[wanted.name] = value
+            elif wanted.default is NOTHING and getattr(channel, key) is None:
+                self._fault(f"{path}.{key}", "missing")
+        for key in sorted(_CHANNEL_KEYS - taken):
+            if getattr(channel, key) is not None:
+                self._fault(f"{path}.{key}", f"means nothing to a channel of kind {made.kind}")
+        return settings if len(self.faults) == before else None
+
+    def _secret(self, variable: str, path: str) -> str | None:
+        value = self.environ.get(variable)
+        if not value:
+            self._fault(path, f"the environment variable {variable} is not set")
+        return value or None
 
     def _named_model(self, name: str, path: str) -> ModelProtocol:
         if name not in self.models:

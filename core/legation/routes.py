@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import field, frozen, validators
 
 from .access.scopes import AnyToken, Need, Public, Scoped, Signed
-from .resources import components, databases, runs, sessions, system
+from .resources import components, databases, runs, sessions, system, webhooks
 from .resources.call import Handler
 
 __all__ = ["ROUTES", "Route"]
@@ -200,4 +200,6 @@ ROUTES: Final = (
         "migrate_database",
         "Database",
     ),
+    Route("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook", "Channels"),
+    Route("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook", "Channels"),
 )

@@ -1,10 +1,10 @@
-"""The core as an ASGI 3 application, for uvicorn, hypercorn and whatever mounts one.
+"""Legation as an ASGI 3 application, for uvicorn, hypercorn and whatever mounts one.
 
-app = Application(platform, lambda: open_host({"main": "sqlite:///legation.db"}))
+app = asgi(Platform(agents=[Agent(id="concierge")]))      # uvicorn my_module:app
 """
 
 from __future__ import annotations
 
-from .application import Answers, Application
+from .application import Answers, Application, asgi
 
-__all__ = ["Answers", "Application"]
+__all__ = ["Answers", "Application", "asgi"]

@@ -13,14 +13,16 @@ from typing import Protocol
 import anyio
 from attrs import define, evolve, field
 
+from legation import Platform
 from legation.effects import Program
-from legation.messages import Answer, Headers, Request, Response, Streamed
+from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable, respond
-from legation_host.host import Host
+from legation_host import Host, Write, open_log
+from legation_host.hosting import open_platform
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
 
-__all__ = ["Answers", "Application"]
+__all__ = ["Answers", "Application", "asgi"]
 
 
 class Answers(Protocol):
@@ -109,6 +111,17 @@ class Application:
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             incident = _log(host, request, error)
             return _refused(Internal(f"Internal server error, incident {incident}"), incident)
+
+
+def asgi(platform: Platform, *, log: Write | None = None) -> Application:
+    """Return `platform` as an ASGI 3 application: databases, jobs and keys, as served elsewhere.
+
+    Args:
+        platform: Belongs to this application alone.
+        log: Takes the operator's lines; standard error unless given.
+    """
+    write = open_log() if log is None else log
+    return Application(platform, lambda: open_platform(platform, log=write))
 
 
 async def _write(response: SentResponse, answer: Response, method: str) -> None:

@@ -77,9 +77,13 @@ def _new_client() -> AsyncClient:
 async def _exchange(client: AsyncClient, effect: Fetch) -> FetchReply | Unreachable:
     names = {name.lower() for name, _ in effect.headers}
     headers = [*effect.headers] if IDENTITY[0] in names else [*effect.headers, IDENTITY]
+    httpx2: Any = import_module("httpx2")
     try:
+        url = httpx2.URL(effect.url)
+        if not 0 < (url.port or 80) < 65_536:
+            return Unreachable("protocol")
         async with client.stream(
-            effect.method, effect.url, headers=headers, content=effect.body
+            effect.method, url, headers=headers, content=effect.body
         ) as response:
             body = await _read(response, effect.max_bytes)
     except Exception as error:
@@ -98,11 +102,20 @@ async def _read(response: Response, max_bytes: int) -> bytes:
         raise _TooLarge
     chunks: list[bytes] = []
     size = 0
-    async for chunk in response.aiter_raw():
-        size += len(chunk)
+    try:
+        async for chunk in response.aiter_raw():
+            size += len(chunk)
+            chunks.append(chunk)
+            if size > max_bytes:
+                # The iterator rests on others, and trio objects to one that is left half-way.
+                # With the connection closed the next read fails, which ends each of them.
+                await response.aclose()
+    except Exception as error:
         if size > max_bytes:
-            raise _TooLarge
-        chunks.append(chunk)
+            raise _TooLarge from error
+        raise
+    if size > max_bytes:
+        raise _TooLarge
     return b"".join(chunks)
 
 

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 import trio
 from trio.lowlevel import wait_readable
 
-from legation.refusals import Refusal, TooManyRequests, Unavailable
+from legation.refusals import Refusal
 from legation_host import Write
 from legation_host.units import quiet
 
+from .admission import Admission
 from .connection import Connection
 from .listeners import close_listeners
 from .settings import DEFAULT, Settings
@@ -80,7 +80,7 @@ class Server:
         self._worker = Worker(platform, host, settings, log)
         self._settings = settings
         self._connections: set[Connection] = set()
-        self._by_address: Counter[str] = Counter()
+        self._admission = Admission(settings)
         self._refused = 0
         self._accepting = trio.CancelScope()
         self._empty = trio.Event()
@@ -143,40 +143,24 @@ class Server:
         if sock.family != socket.AF_UNIX:
             client = str(address[0])
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        refusal = self._why_not(client)
+        refusal = self._admission.enter(client)
         if refusal is not None and self._refused >= REFUSED:
             sock.close()
             return
+        self._refused += refusal is not None
         connection = Connection(sock, client, self._worker)
         self._connections.add(connection)
-        if refusal is None:
-            self._by_address[client] += 1
-        else:
-            self._refused += 1
         nursery.start_soon(self._run, connection, refusal)
-
-    def _why_not(self, client: str) -> Refusal | None:
-        if len(self._connections) - self._refused >= self._settings.connections:
-            return Unavailable("The server has too many connections")
-        # Loopback and Unix sockets: a proxy, whose address every one of its clients has.
-        near = client in ("", "::1") or client.startswith("127.")
-        if not near and self._by_address[client] >= self._settings.connections_per_address:
-            return TooManyRequests(
-                retry_after=1, detail="Too many connections from this address"
-            )
-        return None
 
     async def _run(self, connection: Connection, refusal: Refusal | None) -> None:
         try:
             await connection.run(refusal)
         finally:
             self._connections.discard(connection)
-            if refusal is not None:
-                self._refused -= 1
-            elif self._by_address[connection.client] > 1:
-                self._by_address[connection.client] -= 1
+            if refusal is None:
+                self._admission.leave(connection.client)
             else:
-                del self._by_address[connection.client]
+                self._refused -= 1
             if not self._connections:
                 self._empty.set()
 

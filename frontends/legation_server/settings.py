@@ -64,14 +64,15 @@ class Settings:
     @property
     def sweep_seconds(self) -> float:
         """Return how often deadlines are looked at: a quarter of the shortest, 1 s at most."""
-        limits = (
+        limits = [
             self.header_seconds,
             self.body_seconds,
             self.keep_alive_seconds,
             self.write_seconds,
             self.linger_seconds,
-            self.request_seconds or 1.0,
-        )
+        ]
+        if self.request_seconds is not None:
+            limits.append(self.request_seconds)
         return min(1.0, min(limits) / 4)
 
 

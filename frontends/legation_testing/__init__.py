@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-from .client import BadResponse, Client, ClientResponse, Exchange, Refused
+from .client import Client
 from .clock import NEW_YEAR_2026, Clock
 from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
 from .everywhere import Tried, crash_everywhere, fail_everywhere
+from .exchange import BadResponse, ClientResponse, Exchange, Refused
 from .faults import Crashed, Fault, Performed
 from .matching import Expected
 from .node import Node

@@ -8,35 +8,28 @@ Nothing runs but while a method is called, and the clock stands still but for wa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, cast
 from urllib.parse import quote, urlencode
 
-from attrs import define, field, frozen
-
 from legation.effects import Job, Log, Program
-from legation.messages import Answer, Headers, Request, Streamed, compact_json
+from legation.messages import Answer, Request, Streamed
 from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
+from .content import Fields, HeaderFields, encode_content, request_headers
 from .databases import MEMORY
-from .event_stream import ServerSentEvent, parse_events
+from .event_stream import ServerSentEvent
+from .exchange import ClientResponse, Exchange
 from .faults import Fault, Performed
 from .matching import Expected
 from .node import Node
 from .performing import Fetcher, nothing_listens
-from .scheduling import Task
 from .simulation import Simulation
 
-__all__ = ["Answering", "BadResponse", "Client", "ClientResponse", "Exchange", "Refused"]
-
-Fields: TypeAlias = Mapping[str, Any]
-HeaderFields: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
-
-HOST: Final = "legation.test"
+__all__ = ["Answering", "Client"]
 
 
 class Answering(Protocol):
@@ -51,108 +44,6 @@ class Answering(Protocol):
         ...
 
 
-class BadResponse(AssertionError):
-    """A response that no host could send as it stands."""
-
-
-class Refused(AssertionError):
-    """A request that was to succeed did not."""
-
-    def __init__(self, response: ClientResponse) -> None:
-        super().__init__(f"{response.status}: {response.text}")
-        self.response = response
-
-
-@frozen
-class ClientResponse:
-    """A complete response; header names are lower case."""
-
-    status: int
-    headers: Headers
-    body: bytes = field(repr=False)
-
-    @property
-    def text(self) -> str:
-        """The body, which is UTF-8."""
-        return self.body.decode()
-
-    def header(self, name: str) -> str | None:
-        """Return the first value under `name`, in any case, or None."""
-        wanted = name.lower().encode("ascii")
-        return next((v.decode("latin-1") for n, v in self.headers if n == wanted), None)
-
-    def json(self) -> Any:
-        """Return the body, decoded; a `ValueError` when it is not JSON."""
-        return json.loads(self.body)
-
-    def events(self) -> tuple[ServerSentEvent, ...]:
-        """Return the events of the body.
-
-        Raises:
-            NotAnEventStream: It breaks the format, or ends within an event.
-        """
-        return parse_events(self.body)
-
-    def expect_success(self) -> Self:
-        """Return the response itself; one that is not 2xx is `Refused`."""
-        if not 200 <= self.status < 300:
-            raise Refused(self)
-        return self
-
-
-@define(eq=False)
-class Exchange:
-    """A request under way.  Other requests, jobs and the clock go on beside it."""
-
-    _simulation: Simulation
-    _task: Task[Answer]
-    _method: str
-
-    @property
-    def received(self) -> bytes:
-        """The streamed body so far."""
-        return bytes(self._task.received)
-
-    @property
-    def done(self) -> bool:
-        """Whether the response is complete, or the client has gone."""
-        return self._task.done
-
-    def events(self) -> tuple[ServerSentEvent, ...]:
-        """Return the events received whole so far."""
-        whole, end, _ = self.received.rpartition(b"\n\n")
-        return parse_events(whole + end)
-
-    def disconnect(self) -> None:
-        """Hang up: the program that answers is closed where it stands."""
-        self._simulation.cancel(self._task)
-
-    def response(self) -> ClientResponse:
-        """Go on until the response is complete.
-
-        Raises:
-            Deadlock: It waits for what cannot come.
-            Exception: What the platform raised.
-        """
-        answer = self._simulation.finish(self._task)
-        body = self.received if isinstance(answer, Streamed) else answer.body
-        response = ClientResponse(answer.status, answer.headers, body)
-        _check_framing(self._method, response, streamed=isinstance(answer, Streamed))
-        return response
-
-
-def _check_framing(method: str, response: ClientResponse, *, streamed: bool) -> None:
-    """Refuse what would desynchronize a connection (RFC 9112 section 6.3)."""
-    bodiless = method == "HEAD" or response.status in (204, 304)
-    if bodiless and response.body:
-        raise BadResponse(f"{method} {response.status} with a body of {len(response.body)} bytes")
-    length = response.header("content-length")
-    if length is not None and not bodiless and length != str(len(response.body)):
-        raise BadResponse(f"content-length {length}, and a body of {len(response.body)} bytes")
-    if length is None and not bodiless and not streamed and response.body:
-        raise BadResponse("a whole body without content-length")
-
-
 class Client:
     """A platform on a `Simulation`, and who calls it.
 
@@ -165,7 +56,7 @@ class Client:
         token: Sent as bearer token unless a request has its own; None sends none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  every one but the platform is named at the call
         self,
         platform: Answering | Callable[[], Answering],
         *,
@@ -336,11 +227,11 @@ class Client:
             form: Or fields, in `application/x-www-form-urlencoded`.
             token: A bearer token instead of the client's; empty to send none.
         """
-        content_type, content = _content(body, json, form)
+        content_type, content = encode_content(body, json, form)
         if query:
             target = f"{target}?{urlencode(query, doseq=True)}"
         bearer = self.token if token is None else token
-        fields = _headers(headers, content_type, content, bearer)
+        fields = request_headers(headers, content_type, content, bearer)
         program = _exchange(self.platform, Request(method, target, fields, "127.0.0.1"))
         task = self.simulation.start(program, f"{method} {target}", body=content, node=self.node)
         return Exchange(self.simulation, task, method)
@@ -426,38 +317,8 @@ def _paths(
 ) -> Mapping[str, str]:
     """Return the path of each database by its name."""
     if isinstance(databases, Mapping):
-        return databases
-    names = getattr(platform, "databases", ("main",)) if databases is None else databases
-    return {name: MEMORY if folder is None else str(folder / f"{name}.db") for name in names}
-
-
-def _content(body: bytes, value: Any, form: Fields | None) -> tuple[str | None, bytes]:
-    """Return the media type, if we choose it, and the content."""
-    if value is not None:
-        return "application/json", compact_json(value).encode()
-    if form is not None:
-        fields = {name: _form_text(part) for name, part in form.items()}
-        return "application/x-www-form-urlencoded", urlencode(fields).encode("ascii")
-    return None, body
-
-
-def _form_text(value: Any) -> str:
-    """Return `value` as the text of a form's field: text as it is, all else as JSON."""
-    return value if isinstance(value, str) else compact_json(value)
-
-
-def _headers(
-    given: HeaderFields, content_type: str | None, content: bytes, token: str | None
-) -> Headers:
-    """Return the fields to send; one that was given is not added again."""
-    pairs = given.items() if isinstance(given, Mapping) else given
-    fields = [(name.lower(), value) for name, value in pairs]
-    names = {name for name, _ in fields}
-    added = (
-        ("host", HOST),
-        ("authorization", f"Bearer {token}" if token else None),
-        ("content-type", content_type),
-        ("content-length", str(len(content)) if content else None),
+        return cast("Mapping[str, str]", databases)
+    names: Iterable[str] = (
+        getattr(platform, "databases", ("main",)) if databases is None else databases
     )
-    fields += [(n, v) for n, v in added if v is not None and n not in names]
-    return tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in fields)
+    return {name: MEMORY if folder is None else str(folder / f"{name}.db") for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from legation.effects import Asks, Transact
 from legation.store.units import Unit
@@ -40,8 +40,8 @@ def shown(value: object) -> str:
 
 def describe(expected: Expected) -> str:
     """Return `expected` as a person would write it."""
-    if isinstance(expected, Asks | Unit):
-        return shown(expected)
+    if isinstance(expected, (Asks, Unit)):
+        return shown(cast("object", expected))
     if isinstance(expected, type):
         return f"any {expected.__name__}"
     return f"an effect for which {getattr(expected, '__name__', expected)} holds"

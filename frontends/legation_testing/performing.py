@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from legation.effects import (
     AwaitNudge,
@@ -31,6 +31,7 @@ from legation.effects import (
     Unreachable,
 )
 from legation.store.audit import AuditEntry
+from legation.store.failures import StoreFailure
 
 from .clock import Clock
 from .databases import Databases
@@ -47,6 +48,8 @@ __all__ = [
     "nothing_listens",
     "perform",
 ]
+
+PATIENCE: Final = (0.1, 0.5, 2.0)
 
 
 @frozen
@@ -123,7 +126,7 @@ def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
         raise Misuse(f"{task.label} asks for database {effect.database!r}; there is {known}")
     try:
         return world.databases.run(effect.database, effect.unit)
-    except Exception as error:  # of the store, or of the unit itself: the program's to see
+    except Exception as error:  # noqa: BLE001  of store or unit: the program's to see
         return Throw(error)
 
 
@@ -186,8 +189,20 @@ def _emit(_: World, task: Task[Any], effect: Emit) -> None:
 def _record(world: World, task: Task[Any], effect: Record) -> None:
     world.audit.append(effect.entry)
     if world.write_audit is not None:
-        program = world.write_audit((effect.entry,))
+        program = _store(world.write_audit, effect.entry)
         world.scheduler.add(Task("audit", task.node, program, body=None))
+
+
+def _store(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
+    """Store `entry` as the host does: with some patience, and in the log if all else fails."""
+    for pause in PATIENCE:
+        try:
+            yield from write_audit((entry,))
+        except StoreFailure:
+            yield from Sleep(pause)
+        else:
+            return
+    yield from Log("info", "audit", tuple(asdict(entry).items()))
 
 
 def _log(world: World, _: Task[Any], effect: Log) -> None:

@@ -1,10 +1,10 @@
 """A deterministic, single-threaded scheduler of programs in virtual time.
 
 A program has its *turn* until it asks for something that takes time in a real host; then it goes
-to the end of the line, once before that is performed and once before it hears the answer, for in
-a real host others may come between at both places.  When every program waits, the clock jumps to the next moment at which one
-of them is due (trio's `MockClock` calls this autojump).  The order of the line is first in, first
-out, or drawn from a seed: one seed is one interleaving.
+to the end of the line: once before that is performed and once before it hears the answer, for in
+a real host others may come between at both places.  When every program waits, the clock jumps to
+the next moment at which one of them is due (trio's `MockClock` calls this autojump).  The order of
+the line is first in, first out, or drawn from a seed: one seed is one interleaving.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Task(Generic[R]):
             return self.program.send(answer)
         except StopIteration as stop:
             self._value.append(stop.value)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  kept for who asks for the result
             self.error = error
         self.done = True
         return None
@@ -135,7 +135,7 @@ class Task(Generic[R]):
         self.waits_for = None
         try:
             unwind(self.program, f"while {where}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  as above
             self.error = error
 
 
@@ -160,9 +160,9 @@ class Scheduler:
         """Put a new program at the end of the line."""
         names = {other.label for other in self.tasks}
         plain = task.label
-        for number in count(2):
-            if task.label not in names:
-                break
+        number = 1
+        while task.label in names:
+            number += 1
             task.label = f"{plain} #{number}"
         self.tasks.append(task)
         self._ready.append(task)

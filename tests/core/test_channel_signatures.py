@@ -163,9 +163,7 @@ def test_upper_case_hex_is_another_form(scheme: str) -> None:
     *others, (name, value) = _signed(scheme, b"new")
     mark, hexadecimal = value[:-64], value[-64:].upper()
 
-    verdict = _judge(
-        scheme, (*others, (name, mark + hexadecimal)), BODY, SECRETS, NOW * 1_000_000
-    )
+    verdict = _judge(scheme, (*others, (name, mark + hexadecimal)), BODY, SECRETS, NOW * 1_000_000)
 
     assert verdict == Refused("malformed signature")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from legation.access.jose import Malformed, decode_base64url, decode_object, is_clean
 
 ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -87,9 +89,7 @@ def test_what_is_not_one_plain_object_is_refused(data: bytes) -> None:
         decode_object(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "value"),
-    [
+PLAIN: list[tuple[bytes, Any]] = [
         (b"{}", {}),
         (b' \t\r\n{"a" : 1 }\n', {"a": 1}),
         (b'{"a":' + b"1" * 60 + b"}", {"a": int("1" * 60)}),
@@ -98,8 +98,10 @@ def test_what_is_not_one_plain_object_is_refused(data: bytes) -> None:
         (b'{"a":[' + b"{}," * 99 + b"{}]}", {"a": [{}] * 100}),
         (b'{"a":"' + b"[" * 99 + b'\\"{"}', {"a": "[" * 99 + '"{'}),
         (b'{"\xc3\xa4":"\\ud800"}', {"ä": "\ud800"}),
-    ],
-)
+]
+
+
+@pytest.mark.parametrize(("data", "value"), PLAIN)
 def test_plain_objects_are_read(data: bytes, value: object) -> None:
     decoded = decode_object(data)
 
@@ -117,10 +119,14 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+def members(value: Any) -> list[Any]:
+    return [*value.values()] if isinstance(value, dict) else [*value]
+
+
 def depth(value: Any) -> int:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+    if not isinstance(value, list | dict):
+        return 0
+    return 1 + max(map(depth, members(value)), default=0)
 
 
 @given(st.dictionaries(st.text(), VALUES), st.booleans())
@@ -134,19 +140,15 @@ def test_what_json_writes_is_read_as_it_was(value: dict[str, Any], ascii_only: b
 
 
 def numbers(value: Any) -> list[int]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [number for item in value for number in numbers(item)]
+    if isinstance(value, list | dict):
+        return [number for item in members(value) for number in numbers(item)]
     return [abs(value)] if isinstance(value, int) else []
 
 
 @given(st.binary() | st.text(alphabet='{}[]":,\\1aeE+-.u').map(str.encode))
 def test_any_bytes_are_an_object_or_malformed(data: bytes) -> None:
-    try:
+    with suppress(Malformed):
         assert isinstance(decode_object(data), dict)
-    except Malformed as problem:
-        assert str(problem)
 
 
 @given(st.text(alphabet=st.characters(codec=None)))

@@ -319,6 +319,12 @@ NOT_STARTED = {
         jwks(jwk(RSA, kid="k"), jwk(RSA_2, kid="k")),
         "several keys with the kid 'k'",
     ),
+    "the same kid twice, once unreadable": (
+        "RS256",
+        (),
+        jwks(jwk(RSA, kid="k"), jwk(RSA_2, kid="k", n="=")),
+        "several keys with the kid 'k'",
+    ),
     "a JWKS that is not JSON": ("RS256", (), b"{", "is not a JWK Set"),
     "an empty JWKS file": ("RS256", (), b"", "is not a JWK Set"),
     "a JWKS that is an array": ("RS256", (), b"[]", "is not a JWK Set"),
@@ -404,8 +410,8 @@ PASSED_OVER: dict[str, tuple[Any, str]] = {
     "a shared secret": (oct_jwk(kid="x", alg="HS256"), "needs a key of type RSA"),
     "n is missing": ({"kty": "RSA", "e": "AQAB", "kid": "x"}, "a member is missing"),
     "n is a number": ({"kty": "RSA", "e": "AQAB", "kid": "x", "n": 5}, "a member is missing"),
-    "n is padded": (jwk(RSA_2, kid="x", e="AQAB=="), "not base64url"),
-    "n is not ASCII": (jwk(RSA_2, kid="x", n="\ud800"), "not base64url"),
+    "n is padded": (jwk(RSA_2, kid="x", e="AQAB=="), "base64url"),
+    "n is not ASCII": (jwk(RSA_2, kid="x", n="\ud800"), "base64url"),
     "kid is empty": (jwk(RSA_2, kid=""), "its kid is not a text"),
     "kid is a number": (jwk(RSA_2, kid=7), "its kid is not a text"),
     "kid is too long": (jwk(RSA_2, kid="x" * 257), "its kid is not a text"),
@@ -460,7 +466,7 @@ def test_members_that_say_what_they_are_for_are_used() -> None:
 
 STATIC = thumbprint(RSA_2.public_key())
 ALONE = thumbprint(RSA.public_key())
-CHOICES = {
+CHOICES: dict[str, tuple[tuple[str, ...], bytes | None, list[str], list[str], list[str]]] = {
     "static only": ((pem(RSA_2.public_key()),), None, [STATIC], [STATIC], [STATIC]),
     "one named": ((), jwks(jwk(RSA, kid="a")), ["a"], [], ["a"]),
     "one without a kid": ((), jwks(jwk(RSA)), [ALONE], [ALONE], [ALONE]),

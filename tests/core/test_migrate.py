@@ -226,6 +226,12 @@ def tried(**changes: Any) -> Effect:
 
 
 BEGIN: Script = [(RandomBytes(16), ID), (Now(), START), (Now(), START)]
+
+
+def paused(seconds: float, share: bytes = b"\xff") -> Script:
+    return [(RandomBytes(1), share), (Sleep(seconds), None)]
+
+
 THEN: Script = [(Now(), START)]
 FIND = Transact("main", FindAttempt(ID.hex()))
 ENTRY = Entry(1, EMPTY, V2, SEALS[V2], V1, "ada", "n1", "r1", ID.hex(), START)
@@ -258,11 +264,25 @@ def test_a_busy_database_is_tried_again_with_longer_and_longer_pauses() -> None:
     busy: Script = [
         line
         for pause in (0.05, 0.1, 0.2, 0.4, 0.4, 0.4)
-        for line in ((tried(), Busy()), (Now(), START + PATIENCE - 1), (Sleep(pause), None))
+        for line in ((tried(), Busy()), (Now(), START + PATIENCE - 1), *paused(pause))
     ]
     script: Script = [*BEGIN, *busy, (tried(), MIGRATED), (Now(), START + 2 * PATIENCE)]
 
     assert play(start(patience_us=PATIENCE), script) == MIGRATED
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(b"\x00", 0.025), (b"\x33", 0.03), (b"\xff", 0.05)])
+def test_who_began_together_comes_back_apart(share: bytes, seconds: float) -> None:
+    script: Script = [
+        *BEGIN,
+        (tried(), Busy()),
+        *THEN,
+        *paused(seconds, share),
+        (tried(), MIGRATED),
+        *THEN,
+    ]
+
+    assert play(start(), script) == MIGRATED
 
 
 @pytest.mark.parametrize("later", [PATIENCE, 10 * PATIENCE, -1], ids=["just", "long", "set back"])
@@ -271,7 +291,7 @@ def test_patience_ends(later: int) -> None:
         *BEGIN,
         (tried(), Busy()),
         (Now(), START),
-        (Sleep(0.05), None),
+        *paused(0.05),
         (tried(), Busy()),
         (Now(), START + later),
     ]
@@ -308,7 +328,7 @@ def test_a_lost_commit_that_was_not_kept_has_failed() -> None:
 
 @pytest.mark.parametrize("failure", [Busy, Unavailable])
 def test_the_look_after_a_lost_commit_is_tried_again(failure: type[StoreFailure]) -> None:
-    again: Script = [(FIND, failure()), (Now(), START), (Sleep(0.05), None)]
+    again: Script = [(FIND, failure()), (Now(), START), *paused(0.05)]
 
     assert play(start(), [*LOST, *again, (FIND, ENTRY), *THEN]) == MIGRATED
 
@@ -331,13 +351,13 @@ LONGEST: Script = [
     *BEGIN,
     (tried(), Busy()),
     (Now(), START),
-    (Sleep(0.05), None),
+    *paused(0.05),
     (tried(), CommitLost()),
     (Now(), START),
     (Now(), START),
     (FIND, Busy()),
     (Now(), START),
-    (Sleep(0.05), None),
+    *paused(0.05),
     (FIND, ENTRY),
     (Now(), START),
 ]

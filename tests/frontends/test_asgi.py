@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +14,15 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legation import Agent, Database, Platform
 from legation.effects import Emit, Now, Program, Sleep
 from legation.messages import Answer, Request, Streamed, text_response
 from legation.refusals import BadRequest, Internal
-from legation_asgi import Application
+from legation_asgi import Application, asgi
 from legation_asgi.messages import ClientGone, Message, ReceivedBody, below_mount, request_of
 from legation_host import Host, open_host
 
-from .conformance import SECONDS, Conformance
+from .conformance import SECONDS, Conformance, Wire
 from .served import application, hypercorn_trio, uvicorn_asyncio
 
 HOST = (b"host", b"a")
@@ -329,6 +331,20 @@ async def test_the_program_of_a_stream_is_not_started_for_head() -> None:
     assert [message.get("body") for message in script.told] == [None, b""]
 
 
+async def test_a_stream_is_a_start_and_parts_and_an_end() -> None:
+    app = application(Conformance())
+    script = Script([])
+
+    async with app.opened():
+        await app(scope(b"/stream"), script.receive, script.send)
+
+    start, *parts, end = script.told
+    assert (start["type"], start["status"]) == ("http.response.start", 200)
+    assert [part["body"] for part in parts] == [b"data: %d\n\n" % n for n in range(5)]
+    assert all(part["more_body"] for part in parts)
+    assert end == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
 async def test_a_refused_head_does_not_reach_the_platform() -> None:
     platform = Kept()
     app = application(platform)
@@ -422,6 +438,32 @@ async def test_without_a_host_a_request_is_told_to_come_back() -> None:
     assert start["status"] == 503
     assert (b"retry-after", b"1") in start["headers"]
     assert b"SERVICE_UNAVAILABLE" in body["body"]
+
+
+# --- a whole platform --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("served", [uvicorn_asyncio, hypercorn_trio], ids=["asyncio", "trio"])
+def test_a_platform_is_served_with_its_databases_and_jobs(
+    served: Callable[[Application], AbstractContextManager[Wire]], tmp_path: Path
+) -> None:
+    platform = Platform(
+        id="demo",
+        authorization=False,
+        databases=[Database("main", f"sqlite:///{tmp_path / 'legation.db'}")],
+        agents=[Agent(id="concierge")],
+    )
+    form = ((b"content-type", b"application/x-www-form-urlencoded"),)
+
+    with served(asgi(platform, log=Log())) as wire:
+        health = wire.send("GET", "/health")
+        whole = wire.send("POST", "/agents/concierge/runs", form, b"message=hi&stream=false")
+        streamed = wire.send("POST", "/agents/concierge/runs", form, b"message=hi")
+
+    assert (health.status, health.json()["status"]) == (200, "ok")
+    assert (whole.status, whole.json()["content"]) == (200, "hi")
+    assert b"event: RunStarted\n" in streamed.body
+    assert b"event: RunCompleted\n" in streamed.body
 
 
 # --- mounted -----------------------------------------------------------------------------------

@@ -55,7 +55,10 @@ def _request(peer: socket.socket) -> bytes:
     peer.settimeout(10)
     data = b""
     while b"\r\n\r\n" not in data:
-        data += peer.recv(65536)
+        more = peer.recv(65536)
+        if not more:
+            return data
+        data += more
     head, _, body = data.partition(b"\r\n\r\n")
     length = 0
     for line in head.lower().split(b"\r\n"):
@@ -187,9 +190,6 @@ def test_what_is_not_a_url_is_a_protocol_error(backend: str, url: str) -> None:
 def test_a_header_that_would_split_the_request_is_refused(backend: str) -> None:
     with server(reply(b"never")) as (url, got):
         (answer,) = fetched(backend, Fetch("GET", url, (("x", "a\r\nevil: 1"),)))
-        with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1]))) as end:
-            end.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            end.recv(100)
 
     assert answer == Unreachable("protocol")
     assert not any(b"evil" in request for request in got)

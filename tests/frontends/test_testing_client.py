@@ -357,6 +357,19 @@ def test_what_the_platform_raises_comes_out() -> None:
         client.get("/fail")
 
 
+def test_an_error_of_the_test_is_not_hidden_by_one_of_a_job() -> None:
+    with pytest.raises(ZeroDivisionError), Client(Depot()) as client:
+        client.begin("GET", "/fail")
+        client.settle()
+        raise ZeroDivisionError
+
+
+def test_an_error_that_nobody_asked_for_comes_out_at_the_end() -> None:
+    with pytest.raises(KeyError, match="planted"), Client(Depot()) as client:
+        client.begin("GET", "/fail")
+        client.settle()
+
+
 # Time, jobs, and what can be looked at
 
 

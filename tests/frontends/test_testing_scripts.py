@@ -93,6 +93,18 @@ def test_a_wrong_effect_is_shown_beside_the_expected_one_with_what_is_left() -> 
     )
 
 
+def test_values_in_a_mapping_are_compared_one_by_one() -> None:
+    @frozen
+    class Put(Unit[None]):
+        row: dict[str, int]
+
+    def program() -> Program[None]:
+        yield from Transact("main", Put({"a": 1, "b": 2}))
+
+    with pytest.raises(OffScript, match=r"differs   unit\.row\.b: 3 expected, 2 asked"):
+        play(program(), [(Transact("main", Put({"a": 1, "b": 3})), None)])
+
+
 def test_an_effect_of_another_type_is_shown_without_a_comparison_of_fields() -> None:
     with pytest.raises(OffScript) as failure:
         play(greet("ada"), [(RandomBytes, b"")])

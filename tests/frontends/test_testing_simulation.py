@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import pytest
 from attrs import frozen
@@ -62,9 +62,9 @@ ENTRY = AuditEntry(1, "q", "ada", None, "run", "agents/x", "allow", "agents:run"
 DONE = FetchReply(204, {}, b"")
 
 
-def ask(effect: Any) -> Program[Any]:
+def ask(effect: Effect) -> Program[Any]:
     """Ask one thing and return the answer."""
-    return (yield from effect)
+    return cast("Any", (yield from effect))
 
 
 def sequence(*effects: Any) -> Program[list[Any]]:
@@ -240,6 +240,23 @@ def test_records_are_stored_by_the_program_given_for_it() -> None:
     assert simulation.logs == [Log("info", "stored", (("count", 1),))]
 
 
+def test_records_that_cannot_be_stored_are_logged_in_the_end() -> None:
+    def write_audit(entries: tuple[AuditEntry, ...]) -> Program[None]:
+        yield from Transact("main", CreateTables())
+
+    with Simulation(write_audit=write_audit) as simulation:
+        simulation.fail_at(Transact, Busy(), times=2)
+        simulation.run(ask(Record(ENTRY)))
+        simulation.join()
+        assert simulation.logs == []
+
+        simulation.fail_at(Transact, Busy(), times=3)
+        simulation.run(ask(Record(ENTRY)))
+        simulation.join()
+        assert [line.event for line in simulation.logs] == ["audit"]
+        assert dict(simulation.logs[0].fields)["request_id"] == "q"
+
+
 # Waits
 
 
@@ -331,6 +348,36 @@ def test_settle_lets_no_time_pass_and_advance_lets_pass_what_it_says() -> None:
         simulation.advance(1.0)
         assert simulation.logs == [Log("info", "job done")]
         assert simulation.clock.elapsed == 10.0
+
+
+def test_a_wait_that_was_nudged_is_not_ended_by_another_of_the_same_length() -> None:
+    with Simulation() as simulation:
+        simulation.start(ask(Sleep(1.0)))
+        task = simulation.start(sequence(AwaitNudge("a", 1.0), Sleep(10.0)))
+        simulation.settle()
+        simulation.run(ask(Nudge("a")))
+        simulation.advance(5.0)
+
+        assert task.waits_for == Sleep(10.0)
+
+
+def test_a_nudge_at_the_moment_of_a_time_out_is_not_lost() -> None:
+    with Simulation() as simulation:
+        simulation.start(sequence(Sleep(1.0), Nudge("a")))
+        task = simulation.start(sequence(AwaitNudge("a", 1.0), AwaitNudge("a", math.inf)))
+        simulation.advance(1.0)
+
+        assert task.done
+
+
+def test_a_job_can_be_started_by_hand_and_what_runs_is_listed() -> None:
+    with Simulation() as simulation:
+        simulation.start_job(Job(5.0))
+        simulation.settle()
+
+        assert [task.state() for task in simulation.running()] == [
+            "Job on node-1: waits for Sleep(seconds=5.0)"
+        ]
 
 
 def test_setting_the_wall_clock_ends_no_wait() -> None:
@@ -447,6 +494,12 @@ def test_a_result_is_asked_of_a_program_that_has_one() -> None:
     with Simulation() as simulation:
         task = simulation.start(ask(Sleep(1.0)), "sleeper")
         with pytest.raises(Unfinished, match="sleeper on node-1: ready"):
+            task.result()
+        simulation.settle()
+        with pytest.raises(Unfinished, match="sleeper on node-1: waits for Sleep"):
+            task.result()
+        simulation.cancel(task)
+        with pytest.raises(Unfinished, match="sleeper on node-1: ended"):
             task.result()
 
 

@@ -39,13 +39,24 @@ class Principal:
         return bool(self.admin_scope)
 
     @property
+    def owner(self) -> str | None:
+        """Under what name the caller's rows are kept; None owns nothing.
+
+        Names that begin with `~` are the platform's own (`~nobody:…`, `~channel:…`): a subject
+        that begins so gets one more, and can never be one of them.
+        """
+        if self.subject is None or not self.subject.startswith("~"):
+            return self.subject
+        return f"~{self.subject}"
+
+    @property
     def sees_all(self) -> bool:
         """Whether the rows of every owner are visible."""
         return self.admin or self.trusted
 
     def may_see(self, owner: str) -> bool:
         """Return whether rows of `owner` are visible."""
-        return self.sees_all or (self.subject is not None and self.subject == owner)
+        return self.sees_all or (self.owner is not None and self.owner == owner)
 
 
 @frozen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
@@ -48,17 +48,24 @@ def read_jwks(
         return (KeyProblem("jwks", "is not a JWK Set: it has no array `keys`"),), ()
     found: dict[str, ReadyKey | KeyProblem] = {}
     notes: dict[str, str] = {}
-    for index, member in enumerate(members):
+    kids: list[str | None] = []
+    for index, member in enumerate(cast(list[object], members)):
         path = f"jwks.keys[{index}]"
         try:
-            found[path] = _jwk_key(scheme, algorithm, member)
+            jwk, kid = _meant_for_us(scheme, algorithm, member)
+            kids.append(kid)
+            found[path] = make_ready(scheme, _READERS[scheme.kty](scheme, jwk), kid)
         except Unsafe as problem:
             found[path] = KeyProblem(path, str(problem))
         except NotForUs as reason:
             notes[path] = str(reason)
+        except Malformed as problem:
+            notes[path] = f"a member is missing or {problem}"
     _drop_nameless(found, notes)
     lines = tuple(f"{path} is passed over: {reason}" for path, reason in notes.items())
-    return (*found.values(), *_set_problems(algorithm, found.values(), lines)), lines
+    if not found:
+        return (_useless(algorithm, lines),), lines
+    return (*found.values(), *_repeated(kids)), lines
 
 
 def _drop_nameless(found: dict[str, ReadyKey | KeyProblem], notes: dict[str, str]) -> None:
@@ -69,30 +76,28 @@ def _drop_nameless(found: dict[str, ReadyKey | KeyProblem], notes: dict[str, str
             del found[path]
 
 
-def _set_problems(
-    algorithm: str, found: Collection[ReadyKey | KeyProblem], notes: tuple[str, ...]
-) -> tuple[KeyProblem, ...]:
-    if not found:
-        reasons = "; ".join(notes) or "it is empty"
-        return (KeyProblem("jwks", f"has no key that {algorithm} can use ({reasons})"),)
-    kids = [item.kid for item in found if isinstance(item, ReadyKey) and item.kid is not None]
-    again = sorted({kid for kid in kids if kids.count(kid) > 1})
+def _useless(algorithm: str, notes: tuple[str, ...]) -> KeyProblem:
+    reasons = "; ".join(notes) or "it is empty"
+    return KeyProblem("jwks", f"has no key that {algorithm} can use ({reasons})")
+
+
+def _repeated(kids: list[str | None]) -> tuple[KeyProblem, ...]:
+    """Return a problem for each name of several keys (RFC 7517 section 4.5), readable or not."""
+    again = sorted({kid for kid in kids if kid is not None and kids.count(kid) > 1})
     return tuple(KeyProblem("jwks", f"has several keys with the kid {kid!r}") for kid in again)
 
 
-def _jwk_key(scheme: Scheme, algorithm: str, member: object) -> ReadyKey:
-    """Return the key of one member.  Its `use`, `key_ops` and `alg` bind (RFC 7517 section 4)."""
+def _meant_for_us(
+    scheme: Scheme, algorithm: str, member: object
+) -> tuple[Mapping[str, Any], str | None]:
+    """Return a member and its name.  Its `use`, `key_ops` and `alg` bind (RFC 7517 section 4)."""
     if not isinstance(member, dict):
         raise NotForUs("it is not an object")
-    jwk: dict[str, Any] = member
+    jwk = cast(dict[str, Any], member)
     if jwk.get("kty") != "oct" and not _PRIVATE_MEMBERS.isdisjoint(jwk):
         raise Unsafe("is a private key; the server needs the public one only")
     _check_purpose(scheme, algorithm, jwk)
-    kid = _kid(jwk)
-    try:
-        return make_ready(scheme, _READERS[scheme.kty](scheme, jwk), kid)
-    except Malformed as problem:
-        raise NotForUs(f"a member is missing or {problem}") from None
+    return jwk, _kid(jwk)
 
 
 def _check_purpose(scheme: Scheme, algorithm: str, jwk: Mapping[str, Any]) -> None:

@@ -46,6 +46,7 @@ _TYPES: Final = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+j
 
 _MAX_SECONDS: Final = 1 << 53  # beyond, a double no longer counts seconds (RFC 7493 section 2.2)
 _ABSENT: Final = object()
+_NONE: Final[list[str]] = []
 
 
 @frozen
@@ -192,7 +193,7 @@ def _claims(claims: dict[str, Any], key_id: str, now_us: int, audience: str | No
     return Claims(
         subject=_identifier(claims, "sub"),
         session_id=_identifier(claims, "session_id"),
-        scopes=frozenset(_texts(claims.get("scopes", ()), "scopes")),
+        scopes=frozenset(_texts(claims.get("scopes", _NONE), "scopes")),
         key_id=key_id,
         expires_us=expires_us,
         not_before_us=not_before_us,
@@ -227,19 +228,22 @@ def _identifier(claims: dict[str, Any], name: str) -> str | None:
     return text
 
 
-def _texts(value: object, name: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
+def _texts(value: list[Any] | object, name: str) -> tuple[str, ...]:
+    if type(value) is not list:
         raise Malformed(f"{name} is not an array")
-    for text in value:
-        if type(text) is not str or not is_clean(text):
-            raise Malformed(f"{name} holds something else than texts")
+    try:
+        together = "".join(value)
+    except TypeError:
+        raise Malformed(f"{name} holds something else than texts") from None
+    if not is_clean(together):
+        raise Malformed(f"{name} has a character that is not accepted")
     return tuple(value)
 
 
 def _audience(claims: dict[str, Any], audience: str | None) -> tuple[str, ...]:
     """Return `aud`, a text or an array of them, which must hold `audience` where one is wanted."""
-    value = claims.get("aud", ())
-    members = _texts([value] if isinstance(value, str) else value, "aud")
+    value = claims.get("aud", _NONE)
+    members = _texts([value] if type(value) is str else value, "aud")
     if audience is not None and audience not in members:
         raise Malformed("aud is somebody else")
     return members

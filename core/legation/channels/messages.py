@@ -139,14 +139,32 @@ _LONGEST_NAME: Final = 256
 _LATEST_US: Final = 1 << 53
 
 
+# An escape in JSON; group 1 is one that stands for no storable character.
+_ESCAPE: Final = re.compile(
+    rb"""\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
+    |(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2}))""",
+    re.VERBOSE,
+)
+
+
+def _storable(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape[1] else escape[0]
+
+
 def challenge_of(text: JsonValue) -> Challenge | None:
     """Return the challenge if `text` is one that is safe to repeat."""
     return Challenge(text) if isinstance(text, str) and _CHALLENGE.fullmatch(text) else None
 
 
 def read_object(body: bytes) -> JsonObject | Ignored | NotUnderstood:
-    """Parse `body` as the JSON object that every provider sends."""
+    """Parse `body` as the JSON object that every provider sends.
+
+    U+0000 and halves of a surrogate pair (an emoji cut in two by a phone) become U+FFFD: one
+    such text must not cost the other messages of its delivery.
+    """
     value = parse_json(body)
+    if isinstance(value, BadJson):
+        value = parse_json(_ESCAPE.sub(_storable, body))
     if isinstance(value, BadJson):
         return NotUnderstood(value.reason)
     return value if isinstance(value, dict) else Ignored("not an object")

@@ -40,7 +40,7 @@ __all__ = [
 
 R = TypeVar("R")
 
-_FIRST_PAUSE: Final = 0.05  # seconds; doubled after each attempt
+_FIRST_PAUSE: Final = 0.05  # seconds; doubled after each attempt, and cut by up to half
 _LONGEST_PAUSE: Final = 0.4
 _ATTEMPT_BYTES: Final = 16
 
@@ -282,7 +282,8 @@ def _insist(
         now = yield from Now()
         if not isinstance(outcome, again) or not start <= now < start + patience_us:
             return outcome
-        yield from Sleep(pause)
+        share = (yield from RandomBytes(1))[0] / 255  # who began together does not meet again
+        yield from Sleep(pause * (1 + share) / 2)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 

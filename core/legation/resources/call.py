@@ -97,7 +97,7 @@ class Call:
         """
         if self.principal.sees_all:
             return Whose(user_id, any_owner=True)
-        return Whose(self.principal.subject, any_owner=False)
+        return Whose(self.principal.owner, any_owner=False)
 
 
 Handler: TypeAlias = Callable[[Call], Program[Answer | Refusal]]

@@ -8,16 +8,15 @@ from typing import Final
 from attrs import frozen
 
 from ..bodies import Form
-from ..effects import Program, RandomBytes, Spawn, ThisNode, Transact
-from ..messages import Answer, Headers, Streamed, compact_json, json_response
+from ..effects import Program, Transact
+from ..messages import Answer, Headers, Streamed, json_response
 from ..refusals import Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
-from ..runs.execute import ExecuteRun
 from ..runs.follow import join, tail
-from ..runs.journal import LEASE_US
 from ..runs.output import run_output
+from ..runs.starting import NewRun, new_id, start
 from ..sse import BadEventId, parse_last_event_id
-from ..store.runs import FetchRun, ListRuns, RunRow, StartRun
+from ..store.runs import FetchRun, ListRuns, RunRow
 from ..store.sessions import FetchSession
 from .call import Call, Handler
 from .components import component
@@ -31,7 +30,6 @@ SSE_HEADERS: Final[Headers] = (
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ID_LENGTH: Final = 255
-_NAME_LENGTH: Final = 500
 _MESSAGE_LENGTH: Final = 1 << 20
 
 
@@ -84,27 +82,12 @@ def _read(form: Form) -> _Asked | Invalid:
 
 def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Refusal]:
     """Store the run, see that it is executed, and answer the way that was asked for."""
-    run_id = yield from _new_id()
-    session_id = call.principal.session_id or asked.session_id or (yield from _new_id())
+    run_id = yield from new_id()
+    session_id = call.principal.session_id or asked.session_id or (yield from new_id())
     owner = yield from _owner(call, hosted, asked, session_id, run_id)
-    node = yield from ThisNode()
-    start = StartRun(
-        owner=owner,
-        session_id=session_id,
-        run_id=run_id,
-        kind=hosted.kind,
-        component_id=hosted.id,
-        input=compact_json(
-            {"message": asked.message, "stream": asked.stream and not asked.background}
-        ),
-        name=_CONTROL.sub(" ", asked.message)[:_NAME_LENGTH],
-        node=node,
-        now_us=call.now_us,
-        until_us=call.now_us + LEASE_US,
-    )
-    started = yield from Transact(hosted.database, start)
-    if started.claim is not None:
-        yield from Spawn(ExecuteRun(call.workshop, hosted.database, started.claim))
+    streamed = asked.stream and not asked.background
+    new = NewRun(owner, session_id, run_id, asked.message, streamed)
+    yield from start(call.workshop, hosted, new)
     if asked.background:
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
@@ -126,23 +109,14 @@ def _owner(
     """
     principal = call.principal
     if not principal.sees_all:
-        return principal.subject if principal.subject is not None else f"~{run_id}"
+        return principal.owner or f"~nobody:{run_id}"
     if asked.user_id is not None:
         return asked.user_id
     if asked.session_id:
         fetch = FetchSession(session_id, None, any_owner=True)
         if session := (yield from Transact(hosted.database, fetch)):
             return session.owner
-    return principal.subject or ""
-
-
-def _new_id() -> Program[str]:
-    """Return a random UUID (RFC 9562 section 5.4), as text."""
-    raw = bytearray((yield from RandomBytes(16)))
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    digits = raw.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return principal.owner or ""
 
 
 def list_runs(kind: str) -> Handler:

@@ -1,0 +1,46 @@
+"""Who may connect: so many connections per worker, so many from one address."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from legation.refusals import Refusal, TooManyRequests, Unavailable
+
+from .settings import Settings
+
+__all__ = ["Admission", "is_near"]
+
+
+class Admission:
+    """Counts the connections that were let in."""
+
+    __slots__ = ("_admitted", "_by_address", "_limits")
+
+    def __init__(self, limits: Settings) -> None:
+        self._limits = limits
+        self._admitted = 0
+        self._by_address: Counter[str] = Counter()
+
+    def enter(self, client: str) -> Refusal | None:
+        """Count a connection from `client` in, or return why it may not stay."""
+        if self._admitted >= self._limits.connections:
+            return Unavailable("The server has too many connections")
+        full = self._by_address[client] >= self._limits.connections_per_address
+        if full and not is_near(client):
+            sentence = "Too many connections from this address"
+            return TooManyRequests(retry_after=1, detail=sentence)
+        self._admitted += 1
+        self._by_address[client] += 1
+        return None
+
+    def leave(self, client: str) -> None:
+        """Count a connection out that was counted in."""
+        self._admitted -= 1
+        self._by_address[client] -= 1
+        if not self._by_address[client]:
+            del self._by_address[client]
+
+
+def is_near(client: str) -> bool:
+    """Tell whether `client` is on this machine: perhaps a proxy, with all its clients behind it."""
+    return client in ("", "::1") or client.startswith("127.")

@@ -1,0 +1,252 @@
+"""Telegram: one update at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.channels.messages import (
+    Delivery,
+    Ignored,
+    IncomingMessage,
+    Kind,
+    NotUnderstood,
+    rest_of_new,
+)
+from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.signatures import Refused, Verified
+from legation.channels.telegram import Telegram
+from legation.effects import FetchReply, Unreachable
+
+CHANNEL = Telegram("tg", "hook-token", "77:BOT-token", previous_secret_token="old-token")
+NOW = 1_700_000_000_000_000
+ADA = {"id": 42, "is_bot": False, "first_name": "Ada"}
+
+
+def parse(update: Any) -> Any:
+    return CHANNEL.parse(Verified(json.dumps(update).encode()))
+
+
+def update(**content: Any) -> dict[str, Any]:
+    base = {"message_id": 5, "from": ADA, "chat": {"id": -100, "type": "group"}, "date": 1}
+    return {"update_id": 9, "message": {**base, **content}}
+
+
+def only(**content: Any) -> IncomingMessage:
+    delivery = parse(update(**content))
+    assert isinstance(delivery, Delivery)
+    (found,) = delivery.messages
+    return found
+
+
+def test_a_text_is_a_message_known_by_its_update() -> None:
+    assert only(text="hello") == IncomingMessage(
+        "9", "42", Kind.TEXT, "hello", conversation="-100", provider_id="5", sent_us=1_000_000
+    )
+
+
+def test_a_topic_and_the_message_answered_to_are_known() -> None:
+    found = only(
+        text="x",
+        message_thread_id=3,
+        is_topic_message=True,
+        reply_to_message={"message_id": 4},
+    )
+
+    assert (found.thread, found.reply_to) == ("3", "4")
+
+
+def test_a_thread_that_is_no_topic_is_none() -> None:
+    assert only(text="x", message_thread_id=3).thread == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        ({"photo": [], "caption": "look"}, Kind.IMAGE, "look"),
+        ({"voice": {}}, Kind.AUDIO, None),
+        ({"video_note": {}}, Kind.VIDEO, None),
+        ({"document": {}, "caption": 7}, Kind.DOCUMENT, None),
+        ({"sticker": {}}, Kind.STICKER, None),
+        ({"location": {}}, Kind.LOCATION, None),
+        ({"contact": {}}, Kind.CONTACTS, None),
+        ({"poll": {}}, Kind.UNSUPPORTED, None),
+        ({"text": ["x"]}, Kind.UNSUPPORTED, None),
+        ({"new_chat_members": []}, Kind.SYSTEM, None),
+        ({}, Kind.SYSTEM, None),
+    ],
+)
+def test_every_type_is_told_apart(content: dict[str, Any], kind: Kind, text: str | None) -> None:
+    found = only(**content)
+
+    assert (found.kind, found.text) == (kind, text)
+
+
+def test_a_pressed_button_is_a_message() -> None:
+    press = {"id": "1", "from": ADA, "data": "yes", "message": {"message_id": 5, "chat": {"id": 1}}}
+
+    delivery = parse({"update_id": 9, "callback_query": press})
+
+    assert delivery.messages == (
+        IncomingMessage(
+            "9", "42", Kind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
+        ),
+    )
+
+
+def test_a_button_without_data_is_unsupported() -> None:
+    delivery = parse({"update_id": 9, "callback_query": {"id": "1", "from": ADA}})
+
+    assert delivery.messages[0].kind is Kind.UNSUPPORTED
+
+
+@pytest.mark.parametrize("user", [{"id": 8, "is_bot": True}, {"id": 77}])
+def test_bots_are_flagged_ourselves_above_all(user: dict[str, Any]) -> None:
+    assert only(text="x", **{"from": user}).from_self
+
+
+def test_a_message_of_nobody_is_malformed() -> None:
+    assert parse(update(text="x", **{"from": None})) == Delivery((), ("malformed",))
+
+
+def test_an_edit_is_no_message() -> None:
+    assert parse({"update_id": 9, "edited_message": {}, "a b": 1}) == Delivery(
+        (), ("edited_message",)
+    )
+
+
+def test_the_command_may_name_the_bot() -> None:
+    assert rest_of_new(only(text="/new@legation_bot hello").text or "") == "hello"
+
+
+@pytest.mark.parametrize("root", [None, [], 1, {}, {"update_id": "9"}, {"update_id": True}])
+def test_what_is_no_update_is_ignored(root: Any) -> None:
+    assert isinstance(parse(root), Ignored)
+
+
+def test_what_is_not_json_is_told_apart() -> None:
+    assert isinstance(CHANNEL.parse(Verified(b"hello")), NotUnderstood)
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=4)
+NAMES = st.sampled_from(
+    "message from id chat text message_id message_thread_id is_topic_message date caption".split()
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(TREES, TREES)
+def test_any_update_gives_a_value_and_any_message_of_it_can_be_answered(
+    message: Any, press: Any
+) -> None:
+    delivery = parse({"update_id": 1, "message": message, "callback_query": press})
+
+    assert isinstance(delivery, Delivery)
+    for m in delivery.messages:
+        CHANNEL.encode(Reply("k", m.conversation, "x", m.thread, m.provider_id), NOW)
+
+
+# --- access ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", [b"hook-token", b"old-token"])
+def test_both_tokens_are_accepted_while_one_replaces_the_other(token: bytes) -> None:
+    headers = ((b"x-telegram-bot-api-secret-token", token),)
+
+    assert CHANNEL.verify(headers, b"{}", NOW) == Verified(b"{}")
+
+
+@pytest.mark.parametrize("token", [b"", b"hook-toke", b"HOOK-TOKEN", b"\xff"])
+def test_any_other_token_is_refused(token: bytes) -> None:
+    headers = ((b"x-telegram-bot-api-secret-token", token),)
+
+    assert CHANNEL.verify(headers, b"{}", NOW) == Refused("wrong token")
+
+
+def test_there_is_no_handshake() -> None:
+    assert CHANNEL.handshake(()) == Refused("no handshake")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"secret_token": ""},
+        {"secret_token": "a b"},
+        {"secret_token": "x" * 257},
+        {"previous_secret_token": "é"},
+        {"bot_token": "BOT"},
+        {"bot_token": "77:a/b"},
+    ],
+)
+def test_settings_are_checked_at_the_start(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="secret|token"):
+        evolve(CHANNEL, **wrong)
+
+
+def test_no_secret_shows() -> None:
+    shown = repr(CHANNEL) + repr(CHANNEL.encode(REPLY, NOW))
+
+    assert not [secret for secret in ("hook-token", "old-token", "BOT-token") if secret in shown]
+    assert "https://api.telegram.org/bot…" in shown
+
+
+# --- what goes out -----------------------------------------------------------------------------
+
+REPLY = Reply("reply-9", "-100", "Hi", thread="3", quotes="5")
+
+
+def test_a_reply_is_one_request() -> None:
+    fetch = CHANNEL.encode(REPLY, NOW)
+
+    assert fetch.url == "https://api.telegram.org/bot77:BOT-token/sendMessage"
+    assert dict(fetch.headers)["idempotency-key"] == "reply-9"
+    assert json.loads(fetch.body) == {
+        "chat_id": "-100",
+        "text": "Hi",
+        "link_preview_options": {"is_disabled": True},
+        "message_thread_id": 3,
+        "reply_parameters": {"message_id": 5, "allow_sending_without_reply": True},
+    }
+
+
+def test_outside_a_topic_and_quoting_nothing_it_is_shorter() -> None:
+    content = json.loads(CHANNEL.encode(Reply("k", "1", "Hi"), NOW).body)
+
+    assert set(content) == {"chat_id", "text", "link_preview_options"}
+
+
+def answer(status: int, content: Any) -> FetchReply:
+    return FetchReply(status, {"retry-after": "2"}, json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (answer(200, {"ok": True, "result": {"message_id": 6}}), Sent("6")),
+        (answer(200, []), Sent("")),
+        (answer(200, {"ok": False, "error_code": 400}), GiveUp("HTTP 200: code 400")),
+        (answer(403, {"ok": False, "error_code": 403}), GiveUp("HTTP 403: code 403")),
+        (
+            answer(429, {"ok": False, "error_code": 429, "parameters": {"retry_after": 7}}),
+            RetryLater(7, "HTTP 429: code 429"),
+        ),
+        (
+            answer(429, {"error_code": 429, "parameters": {"retry_after": 10**9}}),
+            RetryLater(2, "HTTP 429: code 429"),
+        ),
+        (answer(200, {"error_code": 429}), RetryLater(2, "HTTP 200: code 429")),
+        (answer(502, None), RetryLater(2, "HTTP 502")),
+        (Unreachable("tls"), RetryLater(None, "tls")),
+    ],
+)
+def test_the_answer_is_judged(reply: FetchReply | Unreachable, outcome: Outcome) -> None:
+    assert CHANNEL.read_reply(reply, NOW) == outcome
