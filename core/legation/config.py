@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import cattrs
 from attrs import field, fields, frozen
@@ -173,8 +173,12 @@ class PlatformConfig:
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
 # "main"; the rest of `[platform]` stands at the top.
-_KEYED: Final = {"databases": ("id", Database), "models": ("name", Model), "channels": ("id", Channel)}
-_LISTED: Final = {"agents": Agent, "teams": Team}
+_KEYED: Final[Mapping[str, tuple[str, type[Any]]]] = {
+    "databases": ("id", Database),
+    "models": ("name", Model),
+    "channels": ("id", Channel),
+}
+_LISTED: Final[Mapping[str, type[Any]]] = {"agents": Agent, "teams": Team}
 _TOP: Final = "platform"
 _AUTHORIZATION: Final = "authorization_config"
 
@@ -225,12 +229,14 @@ def _keyed(cls: type[C], name: str, value: Any, path: str, faults: list[Fault]) 
         faults.append(Fault(path, "expected a table of tables"))
         return []
     made: list[C | None] = []
-    for key, item in value.items():
+    for key, item in cast("Mapping[str, Any]", value).items():
         here = f"{path}.{key}"
         if isinstance(item, Mapping) and name in item:
             faults.append(Fault(f"{here}.{name}", "unknown key"))
         else:
-            merged = {**item, name: key} if isinstance(item, Mapping) else item
+            merged: Any = item
+            if isinstance(item, Mapping):
+                merged = {**cast("Mapping[str, Any]", item), name: key}
             made.append(_one(cls, merged, here, faults))
     return made
 
@@ -239,7 +245,8 @@ def _listed(cls: type[C], value: Any, path: str, faults: list[Fault]) -> list[C 
     if not isinstance(value, list):
         faults.append(Fault(path, "expected an array of tables"))
         return []
-    return [_one(cls, item, f"{path}[{index}]", faults) for index, item in enumerate(value)]
+    items = cast("list[Any]", value)
+    return [_one(cls, item, f"{path}[{index}]", faults) for index, item in enumerate(items)]
 
 
 def _one(cls: type[C], value: Any, path: str, faults: list[Fault]) -> C | None:
@@ -282,9 +289,11 @@ def _number(value: Any, _: Any) -> float:
 
 
 def _texts(value: Any, _: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or any(type(item) is not str for item in value):
-        raise TypeError("expected an array of strings")
-    return tuple(value)
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if all(type(item) is str for item in items):
+            return tuple(items)
+    raise TypeError("expected an array of strings")
 
 
 def _converter() -> cattrs.Converter:

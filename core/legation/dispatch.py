@@ -126,7 +126,6 @@ class Door:
         named = match.params.get(route.parameter) if route.parameter else None
         return _Caller(principal, decide(route.need, principal, named))
 
-
     # --- Asking about it ------------------------------------------------------------------------
 
     def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:

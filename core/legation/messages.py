@@ -23,6 +23,7 @@ __all__ = [
     "Streamed",
     "compact_json",
     "empty_response",
+    "encoded_json_response",
     "json_response",
     "text_response",
 ]

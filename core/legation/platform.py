@@ -14,13 +14,13 @@ from attrs import evolve
 
 from .access.caller import TRUSTED, Refused, open_gate
 from .access.decide import Principal
-from .correspondence.jobs import channel_jobs
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
     ConfigurationError,
     PlatformConfig,
 )
+from .correspondence.jobs import channel_jobs
 from .cors import Cors
 from .dispatch import Arrival, Door, Outcome
 from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
@@ -73,9 +73,7 @@ class Platform:
         platform._open(config, jwks, environ or {})
         return platform
 
-    def _open(
-        self, config: PlatformConfig, jwks: bytes | None, environ: Mapping[str, str]
-    ) -> None:
+    def _open(self, config: PlatformConfig, jwks: bytes | None, environ: Mapping[str, str]) -> None:
         self.config = config
         self.registry = build(config, environ)
         authorization = config.authorization_config
@@ -137,7 +135,7 @@ class Platform:
         trouble: Exception | None = None
         try:
             outcome = yield from self._door.admit(arrival)
-        except Exception as error:  # the boundary: a bug of ours gets an answer, too
+        except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer, too)
             trouble = error
         if outcome is None:
             outcome = yield from _explained(trouble, arrival)
@@ -169,9 +167,7 @@ def _explained(trouble: Exception | None, arrival: Arrival) -> Program[Refusal]:
 
 
 def _migrate_at_start(name: str, node: str) -> Program[None]:
-    outcome = yield from migrate(
-        name, CATALOGUE, None, actor="startup", request_id="", node=node
-    )
+    outcome = yield from migrate(name, CATALOGUE, None, actor="startup", request_id="", node=node)
     if not isinstance(outcome, Migrated):
         fields = (("database", name), ("reason", outcome.detail))
         yield from Log("error", "database not migrated", fields)

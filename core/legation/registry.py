@@ -154,7 +154,8 @@ class _Builder:
         seen: set[str] = set()
         for index, name in enumerate(ids):
             if not well_formed_id(name):
-                self._fault(f"{path}[{index}].id", f"{name!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
+                sentence = f"{name!r} is not an id: [A-Za-z0-9._~-]{{1,128}}"
+                self._fault(f"{path}[{index}].id", sentence)
             if name in seen:
                 self._fault(f"{path}[{index}].id", f"{name!r} is taken")
             seen.add(name)

@@ -132,7 +132,9 @@ ROUTES: Final = (
         "get_team_run_events",
         "Teams",
     ),
-    Route("GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"),
+    Route(
+        "GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"
+    ),
     Route(
         "GET",
         "/sessions/{session_id}",

@@ -76,10 +76,10 @@ class Match(Generic[R]):
 
 @define
 class _Node(Generic[R]):
-    literals: dict[str, _Node[R]] = field(factory=dict)
+    literals: dict[str, _Node[R]] = field(factory=dict[str, "_Node[R]"])
     parameter: _Node[R] | None = None
     name: str = ""
-    methods: dict[str, R] = field(factory=dict)
+    methods: dict[str, R] = field(factory=dict[str, R])
 
 
 class Router(Generic[R]):

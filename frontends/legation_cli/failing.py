@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import click
@@ -20,7 +20,7 @@ class CannotGoOn(click.ClickException):
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
+def sentences() -> Generator[None, None, None]:
     """Turn the errors an operator can mend into a sentence and exit code 2."""
     try:
         yield

@@ -10,7 +10,7 @@ import click
 
 from .failing import CannotGoOn
 
-__all__ = ["keys"]
+__all__ = ["keys", "new"]
 
 _RSA_BITS = 3072
 _NEXT = """\
@@ -88,5 +88,5 @@ def _generate(algorithm: str) -> Any:
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Write a new file that nobody but those of `mode` could ever read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "wb") as file:
+    with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor has no path)
         file.write(content)

@@ -11,7 +11,8 @@ from legation import Platform
 from legation.effects import Program, ThisNode, Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.ledger import Corrupt, LedgerReading, ReadLedger
-from legation.migrations.migrate import Migrated, MigrationOutcome, migrate as migrate_program
+from legation.migrations.migrate import Migrated, MigrationOutcome
+from legation.migrations.migrate import migrate as migrate_program
 from legation.migrations.plan import Plan, plan
 from legation.migrations.version import MalformedVersion, Version, parse_version
 from legation.store.units import Dialect
@@ -19,19 +20,17 @@ from legation.store.units import Dialect
 from .demonstration import data_folder, demonstration
 from .failing import CannotGoOn, sentences
 
-__all__ = ["migrate"]
+__all__ = ["migrate", "show_plan"]
 
 _DEFAULT_FILE = "platform.toml"
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] DATABASE")
-@click.option("--to", "to", metavar="VERSION", help="The version to reach; the newest if not given.")
+@click.option("--to", "to", metavar="VERSION", help="The version to reach; else the newest.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--allow-data-loss", is_flag=True, help="Go down also where that discards data.")
-def migrate(
-    names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_loss: bool
-) -> None:
+def migrate(names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_loss: bool) -> None:
     """Migrate DATABASE, by its id in the configuration, to a version of the schema.
 
     All of it is done in one transaction, or nothing.  Without a file, platform.toml is taken
@@ -96,7 +95,9 @@ def _read(name: str) -> Program[LedgerReading]:
     return (yield from Transact(name, ReadLedger()))
 
 
-def _carry_out(name: str, target: Version | None, allow_data_loss: bool) -> Program[MigrationOutcome]:
+def _carry_out(
+    name: str, target: Version | None, allow_data_loss: bool
+) -> Program[MigrationOutcome]:
     node = yield from ThisNode()
     return (
         yield from migrate_program(

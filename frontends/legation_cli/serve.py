@@ -15,7 +15,7 @@ from legation_host.host import Host
 from .demonstration import data_folder, demonstration
 from .failing import CannotGoOn, sentences
 
-__all__ = ["serve"]
+__all__ = ["banner", "serve"]
 
 
 @click.command()
@@ -130,5 +130,3 @@ def _first_steps(url: str) -> tuple[str, ...]:
         f"curl -N {url}/agents/concierge/runs -F 'message=Hello there' -F session_id=first",
         f"curl {url}/sessions/first",
     )
-
-

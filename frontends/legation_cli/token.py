@@ -11,7 +11,7 @@ import click
 
 from .failing import CannotGoOn
 
-__all__ = ["token"]
+__all__ = ["Duration", "token"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -17,7 +17,7 @@ from legation.platform import with_environment
 
 from .errors import HostError
 
-__all__ = ["LoadError", "load_platform", "read_jwks"]
+__all__ = ["LoadError", "from_file", "load_platform", "read_jwks"]
 
 
 class LoadError(HostError):

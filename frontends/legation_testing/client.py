@@ -86,6 +86,7 @@ class Client:
         self._platform = platform
         self.platform = _made(platform)
         self.token = token
+        self._opened: Node | None = None
         self._owns = simulation is None
         self.simulation = simulation or Simulation(
             _paths(self.platform, databases, folder),
@@ -98,7 +99,11 @@ class Client:
         self.node = self.simulation.nodes[0] if self._owns else self.simulation.add_node()
 
     def __enter__(self) -> Self:
-        self.open()
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -112,7 +117,10 @@ class Client:
             self.check()
 
     def open(self) -> None:
-        """Run what the platform does at its start, and start its jobs."""
+        """Run what the platform does at its start, and start its jobs; once for each process."""
+        if self._opened is self.node:
+            return
+        self._opened = self.node
         self.simulation.open()
         startup = getattr(self.platform, "startup", None)
         if startup is not None:

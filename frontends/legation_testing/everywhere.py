@@ -78,7 +78,8 @@ def crash_everywhere(
     """Run the scenario once for each of its effects, with a crash there and a restart after.
 
     Args:
-        make: Returns a fresh, unopened subject: the same one every time.
+        make: Returns a fresh subject, the same every time.  Its start belongs to the scenario,
+            unless it is open already.
         act: What is going on when the crash comes.  It is not resumed.
         check: Runs after the restart, and once where nothing crashed; it raises what is wrong.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
@@ -108,6 +109,10 @@ class Task(Generic[R]):
             return f"asks for {shown(self.asks_for)}"
         return "ready" if self.waits_for is None else f"waits for {shown(self.waits_for)}"
 
+    def matters(self) -> bool:
+        """Tell whether it can still go on, or failed and nobody knows."""
+        return not self.done or (self.error is not None and not self.handed)
+
     def take_nudge(self, topic: str) -> bool:
         """Tell whether `topic` was nudged since this was last asked, or since the start."""
         seen = self._seen.get(topic, self._born)
@@ -154,16 +159,15 @@ class Scheduler:
     _ready: list[Task[Any]] = field(factory=list[Task[Any]], init=False)
     _due: list[tuple[float, int, Task[Any], Any]] = field(factory=list[Any], init=False)
     _tickets: Iterator[int] = field(factory=lambda: count(1), init=False)
+    _names: Counter[str] = field(factory=Counter[str], init=False)
     _left: int = field(default=0, init=False)
 
     def add(self, task: Task[R]) -> Task[R]:
-        """Put a new program at the end of the line."""
-        names = {other.label for other in self.tasks}
-        plain = task.label
-        number = 1
-        while task.label in names:
-            number += 1
-            task.label = f"{plain} #{number}"
+        """Put a new program at the end of the line; a second of the same name gets a number."""
+        self._names[task.label] += 1
+        if self._names[task.label] > 1:
+            task.label += f" #{self._names[task.label]}"
+        self.tasks = [known for known in self.tasks if known.matters()]
         self.tasks.append(task)
         self._ready.append(task)
         return task

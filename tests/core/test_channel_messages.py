@@ -104,8 +104,19 @@ def test_an_identifier_is_short_visible_text(value: JsonValue) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("x", "x"), (7, "7"), (-100, "-100"), (True, ""), (1.5, ""), ("", ""), (" ", "")]
-    + [("a\nb", ""), ("x" * 257, ""), (10**300, ""), (["x"], "")],
+    [
+        ("x", "x"),
+        (7, "7"),
+        (-100, "-100"),
+        (True, ""),
+        (1.5, ""),
+        ("", ""),
+        (" ", ""),
+        ("a\nb", ""),
+        ("x" * 257, ""),
+        (10**300, ""),
+        (["x"], ""),
+    ],
 )
 def test_identifiers_are_strings_or_integers(value: JsonValue, text: str) -> None:
     assert identifier(value) == text

@@ -83,7 +83,8 @@ def _agrees(vector: dict[str, Any]) -> bool:
         tuple(secret(text) for text in vector["secrets"]),
         vector["now"] * 1_000_000,
     )
-    return isinstance(verdict, Verified) == vector["accept"]
+    accept: bool = vector["accept"]
+    return isinstance(verdict, Verified) is accept
 
 
 # --- each scheme, right and wrong --------------------------------------------------------------

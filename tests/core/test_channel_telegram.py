@@ -188,7 +188,7 @@ def test_there_is_no_handshake() -> None:
     ],
 )
 def test_settings_are_checked_at_the_start(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="secret|token"):
+    with pytest.raises(ValueError, match=r"secret|token"):
         evolve(CHANNEL, **wrong)
 
 

@@ -1,7 +1,7 @@
 """Every frontend, running: in a thread of its own behind a socket, or in this process.
 
 Each is a function from a platform to a context manager; a new one is one function here and one
-line in `FRONTENDS`.
+line in `SERVED`, or in `FRONTENDS` when it has no connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from legation_testing import Client
 
 from .conformance import Body, Conformance, Open, Reply, Wire
 
-__all__ = ["FRONTENDS", "application", "hypercorn_trio", "uvicorn_asyncio"]
+__all__ = ["FRONTENDS", "SERVED", "application", "hypercorn_trio", "uvicorn_asyncio"]
 
 
 def application(platform: Answers) -> Application:
@@ -161,7 +161,7 @@ def in_process(platform: Conformance) -> Generator[InProcess]:
         yield InProcess(client)
 
 
-FRONTENDS: Final[Mapping[str, Open]] = {
+SERVED: Final[Mapping[str, Open]] = {
     "trio server": trio_server,
     "asgi under uvicorn": lambda platform: uvicorn_asyncio(application(platform)),
     "asgi under uvicorn with httptools": lambda platform: uvicorn_asyncio(
@@ -169,5 +169,8 @@ FRONTENDS: Final[Mapping[str, Open]] = {
     ),
     "asgi under hypercorn on trio": lambda platform: hypercorn_trio(application(platform)),
     "asgi under hypercorn on asyncio": lambda platform: hypercorn_asyncio(application(platform)),
-    "in process": in_process,
 }
+"""Those behind a socket."""
+
+FRONTENDS: Final[Mapping[str, Open]] = {**SERVED, "in process": in_process}
+"""All."""

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any, get_args, get_origin
 
 import anyio
+import anyio.lowlevel
 import pytest
 from attrs import field, frozen
 
@@ -31,7 +32,7 @@ from legation.effects import (
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import Conflict, WrongSchema
-from legation_host import PERFORMED, Host, open_host
+from legation_host import PERFORMED, open_host
 from legation_host.drive import AWAITED, GATHERED_BYTES, IMMEDIATE, TURN
 
 from .host_units import BACKENDS, All, Count, Create, Get, Missing, Put, run
@@ -53,7 +54,7 @@ class Body:
 
     async def read(self, limit: int) -> bytes | None:
         self.limits.append(limit)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return self.data if len(self.data) <= limit else None
 
 
@@ -62,7 +63,7 @@ class Sent:
         self.chunks: list[bytes] = []
 
     async def send(self, data: bytes) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         self.chunks.append(data)
 
 
@@ -259,9 +260,7 @@ def test_waits_that_end_at_once_let_others_have_their_turn(backend: str, effect:
 
 
 @BACKENDS
-def test_reads_of_a_file_are_answered_without_leaving_the_turn(
-    backend: str, tmp_path: Any
-) -> None:
+def test_reads_of_a_file_are_answered_without_leaving_the_turn(backend: str, tmp_path: Any) -> None:
     async def main() -> None:
         async with open_host({"main": f"sqlite:///{tmp_path}/a.db"}) as host:
             await host.run(answers(Transact("main", Create()), Transact("main", Put("ada", 3))))
@@ -271,7 +270,7 @@ def test_reads_of_a_file_are_answered_without_leaving_the_turn(
                 nonlocal turns
                 while True:
                     turns += 1
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(count)
@@ -310,7 +309,9 @@ def test_the_script_has_every_effect() -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}")
+@pytest.mark.parametrize(
+    "stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}"
+)
 def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: int) -> None:
     left: list[int] = []
 
@@ -342,7 +343,9 @@ def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: in
 
 
 @BACKENDS
-@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}")
+@pytest.mark.parametrize(
+    "stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}"
+)
 def test_a_program_closed_at_an_effect_never_yields_again(backend: str, stop: int) -> None:
     program = answers(*SCRIPT)
     for _ in range(stop + 1):
@@ -487,8 +490,6 @@ def test_names_of_nodes_are_never_the_same(backend: str) -> None:
         return names
 
     assert len(run(backend, main)) == 3
-
-
 
 
 @BACKENDS

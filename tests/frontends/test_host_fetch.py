@@ -115,9 +115,7 @@ def test_a_redirect_is_an_answer(backend: str) -> None:
 def test_a_body_over_the_limit_is_too_large(backend: str, declared: bool) -> None:
     length = (b"Content-Length: 11",) if declared else ()
     with server(reply(b"x" * 11, *length), reply(b"x" * 10, *length[:0])) as (url, _):
-        answers = fetched(
-            backend, Fetch("GET", url, max_bytes=10), Fetch("GET", url, max_bytes=10)
-        )
+        answers = fetched(backend, Fetch("GET", url, max_bytes=10), Fetch("GET", url, max_bytes=10))
 
     assert answers[0] == Unreachable("too-large")
     assert isinstance(answers[1], FetchReply)
@@ -244,5 +242,3 @@ def test_many_at_once_share_one_client(backend: str) -> None:
 
 def test_an_effect_does_not_show_its_headers() -> None:
     assert "hunter2" not in repr(Fetch("GET", "http://x/", (("Authorization", "hunter2"),)))
-
-

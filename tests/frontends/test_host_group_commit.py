@@ -376,7 +376,7 @@ def test_an_idle_writer_brings_the_wal_home(file: str) -> None:
         wal = Path(f"{file}-wal")
         assert wal.stat().st_size > 0
         with anyio.fail_after(5):
-            while wal.stat().st_size:  # noqa: ASYNC110 (the file says it, and no event does)
+            while wal.stat().st_size:
                 await anyio.sleep(0.05)
         assert await perform(database, Put("after")) is None
 

@@ -482,5 +482,3 @@ def test_without_the_driver_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
 
     assert done.returncode == 0, done.stderr
-
-

@@ -27,7 +27,7 @@ from legation.store.inbox import (
     RetryMessage,
 )
 from legation.store.outbox import NewReply
-from legation.store.units import Dialect, Undo, Unit
+from legation.store.units import Dialect, Unit
 
 R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
@@ -100,7 +100,6 @@ class Database:
                 rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
                 statement = work.send(rows)
         except StopIteration as stop:
-            assert not isinstance(stop.value, Undo)
             result: R = stop.value
             return result
 

@@ -50,6 +50,7 @@ from legation_testing import (
     NotAnEventStream,
     Refused,
     ServerSentEvent,
+    Tried,
     crash_everywhere,
 )
 
@@ -370,6 +371,18 @@ def test_an_error_that_nobody_asked_for_comes_out_at_the_end() -> None:
         client.settle()
 
 
+def test_a_start_that_fails_comes_out_and_leaves_nothing_open(tmp_path: Path) -> None:
+    class Broken(Depot):
+        def startup(self) -> Program[None]:
+            yield from create_tables()
+            raise KeyError("planted")
+
+    with pytest.raises(KeyError, match="planted"), Client(Broken(), folder=tmp_path):
+        pass
+
+    assert [path.name for path in tmp_path.iterdir()] == ["main.db"]  # no WAL: it was closed
+
+
 # Time, jobs, and what can be looked at
 
 
@@ -494,6 +507,21 @@ def test_every_crash_is_stood_from_the_start_on() -> None:
 
     assert tried.by_effect["Transact"] == 6
     assert tried.points == 14
+
+
+def test_the_start_of_a_client_that_is_open_already_is_not_tried() -> None:
+    def make() -> Client:
+        client = Client(Depot)
+        client.open()
+        client.settle()
+        return client
+
+    def check(client: Client) -> None:
+        assert client.get("/node").text.startswith("node-")
+
+    tried = crash_everywhere(make, lambda client: client.get("/deliveries"), check)
+
+    assert tried == Tried(1, {"Transact": 1})
 
 
 def test_a_killed_client_answers_again_after_a_restart() -> None:

@@ -134,5 +134,3 @@ def _missing(need: Scoped, resource_id: str | None) -> str:
     if need.parameter and resource_id is not None and well_formed_id(resource_id):
         return f"{need.resource}:{resource_id}:{need.actions[0]}"
     return need.scope
-
-

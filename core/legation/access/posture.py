@@ -29,7 +29,7 @@ def posture(config: PlatformConfig) -> tuple[Finding, ...]:
 
 def _findings(config: PlatformConfig) -> Iterator[Finding]:
     if not config.authorization:
-        yield Finding("platform.authorization", "is off: whoever reaches the server may do anything")
+        yield Finding("platform.authorization", "is off: whoever reaches it may do anything")
     for index, template in enumerate(config.authorization_config.excluded_routes):
         if template not in DEFAULT_EXCLUDED_ROUTES:
             where = f"authorization_config.excluded_routes[{index}]"

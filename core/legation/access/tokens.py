@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from attrs import frozen
 
@@ -151,10 +151,11 @@ def _signed(token: bytes, keys: KeySet) -> tuple[bytes, str]:
     payload = decode_base64url(parts[1])
     signature = decode_base64url(parts[2])
     message = token[: len(parts[0]) + 1 + len(parts[1])]
-    for key in keys.candidates(kid):
+    candidates = keys.candidates(kid)
+    for key in candidates:
         if key.verifies(message, signature):
             return payload, key.key_id
-    raise Malformed("no key verifies the signature")
+    raise Malformed("no key verifies the signature" if candidates else "no key for this kid")
 
 
 @lru_cache(maxsize=64)
@@ -228,16 +229,17 @@ def _identifier(claims: dict[str, Any], name: str) -> str | None:
     return text
 
 
-def _texts(value: list[Any] | object, name: str) -> tuple[str, ...]:
+def _texts(value: object, name: str) -> tuple[str, ...]:
     if type(value) is not list:
         raise Malformed(f"{name} is not an array")
+    texts = cast(list[str], value)
     try:
-        together = "".join(value)
+        together = "".join(texts)
     except TypeError:
         raise Malformed(f"{name} holds something else than texts") from None
     if not is_clean(together):
         raise Malformed(f"{name} has a character that is not accepted")
-    return tuple(value)
+    return tuple(texts)
 
 
 def _audience(claims: dict[str, Any], audience: str | None) -> tuple[str, ...]:

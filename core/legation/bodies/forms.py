@@ -17,7 +17,7 @@ from multipart import (  # type: ignore[import-untyped]  # it has annotations, b
     MultipartError,
     ParserLimitReached,
     PushMultipartParser,
-    parse_options_header,
+    parse_options_header,  # pyright: ignore[reportUnknownVariableType]
 )
 
 from ..refusals import BadRequest, Fault, Invalid, TooLarge, UnsupportedMediaType

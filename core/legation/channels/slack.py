@@ -80,10 +80,17 @@ class Slack:
     )
     previous_signing_secret: str | None = field(default=None, repr=False)
     mentions_only: bool = True
-    _secrets: Secrets = field(init=False, repr=False, eq=False)
 
-    @_secrets.default
-    def _active(self) -> Secrets:
+    def __attrs_post_init__(self) -> None:
+        """Refuse to be without a usable secret.
+
+        Raises:
+            ValueError: There is none.
+        """
+        _ = self._secrets
+
+    @property
+    def _secrets(self) -> Secrets:
         return active_secrets(self.signing_secret, self.previous_signing_secret)
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:

@@ -53,10 +53,17 @@ class Standard:
     secret: str = field(repr=False)
     reply_url: str = field(validator=check_base_url)
     previous_secret: str | None = field(default=None, repr=False)
-    _secrets: Secrets = field(init=False, repr=False, eq=False)
 
-    @_secrets.default
-    def _active(self) -> Secrets:
+    def __attrs_post_init__(self) -> None:
+        """Refuse to be without a usable secret.
+
+        Raises:
+            ValueError: There is none.
+        """
+        _ = self._secrets
+
+    @property
+    def _secrets(self) -> Secrets:
         current = (standard_key(self.secret),)
         return (*current, standard_key(self.previous_secret)) if self.previous_secret else current
 

@@ -93,10 +93,17 @@ class Telegram:
         default="https://api.telegram.org", converter=base_url, validator=check_base_url
     )
     previous_secret_token: str | None = field(default=None, repr=False, validator=_check_secret)
-    _secrets: Secrets = field(init=False, repr=False, eq=False)
 
-    @_secrets.default
-    def _active(self) -> Secrets:
+    def __attrs_post_init__(self) -> None:
+        """Refuse to be without a usable secret.
+
+        Raises:
+            ValueError: There is none.
+        """
+        _ = self._secrets
+
+    @property
+    def _secrets(self) -> Secrets:
         return active_secrets(self.secret_token, self.previous_secret_token)
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
@@ -156,12 +163,10 @@ class Telegram:
             from_self=self._is_bot(at(press, "from")),
         )
 
-    def _is_bot(self, user: object) -> bool:
+    def _is_bot(self, user: JsonValue) -> bool:
         """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
-        if not isinstance(user, dict):
-            return False
         own = self.bot_token.partition(":")[0]
-        return user.get("is_bot") is True or identifier(user.get("id")) == own
+        return at(user, "is_bot") is True or identifier(at(user, "id")) == own
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`.

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from attrs import field, frozen
 
-from ..bodies.json_text import JsonObject, JsonValue, parse_json
+from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
 from .messages import (
@@ -79,10 +79,17 @@ class WhatsApp:
         default="https://graph.facebook.com/v22.0", converter=base_url, validator=check_base_url
     )
     previous_app_secret: str | None = field(default=None, repr=False)
-    _secrets: Secrets = field(init=False, repr=False, eq=False)
 
-    @_secrets.default
-    def _active(self) -> Secrets:
+    def __attrs_post_init__(self) -> None:
+        """Refuse to be without a usable secret.
+
+        Raises:
+            ValueError: There is none.
+        """
+        _ = self._secrets
+
+    @property
+    def _secrets(self) -> Secrets:
         return active_secrets(self.app_secret, self.previous_app_secret)
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
@@ -159,8 +166,9 @@ class WhatsApp:
         """Judge Meta's answer: by its error code first, then by the status."""
         if isinstance(reply, Unreachable):
             return RetryLater(None, reply.reason)
-        answer = parse_json(reply.body)
-        error = at(answer, "error") if isinstance(answer, dict) else None
+        parsed = parse_json(reply.body)
+        answer = None if isinstance(parsed, BadJson) else parsed
+        error = at(answer, "error")
         found = at(error, "code")
         code = found if isinstance(found, int) else 0
         said = f"code {code}" if code else ""
@@ -176,9 +184,8 @@ def _digits(number: str) -> str:
     return "".join(character for character in number if character.isdigit())
 
 
-def _sent_id(answer: object) -> str:
-    messages = objects(answer.get("messages")) if isinstance(answer, dict) else iter(())
-    return next((identifier(message.get("id")) for message in messages), "")
+def _sent_id(answer: JsonValue) -> str:
+    return next((identifier(m.get("id")) for m in objects(at(answer, "messages"))), "")
 
 
 def _content(message: JsonObject) -> tuple[Kind, str | None]:

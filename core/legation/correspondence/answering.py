@@ -60,7 +60,7 @@ class AnswerMessage(Job):
             yield from self._answer()
         except _LeaseLost:
             pass
-        except Exception as error:  # a bug must not keep a message from being tried again
+        except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         finally:
             self.desk.leases.pop(self.claimed.lease.key, None)
@@ -92,9 +92,7 @@ class AnswerMessage(Job):
     def _asked(self, channel: HostedChannel, message: IncomingMessage, text: str) -> Program[str]:
         """Return what the agent says to `text`."""
         owner = f"~channel:{channel.id}:{message.sender}"
-        base = channel_session_id(
-            channel.id, message.sender, message.conversation, message.thread
-        )
+        base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
         rest = rest_of_new(text)
         if rest is not None:
             session_id = f"{base}#{message.message_id}"

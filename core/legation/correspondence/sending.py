@@ -37,7 +37,7 @@ class SendReply(Job):
         reason = ""
         try:
             outcome = yield from self._send()
-        except Exception as error:  # a bug must not keep a reply from being tried again
+        except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
         finally:
             self.desk.sending.pop(key, None)

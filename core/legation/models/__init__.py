@@ -1,0 +1,1 @@
+"""Models: codecs of what is asked and answered, whoever runs the model."""

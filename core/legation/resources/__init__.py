@@ -1,0 +1,1 @@
+"""The handlers of the HTTP surface, one module for each kind of resource."""

@@ -26,10 +26,12 @@ from ..store.failures import StoreFailure
 from .call import Call
 
 __all__ = [
+    "describe",
     "get_database",
     "get_migrations",
     "get_plan",
     "list_databases",
+    "look",
     "migrate_all",
     "migrate_one",
     "standing_of",

@@ -99,13 +99,14 @@ class ExecuteRun(Job):
         asked = json.loads(self.run.input)
         journal = Journal(self.database, speaker, node, asked["stream"], started_us)
         trouble: Exception | None = None
+        end: _End | None = None
         try:
             end = yield from self._turn(asked["message"], journal, started_us)
         except LeaseLost:
             return None
-        except Exception as error:  # a bug in a model or tool must not leave the run RUNNING
+        except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             trouble = error
-        if trouble is not None:
+        if end is None:
             end = yield from self._failed(asked["message"], journal, trouble)
         ended = yield from _finish(journal, end)
         return ended.following
@@ -125,7 +126,7 @@ class ExecuteRun(Job):
         journal.note("RunCompleted", content=reply.content, **told)
         return _End(RunState.COMPLETED, output, usage=compact_json(tokens))
 
-    def _failed(self, text: str, journal: Journal, error: Exception) -> Program[_End]:
+    def _failed(self, text: str, journal: Journal, error: Exception | None) -> Program[_End]:
         incident = (yield from RandomBytes(8)).hex()
         fields = (("incident", incident), ("run_id", self.run.run_id), ("error", where(error)))
         yield from Log("error", "run failed", fields)
@@ -240,9 +241,7 @@ class KeepRuns(Job):
             node=node,
             now_us=now_us,
             status=RunState.ERROR.value,
-            output=compact_json(
-                failed(run, name, json.loads(row.input)["message"], _INTERRUPTED)
-            ),
+            output=compact_json(failed(run, name, json.loads(row.input)["message"], _INTERRUPTED)),
             reason="interrupted",
             usage=None,
             events=tuple(journal.pending),

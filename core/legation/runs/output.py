@@ -14,7 +14,7 @@ from ..models.conversation import Reply
 from ..registry import Component
 from ..store.runs import ClaimedRun, RunRow
 
-__all__ = ["completed", "failed", "iso_time", "run_output", "run_row"]
+__all__ = ["completed", "failed", "iso_time", "metrics", "run_output", "run_row"]
 
 
 def iso_time(at_us: int) -> str:

@@ -1,10 +1,10 @@
-"""The life of a run.
+r"""The life of a run.
 
 ::
 
     PENDING --start--> RUNNING --complete--> COMPLETED
        | <---release--   |
-       |                 |  ^ \\--fail-----> ERROR
+       |                 |  ^ \--fail-----> ERROR
        |              pause |
        |                 v  | resume
        |               PAUSED

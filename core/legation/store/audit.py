@@ -43,9 +43,7 @@ def chained(previous: str, writer: str, seq: int, entry: AuditEntry) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-LAST: Final = Sql(
-    "select seq, hash from audit where writer = :writer order by seq desc limit 1"
-)
+LAST: Final = Sql("select seq, hash from audit where writer = :writer order by seq desc limit 1")
 _FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
 APPEND: Final = Sql(
     f"""insert into audit (writer, seq, previous, hash, {", ".join(_FIELDS)})

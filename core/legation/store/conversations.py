@@ -35,9 +35,7 @@ class CurrentSession(Unit[str]):
     def statements(self, dialect: Dialect) -> Statements[str | Undo[Any]]:
         """Yield one read."""
         prefix = f"{self.base}#"
-        rows = yield CURRENT(
-            owner=self.owner, base=self.base, prefix=prefix, length=len(prefix)
-        )
+        rows = yield CURRENT(owner=self.owner, base=self.base, prefix=prefix, length=len(prefix))
         session_id: str = rows[0][0] if rows else self.base
         return session_id
 

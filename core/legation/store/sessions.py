@@ -77,7 +77,9 @@ class FetchSession(Unit[SessionRow | None]):
     owner: str | None
     any_owner: bool = False
 
-    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[SessionRow | None]]:
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[SessionRow | None | Undo[SessionRow | None]]:
         """Yield one point read."""
         statement = ANY_FETCH if self.any_owner else FETCH
         rows = yield statement(owner=self.owner, session_id=self.session_id)

@@ -1,0 +1,31 @@
+"""The public surface of `legation_testing`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import legation_testing
+
+MODULES = [module.name for module in pkgutil.iter_modules(legation_testing.__path__)]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_module_names_as_its_own_is_there(name: str) -> None:
+    module = importlib.import_module(f"legation_testing.{name}")
+
+    assert [word for word in module.__all__ if not hasattr(module, word)] == []
+
+
+def test_the_package_exports_what_it_names_and_nothing_else() -> None:
+    public = {name for name in vars(legation_testing) if not name.startswith("_")}
+
+    assert public - set(MODULES) - {"annotations"} == set(legation_testing.__all__)
+
+
+def test_no_name_hides_one_of_the_core() -> None:
+    core = importlib.import_module("legation")
+
+    assert set(legation_testing.__all__) & set(core.__all__) == set()
