@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import psycopg
 from attrs import define, field
@@ -116,7 +116,7 @@ class Driver(ABC):
             text = statement.text(self.dialect)
             rows = self.execute(self.interfere(text) or text, statement)
         if isinstance(result, Undo):
-            return result.result
+            return cast(Undo[R], result).result
         self.interfere(None)
         self.commit()
         self.interfere(None)

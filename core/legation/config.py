@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
 import cattrs
 from attrs import field, fields, frozen
@@ -225,28 +225,37 @@ def _platform_table(value: Any, faults: list[Fault]) -> Found:
 
 
 def _keyed(cls: type[C], name: str, value: Any, path: str, faults: list[Fault]) -> list[C | None]:
-    if not isinstance(value, Mapping):
+    if not _is_table(value):
         faults.append(Fault(path, "expected a table of tables"))
         return []
     made: list[C | None] = []
-    for key, item in cast("Mapping[str, Any]", value).items():
+    for key, item in value.items():
         here = f"{path}.{key}"
-        if isinstance(item, Mapping) and name in item:
+        if _is_table(item) and name in item:
             faults.append(Fault(f"{here}.{name}", "unknown key"))
         else:
-            merged: Any = item
-            if isinstance(item, Mapping):
-                merged = {**cast("Mapping[str, Any]", item), name: key}
-            made.append(_one(cls, merged, here, faults))
+            made.append(_one(cls, _with(item, name, key), here, faults))
     return made
 
 
+def _with(item: Any, name: str, key: str) -> Any:
+    """Return the table `item` with its own name in it; what is no table stays as it is."""
+    return {**item, name: key} if _is_table(item) else item
+
+
+def _is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_array(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def _listed(cls: type[C], value: Any, path: str, faults: list[Fault]) -> list[C | None]:
-    if not isinstance(value, list):
+    if not _is_array(value):
         faults.append(Fault(path, "expected an array of tables"))
         return []
-    items = cast("list[Any]", value)
-    return [_one(cls, item, f"{path}[{index}]", faults) for index, item in enumerate(items)]
+    return [_one(cls, item, f"{path}[{index}]", faults) for index, item in enumerate(value)]
 
 
 def _one(cls: type[C], value: Any, path: str, faults: list[Fault]) -> C | None:
@@ -289,11 +298,9 @@ def _number(value: Any, _: Any) -> float:
 
 
 def _texts(value: Any, _: Any) -> tuple[str, ...]:
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        if all(type(item) is str for item in items):
-            return tuple(items)
-    raise TypeError("expected an array of strings")
+    if not _is_array(value) or any(type(item) is not str for item in value):
+        raise TypeError("expected an array of strings")
+    return tuple(value)
 
 
 def _converter() -> cattrs.Converter:

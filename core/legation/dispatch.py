@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from .access.caller import TRUSTED, Gate, Refused
 from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, ids_held
@@ -15,7 +15,7 @@ from .access.rights import describe_need
 from .access.scopes import Public, Signed
 from .cors import Cors
 from .effects import Program, Record
-from .messages import Answer, Request, Response, Streamed, empty_response
+from .messages import Answer, Request, empty_response
 from .refusals import Forbidden, MethodNotAllowed, NotFound, Refusal
 from .resources.call import Call
 from .routes import ROUTES, Route
@@ -74,8 +74,7 @@ class Door:
         route = match.methods.get(method)
         if route is None:
             return self._unknown(arrival, MethodNotAllowed(allowed))
-        outcome = yield from self._enter(arrival, route, match, path.query)
-        return _head(outcome) if request.method == "HEAD" else outcome
+        return (yield from self._enter(arrival, route, match, path.query))
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
@@ -172,18 +171,6 @@ def _methods(match: Match[Route]) -> tuple[str, ...]:
     """Return the methods a path takes, sorted; HEAD wherever GET is."""
     methods = {*match.methods, "OPTIONS"}
     return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
-
-
-def _head(outcome: Outcome) -> Outcome:
-    """Return what GET would have answered, without its body (RFC 9110 section 9.3.2)."""
-    match outcome:
-        case Response():
-            return evolve(outcome, body=b"")
-        case Streamed():
-            outcome.body.close()
-            return Response(outcome.status, outcome.headers)
-        case _:
-            return outcome
 
 
 def _record(

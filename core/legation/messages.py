@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from .effects import Program
 
@@ -26,6 +26,7 @@ __all__ = [
     "encoded_json_response",
     "json_response",
     "text_response",
+    "without_body",
 ]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -96,6 +97,14 @@ Answer: TypeAlias = Response | Streamed
 _encode: Final = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
 ).encode
+
+
+def without_body(answer: Answer) -> Answer:
+    """Return what HEAD gets where GET would have got `answer` (RFC 9110 section 9.3.2)."""
+    if isinstance(answer, Response):
+        return evolve(answer, body=b"")
+    answer.body.close()
+    return Response(answer.status, answer.headers)
 
 
 def compact_json(value: Any) -> str:

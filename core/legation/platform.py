@@ -25,7 +25,7 @@ from .cors import Cors
 from .dispatch import Arrival, Door, Outcome
 from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
 from .incidents import where
-from .messages import Answer, Request
+from .messages import Answer, Request, without_body
 from .migrations.catalogue import CATALOGUE
 from .migrations.migrate import Migrated, migrate
 from .refusals import Fault, Internal, Refusal, Unavailable, respond
@@ -140,6 +140,8 @@ class Platform:
         if outcome is None:
             outcome = yield from _explained(trouble, arrival)
         answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
+        if request.method == "HEAD":
+            answer = without_body(answer)
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._door.cors.dressed(answer, request, named)
 

@@ -10,6 +10,7 @@ import anyio
 from attrs import asdict, define, field
 
 from legation.effects import Program
+from legation.incidents import where
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 
@@ -31,7 +32,10 @@ LAST_WORDS_SECONDS: Final = 5.0
 
 @define(eq=False)
 class Trail:
-    """The entries not stored yet.  What cannot be stored is written to the log, never dropped."""
+    """The entries not stored yet.  What cannot be stored is written to the log, never dropped.
+
+    An entry is stored at least once: twice where the answer to a commit was lost.
+    """
 
     write: Write
     store: Store | None = None
@@ -87,8 +91,8 @@ class Trail:
                     await anyio.sleep(pause)
             except Exception as error:  # noqa: BLE001 (its fault must not end the trail)
                 incident = secrets.token_hex(4)
-                words = f"{type(error).__name__}: {error}"
-                self.write("error", "audit_failed", {"incident": incident, "error": words})
+                fields = {"incident": incident, "error": where(error)}
+                self.write("error", "audit_failed", fields)
                 return False
             else:
                 return True

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from attrs import define, field
 
 from legation.effects import Job, Program
+from legation.incidents import where
 from legation.store.audit import AuditEntry
 
 from .audit import Trail, WriteAudit
@@ -83,8 +84,7 @@ class Host:
                 {
                     "job": type(job).__name__,
                     "incident": secrets.token_hex(4),
-                    "error": f"{type(error).__name__}: {error}",
-                    "exc_info": error,
+                    "error": where(error),
                 },
             )
 

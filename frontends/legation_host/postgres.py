@@ -34,7 +34,7 @@ from legation.store.failures import (
 from legation.store.units import Dialect, Rows, Statement, Unit
 
 from .errors import BadDatabaseUrl, MissingDriver
-from .units import Write, carry_out, failure, quiet
+from .units import Write, carry_out, failure, quiet, short
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,6 +50,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "statement_timeout": "30s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "30s",
+    "default_transaction_read_only": "on",  # for what runs without a transaction of ours
 }
 
 # Weaker ones acknowledge a commit before it is on this server's disk.
@@ -332,6 +333,10 @@ class _Transaction:
     def run(self, unit: Unit[R]) -> R:
         """Run `unit` and commit, or roll back where it says so."""
         run = self._cursor.execute
+        if not self._pgbouncer:
+            read = short(unit, Dialect.POSTGRESQL, self._execute)
+            if read is not None:
+                return read[0]
         run(BEGIN_WRITING if unit.writes else BEGIN_READING, prepare=False)
         self.phase = "statements"
         if self._pgbouncer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from legation.store.failures import (
@@ -24,7 +24,7 @@ from legation.store.failures import (
 from legation.store.units import Dialect, Rows, Statement, Unit
 
 from .errors import UnusableDatabase
-from .units import Write, carry_out, failure, quiet
+from .units import Write, carry_out, failure, quiet, short
 
 __all__ = [
     "MEMORY",
@@ -168,6 +168,9 @@ def run_unit(
 def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Write) -> R:
     at_commit = False
     try:
+        read = short(unit, Dialect.SQLITE, _executor(connection))
+        if read is not None:
+            return read[0]
         # A deferred transaction that reads and then writes fails without waiting.
         connection.execute("begin immediate" if unit.writes or unit.exclusive else "begin")
         result, kept = in_transaction(connection, unit)
@@ -189,6 +192,10 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 
     Returns the result, and whether what was done is to stay.
     """
+    return carry_out(unit.statements(Dialect.SQLITE), _executor(connection))
+
+
+def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     run = connection.execute
 
     def execute(statement: Statement) -> Rows:
@@ -196,7 +203,7 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
         _refuse_nul(parameters)
         return run(statement.sql.sqlite_text, parameters).fetchall()
 
-    return carry_out(unit.statements(Dialect.SQLITE), execute)
+    return execute
 
 
 def _refuse_nul(parameters: Mapping[str, Any]) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from legation.store.failures import Busy, Conflict, StoreFailure
-from legation.store.units import Rows, Statement, Statements, Undo
+from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
 
-__all__ = ["Write", "carry_out", "failure", "quiet"]
+__all__ = ["Write", "carry_out", "failure", "quiet", "short"]
 
 R = TypeVar("R")
 
@@ -44,6 +44,41 @@ def carry_out(
         statements.close()
 
 
+def short(
+    unit: Unit[R], dialect: Dialect, execute: Callable[[Statement], Rows]
+) -> tuple[R, bool] | None:
+    """Run a reading unit of one statement; None when it has more of them, or may have.
+
+    One statement sees one snapshot by itself, so that the transaction around it, two thirds of
+    its time, can be left out.  How many there are shows only when the rows are in; whether there
+    were more than one is remembered by type.
+    """
+    kind = type(unit)
+    if unit.writes or unit.exclusive or kind in _LONGER:
+        return None
+    done = False
+
+    def once(statement: Statement) -> Rows:
+        nonlocal done
+        if done:
+            raise _Longer
+        done = True
+        return execute(statement)
+
+    try:
+        return carry_out(unit.statements(dialect), once)
+    except _Longer:
+        _LONGER.add(kind)
+        return None
+
+
+class _Longer(Exception):
+    """A second statement was yielded."""
+
+
+_LONGER: Final[set[type[Unit[Any]]]] = set()
+
+
 def failure(
     kind: type[StoreFailure], error: BaseException, database: str, write: Write
 ) -> StoreFailure:
@@ -53,10 +88,17 @@ def failure(
     """
     incident = secrets.token_hex(4)
     level = "debug" if kind in (Busy, Conflict) else "error"
-    words = f"{type(error).__name__}: {error}"
+    diagnosis = getattr(error, "diag", None)
+    # The detail that PostgreSQL gives beside its message quotes rows.
+    words = getattr(diagnosis, "message_primary", None) or str(error)
     write(
         level,
         "store_failed",
-        {"database": database, "failure": kind.__name__, "incident": incident, "error": words},
+        {
+            "database": database,
+            "failure": kind.__name__,
+            "incident": incident,
+            "error": f"{type(error).__name__}: {words}",
+        },
     )
     return kind(f"incident {incident}")

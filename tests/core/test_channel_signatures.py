@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -63,7 +64,7 @@ def test_every_vector_is_judged_as_published(capsys: pytest.CaptureFixture[str])
     if not FILE.exists():
         reason = f"webhook vectors not run: no {FILE.name}; LEGATION_VECTORS names its folder"
         with capsys.disabled():
-            print(f"\n  {reason}")
+            sys.stdout.write(f"\n  {reason}\n")
         pytest.skip(reason)
     vectors: list[dict[str, Any]] = json.loads(FILE.read_text())
     wrong = [vector["name"] for vector in vectors if not _agrees(vector)]

@@ -388,6 +388,8 @@ def test_a_job_that_raises_is_logged_and_harms_nobody(backend: str) -> None:
     ((level, event, fields),) = lines
     assert (level, event, fields["job"]) == ("error", "job_failed", "Failing")
     assert len(fields["incident"]) == 8
+    assert "ZeroDivisionError in Failing.program" in fields["error"]
+    assert "the reason" not in str(fields)  # it may quote what a user sent
     assert isinstance(Failing(), Job)
 
 

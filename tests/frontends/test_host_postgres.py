@@ -150,6 +150,19 @@ def test_a_failed_unit_names_its_failure_and_leaves_nothing(
     assert [line[2]["failure"] for line in lines] == [failure.__name__]
 
 
+def test_the_log_quotes_no_row(postgres: str) -> None:
+    lines: list[Any] = []
+    with opened(postgres, *ACCOUNTS, write=lambda *line: lines.append(line)) as database:
+        database.run_unit(KeepJson("ada", '"a private message"'))
+        for unit in (Add("ada", -99), Put("ada")):
+            with pytest.raises(StoreFailure):
+                database.run_unit(unit)
+
+    assert "accounts" in str(lines)
+    assert "private" not in str(lines)
+    assert "(ada)" not in str(lines)
+
+
 def test_a_fault_of_the_unit_is_raised_as_it_is_and_leaves_nothing(postgres: str) -> None:
     with opened(postgres, *ACCOUNTS) as database:
         with pytest.raises(ZeroDivisionError):
@@ -177,26 +190,26 @@ def test_states_have_their_failure(state: str, failure: type[StoreFailure]) -> N
     assert _classify(state) is failure
 
 
-def test_a_read_sees_one_snapshot(postgres: str) -> None:
-    seen: list[int] = []
-
+@pytest.mark.parametrize("more", ["", "&pgbouncer=true"], ids=["direct", "through a pooler"])
+def test_a_read_sees_one_snapshot_however_often_it_is_run(postgres: str, more: str) -> None:
     @frozen
-    class Twice(Unit[None]):
+    class Twice(Unit[tuple[int, int]]):
         writes: ClassVar[bool] = False
 
-        def statements(self, dialect: Dialect) -> Statements[None]:
-            for number in range(2):
-                rows = yield Sql("select count(*) from accounts")()
-                seen.append(rows[0][0])
-                with psycopg.connect(postgres) as other:
-                    other.execute(
-                        "insert into accounts (name, amount) values (%s, 0)", (f"n{number}",)
-                    )
+        def statements(self, dialect: Dialect) -> Statements[tuple[int, int]]:
+            ((before,),) = yield Sql("select count(*) from accounts")()
+            with psycopg.connect(postgres) as other:
+                other.execute(
+                    "insert into accounts (name, amount) values (%s, 0)", (f"n{before}",)
+                )
+            ((after,),) = yield Sql("select count(*) from accounts")()
+            return before, after
 
-    with opened(postgres, *ACCOUNTS) as database:
-        database.run_unit(Twice())
-        assert seen == [2, 2]
-        assert database.run_unit(Count()) == 4
+    with opened(postgres + more, *ACCOUNTS) as database:
+        for _ in range(3):
+            before, after = database.run_unit(Twice())
+            assert before == after
+        assert database.run_unit(Count()) > after
 
 
 def test_an_exclusive_unit_is_busy_while_another_runs_and_only_then(postgres: str) -> None:

@@ -89,17 +89,20 @@ def parse_json(body: bytes) -> JsonValue | BadJson:
     except _Refused as refused:
         return BadJson(str(refused))
     # Most texts can have neither flaw, which is cheaper to see than a walk.
-    deep = text.count("[") + text.count("{") > MAX_DEPTH
-    if deep or _SUSPECT_ESCAPE.search(text):
-        return _flaw(value) or value
+    suspect = _SUSPECT_ESCAPE.search(text) is not None
+    if suspect or text.count("[") + text.count("{") > MAX_DEPTH:
+        return _flaw(value, suspect) or value
     return value
 
 
-def _flaw(value: JsonValue) -> BadJson | None:
-    """Look through `value` level by level, so that no depth can exhaust the stack."""
+def _flaw(value: JsonValue, suspect: bool) -> BadJson | None:
+    """Look through `value` level by level, so that no depth can exhaust the stack.
+
+    Only a `suspect` text is searched for strings that cannot be stored.
+    """
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        if any(isinstance(node, str) and _UNSTORABLE.search(node) for node in level):
+        if suspect and any(isinstance(node, str) and _UNSTORABLE.search(node) for node in level):
             return BadJson("a string with U+0000 or half of a surrogate pair")
         containers = [node for node in level if isinstance(node, (dict, list))]
         if not containers:

@@ -174,19 +174,18 @@ BURY: Final = Sql(
     where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
     returning channel, message_id"""
 )
-_CLAIM: Final = """with picked as materialized (
-        select channel, message_id from inbox as head
-        where state = 'ready' and ready_us <= :now_us
-        and (lease_us is null or lease_us <= :now_us)
-        and not exists (
-            select 1 from inbox as other
-            where other.channel = head.channel and other.sender = head.sender
-            and other.state = 'ready'
-            and (other.lease_us > :now_us
-                or (other.received_us, other.position, other.message_id)
-                < (head.received_us, head.position, head.message_id))
-        )
-        order by ready_us, received_us, position, message_id limit :limit{skip}
+# `place` is the row's place in its lane, `busy` the end of the latest lease there.
+_CLAIM: Final = """with lanes as (
+        select channel, message_id,
+        row_number() over (lane order by received_us, position, message_id) as place,
+        max(lease_us) over lane as busy
+        from inbox where state = 'ready' window lane as (partition by channel, sender)
+    ), picked as materialized (
+        select head.channel, head.message_id from inbox as head
+        join lanes on lanes.channel = head.channel and lanes.message_id = head.message_id
+        where place = 1 and coalesce(busy, 0) <= :now_us
+        and state = 'ready' and ready_us <= :now_us
+        order by ready_us, received_us, position, head.message_id limit :limit{skip}
     )
     update inbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
     from picked where inbox.channel = picked.channel and inbox.message_id = picked.message_id

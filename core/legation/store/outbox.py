@@ -165,19 +165,18 @@ BURY: Final = Sql(
     where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
     returning channel, idempotency_key"""
 )
-_CLAIM: Final = """with picked as materialized (
-        select channel, idempotency_key from outbox as head
-        where state = 'ready' and ready_us <= :now_us
-        and (lease_us is null or lease_us <= :now_us)
-        and not exists (
-            select 1 from outbox as other
-            where other.channel = head.channel and other.recipient = head.recipient
-            and other.state = 'ready'
-            and (other.lease_us > :now_us
-                or (other.created_us, other.idempotency_key)
-                < (head.created_us, head.idempotency_key))
-        )
-        order by ready_us, created_us, idempotency_key limit :limit{skip}
+# `place` is the row's place in its lane, `busy` the end of the latest lease there.
+_CLAIM: Final = """with lanes as (
+        select channel, idempotency_key,
+        row_number() over (lane order by created_us, idempotency_key) as place,
+        max(lease_us) over lane as busy
+        from outbox where state = 'ready' window lane as (partition by channel, recipient)
+    ), picked as materialized (
+        select head.channel, head.idempotency_key from outbox as head
+        join lanes on lanes.channel = head.channel and lanes.idempotency_key = head.idempotency_key
+        where place = 1 and coalesce(busy, 0) <= :now_us
+        and state = 'ready' and ready_us <= :now_us
+        order by ready_us, created_us, head.idempotency_key limit :limit{skip}
     )
     update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
     from picked where outbox.channel = picked.channel
