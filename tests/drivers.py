@@ -11,7 +11,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
@@ -136,9 +136,14 @@ class SqliteDriver(Driver):
     def connection(self) -> sqlite3.Connection:
         """The connection; `synchronous=OFF`, for the tests pull no plug."""
         if self._connection is None:
-            self._connection = sqlite3.connect(self.path, isolation_level=None)
-            for pragma in _PRAGMAS:
-                self._connection.execute(f"pragma {pragma}").fetchall()
+            with ExitStack() as stack:
+                opened = stack.enter_context(
+                    closing(sqlite3.connect(self.path, isolation_level=None))
+                )
+                for pragma in _PRAGMAS:
+                    opened.execute(f"pragma {pragma}").fetchall()
+                stack.pop_all()
+            self._connection = opened
         return self._connection
 
     def begin(self, *, writes: bool = True, exclusive: bool = False) -> None:

@@ -25,15 +25,16 @@ from .cors import Cors
 from .dispatch import Arrival, Door, Outcome
 from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
 from .incidents import where
-from .messages import Answer, Request, without_body
+from .messages import Answer, Request, Streamed, without_body
 from .migrations.catalogue import CATALOGUE
 from .migrations.migrate import Migrated, migrate
 from .refusals import Fault, Internal, Refusal, Unavailable, respond
 from .registry import build
 from .routes import ROUTES
 from .runs.execute import KeepRuns, Workshop
+from .serving import Served, Serving, WatchSchemas
 from .store.audit import AppendAudit, AuditEntry
-from .store.failures import StoreFailure
+from .store.failures import NotServed, StoreFailure
 
 __all__ = ["Platform", "with_environment"]
 
@@ -80,6 +81,7 @@ class Platform:
         gate = open_gate(authorization, config.id, jwks) if config.authorization else None
         self.workshop = Workshop(self.registry)
         cors = Cors.allowing(config.cors_allowed_origins)
+        self.serving = Serving(tuple(self.registry.databases))
         self._door = Door(self.workshop, gate, _excluded(authorization), cors, started_us=0)
 
     # --- What a host asks for -------------------------------------------------------------------
@@ -100,11 +102,13 @@ class Platform:
             automatic = database.auto_migrate
             if automatic if automatic is not None else database.url.startswith("sqlite:"):
                 yield from _migrate_at_start(name, node)
+            yield from self.serving.look(name)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
         kept = [KeepRuns(self.workshop, name) for name in self.registry.databases]
-        return (*kept, *channel_jobs(self.workshop))
+        rounds = (*kept, *channel_jobs(self.workshop))
+        return (WatchSchemas(self.serving), *(Served(self.serving, job) for job in rounds))
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
@@ -134,12 +138,14 @@ class Platform:
         outcome: Outcome | None = None
         trouble: Exception | None = None
         try:
-            outcome = yield from self._door.admit(arrival)
+            outcome = yield from self.serving.guard(self._door.admit(arrival))
         except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer, too)
             trouble = error
         if outcome is None:
             outcome = yield from _explained(trouble, arrival)
         answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
+        if isinstance(answer, Streamed):
+            answer = evolve(answer, body=self.serving.guard(answer.body))
         if request.method == "HEAD":
             answer = without_body(answer)
         named = ((b"x-request-id", arrival.request_id.encode()),)
@@ -163,6 +169,8 @@ def _explained(trouble: Exception | None, arrival: Arrival) -> Program[Refusal]:
         ("error", where(trouble)),
     )
     yield from Log("error", "request failed", fields)
+    if isinstance(trouble, NotServed):
+        return Unavailable(str(trouble), retry_after=5)
     if isinstance(trouble, StoreFailure):
         return Unavailable(f"The database is not available (incident {incident})")
     return Internal(f"Internal server error (incident {incident})")

@@ -6,10 +6,12 @@ an incident id; the server lives.
 
 from __future__ import annotations
 
+import math
 import socket
 from typing import Final
 
 import trio
+from trio.lowlevel import wait_readable
 
 from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable
@@ -26,6 +28,11 @@ __all__ = ["Connection"]
 
 PIPELINED: Final = 16
 """Requests answered from one recv before other connections get a turn."""
+
+
+# Looked up once: a member of an enumeration costs as much as a call.
+ANSWER: Final = Phase.ANSWER
+IDLE: Final = Phase.IDLE
 
 
 class Connection:
@@ -79,8 +86,14 @@ class Connection:
             head = guard.head()
             if head is None:
                 since_pause = 0
-                if not await self._receive_head():
-                    return
+                if wire.phase is IDLE and guard.started:
+                    wire.enter(Phase.HEAD, self._worker.settings.header_seconds)
+                await wait_readable(wire.fd)
+                data = wire.take()
+                if data is not None:
+                    if not data:
+                        return
+                    guard.receive(data)
             elif isinstance(head, Refusal):
                 await wire.refuse(head)
                 return
@@ -100,22 +113,13 @@ class Connection:
         if self._worker.draining:
             seconds = min(seconds, settings.grace_seconds)
         self.wire.method = "GET"
-        self.wire.enter(Phase.IDLE, seconds)
-
-    async def _receive_head(self) -> bool:
-        """Wait for bytes of a head; False at the end of what the client sends."""
-        wire = self.wire
-        if wire.phase is Phase.IDLE and wire.guard.started:
-            wire.enter(Phase.HEAD, self._worker.settings.header_seconds)
-        data = await wire.receive()
-        wire.guard.receive(data)
-        return data != b""
+        self.wire.enter(IDLE, seconds)
 
     async def _serve(self, head: Head) -> bool:
         """Answer one request; tell whether the connection goes on."""
         wire, worker = self.wire, self._worker
         wire.method = head.method
-        wire.enter(Phase.ANSWER)
+        wire.phase, wire.deadline = ANSWER, math.inf
         body = NO_BODY if head.length == 0 else Body(wire, head)
         answer = await self._ask(head, body)
         if body.refusal is not None:
@@ -127,7 +131,8 @@ class Connection:
             return await self._send_stream(answer, head, body)
         goes_on = head.keep_alive and body.can_be_dropped and not worker.draining
         rendered = response_bytes(answer, head.method, worker.clock.date, close=not goes_on)
-        await wire.send(rendered)
+        if (left := wire.give(rendered)) is not None:
+            await wire.give_all(left)
         if goes_on:
             return body.done or await body.drop()
         # A client that asked for the end, and sent all it had to, needs no waiting for.

@@ -95,9 +95,7 @@ class Server:
         self._worker.draining = True
         self._accepting.cancel()
 
-    async def run(
-        self, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until drained or cancelled."""
         self._worker.tick()
         try:

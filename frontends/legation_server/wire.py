@@ -56,6 +56,7 @@ class Wire:
     """A non-blocking socket, what has been received from it, and how long to wait for more.
 
     Attributes:
+        fd: Its file descriptor.
         phase: What is waited for.
         deadline: When `expire` is due, on trio's clock.
         scope: Whatever the connection does is under it.
@@ -64,9 +65,9 @@ class Wire:
     """
 
     __slots__ = (
-        "_fd",
         "_sock",
         "deadline",
+        "fd",
         "guard",
         "method",
         "phase",
@@ -77,7 +78,7 @@ class Wire:
 
     def __init__(self, sock: socket.socket, worker: Worker) -> None:
         self._sock = sock
-        self._fd = sock.fileno()
+        self.fd = sock.fileno()
         self.writing = False
         self.worker = worker
         self.guard = Guard(worker.settings)
@@ -103,30 +104,41 @@ class Wire:
     async def receive(self) -> bytes:
         """Return what has come; empty at the end of what the client sends."""
         while True:
-            await wait_readable(self._fd)
-            try:
-                return self._sock.recv(RECEIVE)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise ClientGone from error
+            await wait_readable(self.fd)
+            if (data := self.take()) is not None:
+                return data
+
+    def take(self) -> bytes | None:
+        """Return what is there to be read, or None when it was a false alarm."""
+        try:
+            return self._sock.recv(RECEIVE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ClientGone from error
 
     async def send(self, data: bytes) -> None:
-        """Send `data`, without waiting where the kernel has room for it."""
+        """Send `data`; return when the kernel has taken all of it."""
+        left = self.give(data)
+        if left:
+            await self.give_all(left)
+
+    def give(self, data: bytes) -> memoryview | None:
+        """Send what the kernel has room for; return what is left, None when nothing is."""
         try:
             sent = self._sock.send(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
             raise ClientGone from error
-        if sent < len(data):
-            await self._send_rest(memoryview(data)[sent:])
+        return memoryview(data)[sent:] if sent < len(data) else None
 
-    async def _send_rest(self, data: memoryview) -> None:
+    async def give_all(self, data: memoryview) -> None:
+        """Send `data` as the client makes room for it."""
         before, self.writing = self.deadline, True
         while data:
             self.deadline = self.worker.soon + self.worker.settings.write_seconds
-            await wait_writable(self._fd)
+            await wait_writable(self.fd)
             try:
                 data = data[self._sock.send(data) :]
             except BlockingIOError:

@@ -31,9 +31,7 @@ class Platform(Protocol):
 class Runner(Protocol):
     """Whatever performs the effects of a program: `legation_host`, or a test's."""
 
-    async def run(
-        self, program: Program[R], *, body: BodySource | None, sink: Sink | None
-    ) -> R:
+    async def run(self, program: Program[R], *, body: BodySource | None, sink: Sink | None) -> R:
         """Run `program` to its end and return its result."""
         ...
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legation.access.jose import Malformed, decode_base64url, decode_object, is_clean
@@ -114,8 +114,10 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
 )
 
 
@@ -129,7 +131,8 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, members(value)), default=0)
 
 
-@given(st.dictionaries(st.text(), VALUES), st.booleans())
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.booleans())
+@settings(max_examples=40)
 def test_what_json_writes_is_read_as_it_was(value: dict[str, Any], ascii_only: bool) -> None:
     data = json.dumps(value, ensure_ascii=ascii_only).encode()
     if depth(value) > 16 or any(len(str(n)) > 60 for n in numbers(value)):

@@ -50,7 +50,9 @@ class Tried:
         if path == "/large":
             return Response(200, (), b"x" * int(query))
         if path == "/headers":
-            return json_response(200, [[n.decode(), v.decode("latin-1")] for n, v in request.headers])
+            return json_response(
+                200, [[n.decode(), v.decode("latin-1")] for n, v in request.headers]
+            )
         if path in ("/events", "/download", "/ticks", "/flood", "/broken", "/quiet"):
             headers = (SSE,) if path != "/download" else ((b"content-type", b"text/csv"),)
             return Streamed(200, headers, self._stream(path, query))

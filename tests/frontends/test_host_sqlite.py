@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -221,8 +222,10 @@ def test_an_exclusive_unit_does_not_wait_and_then_waits_no_less_than_before(path
     run_unit(one, Create())
     other.execute("begin immediate")
 
+    started = time.monotonic()
     with pytest.raises(Busy):
         run_unit(one, Exclusive())
+    assert time.monotonic() - started < 1.0
     assert pragma(one, "busy_timeout") == 5_000
 
     other.execute("rollback")

@@ -7,11 +7,13 @@ is the whole schema as text, and the whole ledger.
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import count, permutations, product
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -230,6 +232,44 @@ def arrive(engine: Engine, driver: Driver, target: Version) -> None:
     assert schema == engine.shape(target)
 
 
+def test_the_files_that_a_killed_process_leaves_hold_one_version_or_the_other(
+    tmp_path: Path, figures: Figures
+) -> None:
+    engine = Sqlite(folder=tmp_path)
+    images = 0
+    for from_, to in MOVING:
+        with engine.at(from_) as opener, closing(opener()) as look:
+            before = stands(look)
+            with closing(opener()) as driver:
+                assert isinstance(driver, SqliteDriver)
+                driver.interfere, copies = copied(driver.path, tmp_path / "images")
+                drive(driver, asked(to, allow_data_loss=True))
+        for copy in copies:
+            with closing(SqliteDriver(copy / "test.db")) as left:
+                assert_whole(engine, left, before, to)
+                arrive(engine, left, to)
+        images += len(copies)
+        shutil.rmtree(tmp_path / "images")
+    figures(f"migrations, sqlite: {images} images of the files taken during moves, each whole")
+    assert images > 250
+
+
+def copied(database: Path, folder: Path) -> tuple[Interfere, list[Path]]:
+    """Return what copies the database and its log at every point, and the list of the copies."""
+    copies: list[Path] = []
+
+    def interfere(text: str | None) -> str | None:
+        copy = folder / str(len(copies))
+        copy.mkdir(parents=True)
+        for path in (database, database.with_name(f"{database.name}-wal")):
+            if path.exists():
+                shutil.copy(path, copy)
+        copies.append(copy)
+        return text
+
+    return interfere, copies
+
+
 def refused_at(point: int) -> tuple[Interfere, list[str]]:
     """Return what breaks the statement number `point`, and the list of those it has broken."""
     broken: list[str] = []
@@ -434,6 +474,44 @@ def in_threads(work: Callable[[], None], number: int) -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+PROCESS: Final = """
+import sys
+from pathlib import Path
+from legation.migrations.catalogue import CATALOGUE
+from legation.migrations.migrate import migrate
+from tests.drivers import SqliteDriver, drive
+driver = SqliteDriver(Path(sys.argv[1]))
+program = migrate("main", CATALOGUE, None, actor="test", request_id="r", node=sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+print(len(drive(driver, program).moves), flush=True)
+"""
+
+
+def test_of_four_processes_at_once_one_moves_and_all_succeed(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, tmp_path / "test.db", str(number)],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    with ExitStack() as stack:
+        for process in processes:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        answers = [process.communicate("go\n", timeout=30)[0] for process in processes]
+
+    assert sorted(answers) == ["0\n", "0\n", "0\n", "4\n"]
 
 
 def test_a_lock_that_is_never_free_ends_the_patience(engine: Engine) -> None:

@@ -249,9 +249,7 @@ def test_framing_is_read(field: bytes, length: int | None) -> None:
         ([b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c"], True),
     ],
 )
-def test_the_connection_ends_when_the_client_says_so(
-    fields: list[bytes], keep_alive: bool
-) -> None:
+def test_the_connection_ends_when_the_client_says_so(fields: list[bytes], keep_alive: bool) -> None:
     assert accepted(get(*fields)).keep_alive is keep_alive
 
 

@@ -314,10 +314,10 @@ def _plain(_: object, __: object, value: Any) -> Any:
 def decode_message(payload: str) -> IncomingMessage:
     """Return the message that `encode_message` stored; members of a later version are dropped."""
     value: dict[str, Any] = json.loads(payload)
-    known = {
-        name: value[name] for name in (a.name for a in fields(IncomingMessage)) if name in value
-    }
-    return IncomingMessage(**{**known, "kind": Kind(value["kind"])})
+    names = [attribute.name for attribute in fields(IncomingMessage)]
+    known: dict[str, Any] = {name: value[name] for name in names if name in value}
+    known["kind"] = Kind(known["kind"])
+    return IncomingMessage(**known)
 
 
 def inbox_rows(delivery: Delivery) -> tuple[NewMessage, ...]:

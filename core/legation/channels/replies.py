@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from unicodedata import category
@@ -200,7 +200,12 @@ _AGAIN: Final = frozenset({408, 425, 429})
 _HTTP_DATE: Final = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII
 )
-_MONTHS: Final[list[str]] = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS: Final[Mapping[str, int]] = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
+    )
+}
 
 
 def retry_after(reply: FetchReply, now_us: int) -> int | None:
@@ -219,10 +224,10 @@ def retry_after(reply: FetchReply, now_us: int) -> int | None:
 
 def _http_date_us(value: str) -> int | None:
     found = _HTTP_DATE.fullmatch(value)
-    if not found or found[2] not in _MONTHS:
+    if not found:
         return None
-    day, _, year, hour, minute, second = found.groups()
-    month = _MONTHS.index(found[2]) + 1
+    day, name, year, hour, minute, second = found.groups()
+    month = _MONTHS.get(name, 0)  # 0 is out of range, as the 31st of February is
     try:
         moment = datetime(
             int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC

@@ -234,6 +234,7 @@ class ReadLedger(Unit[LedgerReading]):
     """The ledger as it stands.  A database without one is the empty database: nothing is made."""
 
     writes: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = False
 
     def statements(self, dialect: Dialect) -> Statements[LedgerReading]:
         """Read the ledger, if there is one."""

@@ -138,6 +138,7 @@ class Attempt(Unit[_Verdict]):
     """
 
     exclusive: ClassVar[bool] = True
+    needs_schema: ClassVar[bool] = False
 
     catalogue: Catalogue
     target: Version | None
@@ -203,6 +204,7 @@ class FindAttempt(Unit[Entry | None]):
     """
 
     exclusive: ClassVar[bool] = True
+    needs_schema: ClassVar[bool] = False
 
     attempt: str
 

@@ -11,6 +11,7 @@ __all__ = [
     "CommitLost",
     "Conflict",
     "DatabaseFull",
+    "NotServed",
     "StatementFailed",
     "StoreFailure",
     "Unavailable",
@@ -39,6 +40,10 @@ class CommitLost(StoreFailure):
 
 class DatabaseFull(StoreFailure):
     """No space, or the storage refuses to write."""
+
+
+class NotServed(StoreFailure):
+    """The schema is one that this code must not touch; the text tells an operator what to do."""
 
 
 class StatementFailed(StoreFailure):

@@ -11,6 +11,7 @@ Contract with a host (`legation_host` holds the other half):
 * a unit with `writes = False` sees one consistent snapshot and writes nothing;
 * `exclusive = True` holds the database's migration lock for the length of the transaction, or
   fails with `failures.Busy` without waiting;
+* `needs_schema = False` is for the units of migrations, which run on whatever schema there is;
 * an error of the engine ends the unit: it is not thrown into the generator.
 """
 
@@ -106,6 +107,7 @@ class Unit(Generic[R]):
 
     writes: ClassVar[bool] = True
     exclusive: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = True
 
     def statements(self, dialect: Dialect) -> Statements[R | Undo[R]]:
         """Yield the statements of one transaction; return its result."""
