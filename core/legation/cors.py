@@ -11,6 +11,8 @@ from .messages import Answer, Headers, Request, Response, empty_response
 __all__ = ["Cors"]
 
 DEFAULT_ORIGIN: Final = "http://localhost:3000"
+# What every page in a sandbox sends, and what would mean any page at all.
+_NO_ORIGINS: Final = frozenset({b"null", b"*"})
 _MAX_AGE: Final = b"600"
 _EXPOSED: Final = b"x-request-id"
 _DEFAULT_REQUEST_HEADERS: Final = b"authorization, content-type"
@@ -25,7 +27,8 @@ class Cors:
     @classmethod
     def allowing(cls, origins: tuple[str, ...]) -> Cors:
         """Allow `origins` beside the one that the usual web page is developed on."""
-        return cls(frozenset(origin.encode() for origin in (DEFAULT_ORIGIN, *origins)))
+        allowed = {origin.encode() for origin in (DEFAULT_ORIGIN, *origins)}
+        return cls(frozenset(allowed - _NO_ORIGINS))
 
     def preflight(self, request: Request, methods: tuple[str, ...]) -> Response | None:
         """Return the answer to a preflight, or None when `request` is not one."""

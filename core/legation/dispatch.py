@@ -14,16 +14,18 @@ from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, 
 from .access.rights import describe_need
 from .access.scopes import Public, Signed
 from .cors import Cors
-from .effects import Program, Record
+from .effects import Log, Program, RandomBytes, Record
+from .incidents import where
 from .messages import Answer, Request, empty_response
-from .refusals import Forbidden, MethodNotAllowed, NotFound, Refusal
+from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
 from .resources.call import Call
 from .routes import ROUTES, Route
 from .routing import Match, Router, parse_target
 from .runs.execute import Workshop
 from .store.audit import AuditEntry
+from .store.failures import NotServed, StoreFailure
 
-__all__ = ["Arrival", "Door", "Outcome"]
+__all__ = ["Arrival", "Door", "Outcome", "attempted"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
@@ -107,7 +109,7 @@ class Door:
                 now_us=arrival.now_us,
                 started_us=self.started_us,
             )
-            outcome = yield from route.handler(call)
+            outcome = yield from attempted(route.handler(call), arrival)
         if caller.recorded:
             yield from _record(arrival, route, match, caller, outcome.status)
         return outcome
@@ -155,7 +157,8 @@ class Door:
         decision = decide(route.need, principal, named)
         match decision:
             case Allow():
-                return {"allowed": True, "by": decision.scope or "any valid token"}
+                open_to = "authorization is off" if principal.trusted else "any valid token"
+                return {"allowed": True, "by": decision.scope or open_to}
             case AllowOnly():
                 return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
             case Deny():
@@ -165,6 +168,29 @@ class Door:
 
 
 _NOBODY: Final = _Caller(Principal(), Deny(""))
+
+
+def attempted(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
+    """Return what `program` returns; an exception of it becomes one sentence with an incident id.
+
+    The log has the id, too, and where the exception came from.
+    """
+    try:
+        return (yield from program)
+    except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer, too)
+        trouble = error
+    incident = (yield from RandomBytes(8)).hex()
+    fields = (
+        ("incident", incident),
+        ("request_id", arrival.request_id),
+        ("error", where(trouble)),
+    )
+    yield from Log("error", "request failed", fields)
+    if isinstance(trouble, NotServed):
+        return Unavailable(str(trouble), retry_after=5)
+    if isinstance(trouble, StoreFailure):
+        return Unavailable(f"The database is not available (incident {incident})")
+    return Internal(f"Internal server error (incident {incident})")
 
 
 def _methods(match: Match[Route]) -> tuple[str, ...]:

@@ -22,19 +22,17 @@ from .config import (
 )
 from .correspondence.jobs import channel_jobs
 from .cors import Cors
-from .dispatch import Arrival, Door, Outcome
+from .dispatch import Arrival, Door, attempted
 from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
-from .incidents import where
 from .messages import Answer, Request, Streamed, without_body
 from .migrations.catalogue import CATALOGUE
 from .migrations.migrate import Migrated, migrate
-from .refusals import Fault, Internal, Refusal, Unavailable, respond
+from .refusals import Fault, Refusal, respond
 from .registry import build
 from .routes import ROUTES
 from .runs.execute import KeepRuns, Workshop
 from .serving import Served, Serving, WatchSchemas
 from .store.audit import AppendAudit, AuditEntry
-from .store.failures import NotServed, StoreFailure
 
 __all__ = ["Platform", "with_environment"]
 
@@ -135,14 +133,8 @@ class Platform:
         """Answer `request`.  Total: every request gets a response."""
         now_us = yield from Now()
         arrival = Arrival(request, now_us, (yield from _request_id(request)))
-        outcome: Outcome | None = None
-        trouble: Exception | None = None
-        try:
-            outcome = yield from self.serving.guard(self._door.admit(arrival))
-        except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer, too)
-            trouble = error
-        if outcome is None:
-            outcome = yield from _explained(trouble, arrival)
+        admitted = attempted(self._door.admit(arrival), arrival)
+        outcome = yield from self.serving.guard(admitted)
         answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
         if isinstance(answer, Streamed):
             answer = evolve(answer, body=self.serving.guard(answer.body))
@@ -158,22 +150,6 @@ def _request_id(request: Request) -> Program[str]:
     if sent is not None and _REQUEST_ID.fullmatch(sent):
         return sent.decode("ascii")
     return (yield from RandomBytes(16)).hex()
-
-
-def _explained(trouble: Exception | None, arrival: Arrival) -> Program[Refusal]:
-    """Log what went wrong under an incident id, and return what the caller may know of it."""
-    incident = (yield from RandomBytes(8)).hex()
-    fields = (
-        ("incident", incident),
-        ("request_id", arrival.request_id),
-        ("error", where(trouble)),
-    )
-    yield from Log("error", "request failed", fields)
-    if isinstance(trouble, NotServed):
-        return Unavailable(str(trouble), retry_after=5)
-    if isinstance(trouble, StoreFailure):
-        return Unavailable(f"The database is not available (incident {incident})")
-    return Internal(f"Internal server error (incident {incident})")
 
 
 def _migrate_at_start(name: str, node: str) -> Program[None]:

@@ -25,6 +25,8 @@ __all__ = ["Component", "HostedChannel", "Registry", "build"]
 
 DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
 _MODES: Final = ("coordinate", "route", "collaborate")
+# Segments that no path has.
+_DOTS: Final = (".", "..")
 # Ids whose path would be another route's.
 _RESERVED: Final = {
     "databases": ("all",),
@@ -140,6 +142,8 @@ class _Builder:
 
     def registry(self) -> Registry:
         config = self.config
+        if not well_formed_id(config.id):
+            self._fault("platform.id", f"{config.id!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
         self._check_ids("databases", [database.id for database in config.databases])
         self._check_ids("agents", [agent.id for agent in config.agents])
         self._check_ids("teams", [team.id for team in config.teams])
@@ -159,7 +163,7 @@ class _Builder:
             if name in seen:
                 self._fault(f"{path}[{index}].id", f"{name!r} is taken")
             seen.add(name)
-            if name in _RESERVED.get(path, ()):
+            if name in _DOTS or name in _RESERVED.get(path, ()):
                 self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
 
     def _fault(self, path: str, message: str) -> None:

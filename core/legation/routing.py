@@ -19,7 +19,7 @@ __all__ = ["Match", "Path", "Router", "parse_target"]
 R = TypeVar("R")
 
 # Encoded or not: dot segments and separators that a proxy might read otherwise, and controls.
-_REFUSED: Final = re.compile(r"[\x00-\x1f\x7f;\\]")
+_REFUSED: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\\]")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # The common case, in which decoding changes nothing: no escape, no segment that begins with a dot.
 _PLAIN: Final = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
@@ -42,9 +42,9 @@ def parse_target(target: str) -> Path | None:
     path, _, query = target.partition("?")
     if not path.startswith("/"):
         return None
-    raw = path[1:].removesuffix("/")
-    if not raw:
+    if path == "/":
         return Path((), query)
+    raw = path[1:].removesuffix("/")
     if _PLAIN.fullmatch(raw):
         return Path(tuple(raw.split("/")), query)
     segments = tuple(_decode(segment) for segment in raw.split("/"))
@@ -59,7 +59,7 @@ def _decode(raw: str) -> str | None:
         return None
     try:
         segment = unquote_to_bytes(raw).decode("utf-8")
-    except UnicodeDecodeError:
+    except UnicodeError:
         return None
     if segment in {"", ".", ".."} or _REFUSED.search(segment):
         return None

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from attrs import define, field, frozen
 
-from .effects import Effect, Job, Log, Program, Sleep, Transact
+from .effects import Effect, Job, Log, Program, Sleep, Spawn, Transact
 from .migrations.catalogue import CATALOGUE
 from .migrations.ledger import ReadLedger, standing
 from .migrations.migrate import Attempt
@@ -55,6 +55,8 @@ class Serving:
         try:
             while True:
                 effect = program.send(reply) if trouble is None else program.throw(trouble)
+                if isinstance(effect, Spawn):
+                    effect = Spawn(Served(self, effect.job))
                 reply, trouble = None, self._refusal(effect)
                 if trouble is None:
                     try:
@@ -84,7 +86,7 @@ def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
 
 @frozen
 class Served(Job):
-    """A job under the guard."""
+    """A job under the guard, as is whatever it spawns."""
 
     serving: Serving
     job: Job

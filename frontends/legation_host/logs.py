@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, MutableMapping
-from importlib import import_module
 from typing import Any, Final, TextIO
 
 from attrs import define, field
@@ -55,7 +54,8 @@ class _Log:
 
     def _build(self) -> Any:
         # Imported with the first line: 70 ms that a process need not spend before it listens.
-        structlog: Any = import_module("structlog")
+        import structlog
+
         last: list[Any] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
         if self.text:
             dev = structlog.dev

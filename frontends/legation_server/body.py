@@ -94,8 +94,6 @@ class Body:
 
     async def drop(self) -> bool:
         """Read what nobody asked for; tell whether it came to its end."""
-        if self.done:
-            return True
         try:
             return await self._collect(self._head.framing(0), Phase.CLOSING) is not None
         except BodyRefused:

@@ -18,6 +18,7 @@ import trio
 from legation_host import Write
 from legation_host.units import quiet
 
+from .listeners import close_listeners
 from .server import Server, serve
 from .settings import DEFAULT, Settings
 from .worker import Platform, Runner
@@ -48,7 +49,11 @@ def run(
         log: Takes what went wrong.
         started: Called when connections are accepted.
     """
-    trio.run(_main, platform_factory, host_factory, listeners, settings, log, started)
+    try:
+        trio.run(_main, platform_factory, host_factory, listeners, settings, log, started)
+    finally:
+        # Closed by the server already, unless it never came to be.
+        close_listeners(listener for listener in listeners if listener.fileno() >= 0)
 
 
 async def _main(

@@ -17,7 +17,7 @@ from legation.refusals import TooLarge, Unauthenticated, respond
 from legation_host import open_host
 from legation_server import DEFAULT, Server, Settings, open_listeners, serve
 
-__all__ = ["ALIVE", "HIDDEN", "SSE", "Client", "Reply", "Served", "Tried", "serving"]
+__all__ = ["ALIVE", "HIDDEN", "SSE", "Client", "Reply", "Served", "Tried", "reset", "serving"]
 
 ALIVE: Final = b"GET /alive HTTP/1.1\r\nHost: a\r\n\r\n"
 HIDDEN: Final = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -41,6 +41,9 @@ class Tried:
         path, _, query = request.target.partition("?")
         if path == "/read":
             return (yield from self._read(int(query or 1000)))
+        if path == "/twice":
+            yield from ReadBody(1000)
+            yield from ReadBody(1000)
         if path == "/wait":
             yield from Sleep(float(query))
         if path == "/boom":

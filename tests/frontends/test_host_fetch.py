@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -130,30 +130,41 @@ def test_the_time_out_is_over_the_whole_exchange(backend: str) -> None:
     assert answer == Unreachable("timeout")
 
 
-@BACKENDS
-def test_a_body_that_drips_does_not_outlast_the_time_out(backend: str) -> None:
+@contextmanager
+def endless() -> Generator[str]:
+    """Serve one body that never ends, a byte at a time; yields the URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 
     def drip() -> None:
-        peer, _ = listener.accept()
-        with peer:
-            try:
+        with suppress(OSError):
+            peer, _ = listener.accept()
+            with peer:
                 peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                while not stop.wait(0.05):
+                while not stop.wait(0.02):
                     peer.sendall(b".")
-            except OSError:
-                pass
 
     thread = threading.Thread(target=drip, daemon=True)
     thread.start()
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    (answer,) = fetched(backend, Fetch("GET", url, timeout_seconds=0.3))
-    stop.set()
-    thread.join(10)
-    listener.close()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        stop.set()
+        thread.join(10)
+        listener.close()
 
-    assert answer == Unreachable("timeout")
+
+@BACKENDS
+def test_a_body_that_drips_does_not_outlast_the_time_out(backend: str) -> None:
+    with endless() as url:
+        assert fetched(backend, Fetch("GET", url, timeout_seconds=0.3)) == [Unreachable("timeout")]
+
+
+@BACKENDS
+def test_a_body_without_end_is_read_up_to_the_limit(backend: str) -> None:
+    with endless() as url:
+        effect = Fetch("GET", url, timeout_seconds=5.0, max_bytes=3)
+        assert fetched(backend, effect) == [Unreachable("too-large")]
 
 
 @BACKENDS

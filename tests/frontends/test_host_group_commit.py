@@ -222,6 +222,21 @@ def test_an_exclusive_unit_runs_alone_between_the_others(backend: str, path: str
     opened(backend, path, body)
 
 
+def test_an_exclusive_unit_shares_no_transaction(file: str) -> None:
+    lines: list[str] = []
+
+    async def body(database: SqliteDatabase) -> None:
+        database._writer.set_trace_callback(lines.append)
+        await grouped(database, Exclusive(), Put("x"), Exclusive(), Put("y"))
+        database._writer.set_trace_callback(None)
+
+    opened("trio", file, body)
+
+    looked = next(n for n, line in enumerate(lines) if "count(*)" in line)
+    assert lines[looked - 1].lower() == "begin immediate"
+    assert lines[looked + 1].lower() == "commit"
+
+
 def test_an_exclusive_unit_is_busy_while_another_process_writes(file: str) -> None:
     async def body(database: SqliteDatabase) -> None:
         other = connect(file)

@@ -154,7 +154,8 @@ def test_the_log_quotes_no_row(postgres: str) -> None:
     lines: list[Any] = []
     with opened(postgres, *ACCOUNTS, write=lambda *line: lines.append(line)) as database:
         database.run_unit(KeepJson("ada", '"a private message"'))
-        for unit in (Add("ada", -99), Put("ada")):
+        units: tuple[Unit[Any], ...] = (Add("ada", -99), Put("ada"))
+        for unit in units:
             with pytest.raises(StoreFailure):
                 database.run_unit(unit)
 
@@ -199,9 +200,7 @@ def test_a_read_sees_one_snapshot_however_often_it_is_run(postgres: str, more: s
         def statements(self, dialect: Dialect) -> Statements[tuple[int, int]]:
             ((before,),) = yield Sql("select count(*) from accounts")()
             with psycopg.connect(postgres) as other:
-                other.execute(
-                    "insert into accounts (name, amount) values (%s, 0)", (f"n{before}",)
-                )
+                other.execute("insert into accounts (name, amount) values (%s, 0)", (f"n{before}",))
             ((after,),) = yield Sql("select count(*) from accounts")()
             return before, after
 

@@ -9,7 +9,7 @@ import trio
 
 from legation_server import Settings
 
-from .server_kit import ALIVE, HIDDEN, Client, Served, serving
+from .server_kit import ALIVE, HIDDEN, Client, Served, reset, serving
 
 OPEN, CLOSED = True, False
 
@@ -273,12 +273,26 @@ async def test_a_short_body_that_was_not_asked_for_is_skipped() -> None:
         assert await client.is_open()
 
 
+async def test_a_client_that_goes_away_within_its_body_leaves_nothing_behind() -> None:
+    async with serving() as served:
+        async with served.client() as client:
+            await client.send(post(b"/read", b"Content-Length: 9", body=b"abc"))
+            await served.until_connections(1)
+            await trio.sleep(0.02)
+            reset(client)
+        await served.until_connections(0)
+
+        assert served.log == []
+        assert await served.lives()
+
+
 async def test_a_body_is_read_once() -> None:
     async with serving() as served, served.client() as client:
-        reply = await client.get(post(b"/read", b"Content-Length: 3", body=b"abc") + ALIVE)
+        reply = await client.get(post(b"/twice", b"Content-Length: 3", body=b"abc"))
 
-        assert reply.body == b"abc"
-        assert (await client.reply()) is not None
+        assert reply.status == 500
+        assert isinstance(served.log[0][2]["exc_info"], RuntimeError)
+        assert await client.is_open()
 
 
 async def test_trailers_are_not_headers() -> None:
@@ -373,6 +387,23 @@ async def open_all(served: Served, number: int) -> list[int]:
 async def test_connections_beyond_the_limit_are_told_so() -> None:
     async with serving(Settings(connections=3)) as served:
         assert sorted(await open_all(served, 5)) == [200, 200, 200, 503, 503]
+        await served.until_connections(0)
+        assert await served.lives()
+
+
+async def test_a_crowd_beyond_the_limit_is_closed_without_a_word() -> None:
+    async with serving(Settings(connections=1, linger_seconds=0.2)) as served:
+        async with served.client() as kept, trio.open_nursery() as nursery:
+            await kept.get(ALIVE)
+            ends: list[bytes] = []
+
+            async def silent() -> None:
+                async with served.client() as client:
+                    ends.append((await client.rest())[:12])
+
+            for _ in range(100):
+                nursery.start_soon(silent)
+        assert set(ends) == {b"HTTP/1.1 503", b""}
         await served.until_connections(0)
         assert await served.lives()
 

@@ -96,6 +96,11 @@ def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None)
         ConfigurationError: With everything that makes the keys unsafe or useless.
     """
     keys = _keys(config, config.verification_keys, jwks)
-    if not isinstance(keys, KeySet):
-        raise ConfigurationError(keys)
+    faults = [] if isinstance(keys, KeySet) else list(keys)
+    if config.verify_audience and not platform_id:
+        faults.append(Fault("platform.id", "is empty, and is the audience to verify"))
+    if config.jwks_file is not None and jwks is None:
+        faults.append(Fault("authorization_config.jwks_file", "is named and was not read"))
+    if faults or not isinstance(keys, KeySet):
+        raise ConfigurationError(tuple(faults))
     return Gate(config, platform_id if config.verify_audience else None, keys)

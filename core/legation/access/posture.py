@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from attrs import frozen
 
@@ -36,8 +36,14 @@ def _findings(config: PlatformConfig) -> Iterator[Finding]:
             yield Finding(where, f"{template} is open to everybody")
     for index, origin in enumerate(config.cors_allowed_origins):
         where = f"platform.cors_allowed_origins[{index}]"
-        parts = urlsplit(origin)
-        if origin in {"*", "null"}:
+        if origin in {"*", "null"} or (parts := _split(origin)) is None:
             yield Finding(where, f"{origin!r} is not an origin and allows nothing")
         elif parts.scheme != "https" and parts.hostname not in _LOOPBACK:
             yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
+
+
+def _split(origin: str) -> SplitResult | None:
+    try:
+        return urlsplit(origin)
+    except ValueError:  # brackets that hold no IPv6 address
+        return None

@@ -64,9 +64,11 @@ _CREATE: Final = Sql(
     registered=False,
 )
 
+# Only in the schema where a table would be made: another one on the search path has a history,
+# too, and it is not ours.
 _EXISTS: Final = Sql(
     "select 1 from sqlite_master where type = 'table' and name = 'schema_ledger'",
-    "select 1 where to_regclass('schema_ledger') is not null",
+    "select 1 where to_regclass(quote_ident(current_schema()) || '.schema_ledger') is not null",
 )
 
 _COLUMNS: Final = (
