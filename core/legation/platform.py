@@ -97,10 +97,13 @@ class Platform:
         self._door = evolve(self._door, started_us=(yield from Now()))
         node = yield from ThisNode()
         for name, database in self.registry.databases.items():
-            automatic = database.auto_migrate
-            if automatic if automatic is not None else database.url.startswith("sqlite:"):
-                yield from _migrate_at_start(name, node)
             yield from self.serving.look(name)
+            automatic = database.auto_migrate
+            if automatic is None:
+                automatic = database.url.startswith("sqlite:")
+            if automatic and name in self.serving.reasons:
+                yield from _migrate_at_start(name, node)
+                yield from self.serving.look(name)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""

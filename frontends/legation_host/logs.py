@@ -53,8 +53,7 @@ class _Log:
         )
 
     def _build(self) -> Any:
-        # Imported with the first line: 70 ms that a process need not spend before it listens.
-        import structlog
+        import structlog  # noqa: PLC0415 (70 ms that a process need not spend before it listens)
 
         last: list[Any] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
         if self.text:

@@ -61,7 +61,7 @@ class Connection:
                 wire.apologize()
         except ClientGone:
             pass
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the boundary of the connection)
             fields = {"incident": new_incident(), "client": self.client, "exc_info": error}
             self._worker.log("error", "connection_failed", fields)
         finally:
@@ -151,7 +151,7 @@ class Connection:
         worker.in_flight += 1
         try:
             return await worker.host.run(worker.platform.answer(request), body=body, sink=None)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the boundary of the request)
             if body.gone:
                 raise ClientGone from None
             if body.refusal is not None:
@@ -177,7 +177,7 @@ class Connection:
             end = await self._stream.run(close=close)
         except ClientGone:
             return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the boundary of the stream)
             self._incident(head, error)
             return False
         finally:

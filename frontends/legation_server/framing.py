@@ -74,7 +74,7 @@ class ChunkedBody:
     before any of it.
     """
 
-    __slots__ = ("_extensions", "_expected", "_left", "_limit", "_line", "_size", "done")
+    __slots__ = ("_expected", "_extensions", "_left", "_limit", "_line", "_size", "done")
 
     # What the next line must be.  The data of a chunk is the one part that is not a line.
     _SIZE, _END_OF_CHUNK, _TRAILER = range(3)

@@ -184,7 +184,8 @@ class Guard:
             if error.error_status_hint == 501:
                 return NotImplementedHere("Only the transfer coding chunked is understood")
             return BadRequest(_sentence(error))
-        assert isinstance(request, h11.Request)  # the head is complete
+        if not isinstance(request, h11.Request):
+            raise TypeError("h11 made no request of a whole head")
         return self._judge(raw, request)
 
     def _judge(self, raw: bytes, request: h11.Request) -> Head | Refusal:

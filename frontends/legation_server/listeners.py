@@ -7,7 +7,6 @@ them, keep them and hand them on.
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import stat
 from collections.abc import Iterable
@@ -72,7 +71,7 @@ def open_unix_listener(
     """
     _remove_stale(path)
     listener = _listen(socket.AF_UNIX, path, backlog)
-    os.chmod(path, mode)
+    Path(path).chmod(mode)
     return listener
 
 
@@ -139,7 +138,7 @@ def _refused(address: tuple[str | int, ...] | str, error: Exception) -> ListenEr
 
 def _remove_stale(path: str) -> None:
     try:
-        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+        is_socket = stat.S_ISSOCK(Path(path).stat().st_mode)
     except OSError:
         return  # nothing is there, or bind will say what is wrong
     if not is_socket:

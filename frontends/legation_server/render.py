@@ -25,7 +25,10 @@ _STATUS_LINES: Final = {
 }
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date"})
+
+# What is not taken over from the headers of a response, because it is written here.
+_BUT_LENGTH: Final = frozenset({b"transfer-encoding", b"connection", b"date"})
+_ALL_FRAMING: Final = _BUT_LENGTH | {b"content-length"}
 
 
 class Clock:
@@ -50,18 +53,17 @@ def response_bytes(response: Response, method: str, date: bytes, *, close: bool)
     Its length is that of the body at hand, except where there is none by definition: the answer
     to HEAD and 304 keep the length they were given, 204 has none (RFC 9110 section 8.6).
     """
-    body = response.body
+    body, without, framing = response.body, _ALL_FRAMING, b""
     if method == "HEAD" or response.status == 304:
-        kept = [field for field in response.headers if field[0] == b"content-length"]
-        framing, body = _lines(kept), b""
+        body, without = b"", _BUT_LENGTH
     elif response.status == 204:
-        framing, body = b"", b""
+        body = b""
     else:
         framing = b"content-length: %d\r\n" % len(body)
     return b"%b%b\r\n%b%b%b\r\n%b" % (
         _status_line(response.status),
         date,
-        _lines([field for field in response.headers if field[0] not in _FRAMING]),
+        _lines(response.headers, without),
         framing,
         _CLOSE if close else b"",
         body,
@@ -73,7 +75,7 @@ def stream_head(answer: Streamed, date: bytes, *, chunked: bool, close: bool) ->
     return b"%b%b\r\n%b%b%b\r\n" % (
         _status_line(answer.status),
         date,
-        _lines([field for field in answer.headers if field[0] not in _FRAMING]),
+        _lines(answer.headers, _ALL_FRAMING),
         _CHUNKED if chunked else b"",
         _CLOSE if close else b"",
     )
@@ -89,5 +91,5 @@ def _status_line(status: int) -> bytes:
     return b"HTTP/1.1 %d \r\ndate: " % status if known is None else known
 
 
-def _lines(headers: Headers | list[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in headers])
+def _lines(headers: Headers, without: frozenset[bytes]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers if field[0] not in without])

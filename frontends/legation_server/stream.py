@@ -84,7 +84,7 @@ class Stream:
                 try:
                     await self._wire.worker.host.run(self._answer.body, body=None, sink=self)
                     complete = True
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 (raised below)
                     failure = error
             nursery.cancel_scope.cancel()
         if failure is not None and not self.gone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
@@ -22,6 +22,7 @@ __all__ = [
     "Get",
     "KeepBytes",
     "KeepJson",
+    "Lines",
     "Missing",
     "Move",
     "Put",
@@ -32,6 +33,13 @@ __all__ = [
 R = TypeVar("R")
 
 BACKENDS: Final = pytest.mark.parametrize("backend", ["trio", "asyncio"])
+
+
+class Lines(list[tuple[str, str, Mapping[str, Any]]]):
+    """A log that keeps its lines."""
+
+    def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        self.append((level, event, fields))
 
 
 def run(backend: str, body: Callable[[], Coroutine[Any, Any, R]]) -> R:

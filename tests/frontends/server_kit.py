@@ -151,7 +151,8 @@ class Client:
             return None
         first, *lines = head[:-4].decode("latin-1").split("\r\n")
         headers = {name: value for name, _, value in (line.partition(": ") for line in lines)}
-        status, chunks = int(first.split(" ")[1]), []
+        status = int(first.split(" ")[1])
+        chunks: list[bytes] = []
         if method == "HEAD" or status in (204, 304) or status < 200:
             return Reply(status, headers, b"")
         if headers.get("transfer-encoding") == "chunked":

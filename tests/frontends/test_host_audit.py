@@ -13,7 +13,7 @@ from legation.store.failures import Busy, Unavailable
 from legation_host import open_host
 from legation_host.audit import BATCH, WAITING, Trail
 
-from .host_units import BACKENDS, run
+from .host_units import BACKENDS, Lines, run
 
 
 def entry(number: int) -> AuditEntry:
@@ -105,10 +105,10 @@ def test_what_is_left_is_stored_when_the_host_closes(backend: str) -> None:
 @BACKENDS
 def test_a_store_that_recovers_gets_the_batch_again(backend: str) -> None:
     store = Store(Busy(), Unavailable())
-    lines: list[Any] = []
+    lines = Lines()
 
     async def main() -> None:
-        async with open_host(write_audit=store.write, log=lambda *line: lines.append(line)) as host:
+        async with open_host(write_audit=store.write, log=lines.write) as host:
             await host.run(record(entry(1)))
 
     run(backend, main)
@@ -120,13 +120,11 @@ def test_a_store_that_recovers_gets_the_batch_again(backend: str) -> None:
 @BACKENDS
 @pytest.mark.parametrize("given", [True, False], ids=["a faulty store", "no store"])
 def test_what_is_not_stored_is_logged_whole(backend: str, given: bool) -> None:
-    lines: list[Any] = []
+    lines = Lines()
 
     async def main() -> None:
         store = Store(ZeroDivisionError(), ZeroDivisionError())
-        async with open_host(
-            write_audit=store.write if given else None, log=lambda *line: lines.append(line)
-        ) as host:
+        async with open_host(write_audit=store.write if given else None, log=lines.write) as host:
             await host.run(record(entry(1)))
 
     run(backend, main)
@@ -137,13 +135,13 @@ def test_what_is_not_stored_is_logged_whole(backend: str, given: bool) -> None:
 
 @BACKENDS
 def test_when_too_many_wait_the_rest_is_logged(backend: str) -> None:
-    lines: list[Any] = []
+    lines = Lines()
 
     async def main() -> None:
         async def never(_: tuple[AuditEntry, ...]) -> None:
             raise AssertionError
 
-        trail = Trail(lambda *line: lines.append(line), never)
+        trail = Trail(lines.write, never)
         for number in range(WAITING + 3):
             trail.record(entry(number))
         assert len(trail._waiting) == WAITING

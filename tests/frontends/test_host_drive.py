@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import anyio
@@ -31,11 +32,11 @@ from legation.effects import (
     Unreachable,
 )
 from legation.store.audit import AuditEntry
-from legation.store.failures import Conflict, WrongSchema
-from legation_host import PERFORMED, open_host
+from legation.store.failures import Conflict, Unavailable, WrongSchema
+from legation_host import PERFORMED, Host, open_host
 from legation_host.drive import AWAITED, GATHERED_BYTES, IMMEDIATE, TURN
 
-from .host_units import BACKENDS, All, Count, Create, Get, Missing, Put, run
+from .host_units import BACKENDS, All, Count, Create, Get, Lines, Missing, Put, run
 
 ENTRY = AuditEntry(1, "r", "ada", None, "agents.read", "agents/a", "allow", "agents:read", 200, "")
 EVENTS = (RunEvent(1, "RunStarted", "{}"), RunEvent(2, "RunCompleted", "{}"))
@@ -177,6 +178,25 @@ def test_an_error_in_the_body_of_a_host_comes_out_as_it_is(backend: str) -> None
 
 
 @BACKENDS
+def test_a_cancelled_host_still_closes_what_it_opened(backend: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        hosts: list[Host] = []
+        with anyio.CancelScope() as scope:
+            async with open_host({"main": f"sqlite:///{tmp_path}/a.db"}) as host:
+                hosts.append(host)
+                await host.run(answers(Transact("main", Create())))
+                scope.cancel()
+                await anyio.sleep(9)
+        assert scope.cancelled_caught
+        with pytest.raises(Unavailable):
+            await hosts[0].run(answers(Transact("main", Put("late"))))
+
+    run(backend, main)
+
+    assert not (tmp_path / "a.db-wal").exists()
+
+
+@BACKENDS
 def test_an_unknown_database_is_a_fault(backend: str) -> None:
     with pytest.raises(KeyError, match="other"):
         performed(backend, answers(Transact("other", Count())))
@@ -260,7 +280,9 @@ def test_waits_that_end_at_once_let_others_have_their_turn(backend: str, effect:
 
 
 @BACKENDS
-def test_reads_of_a_file_are_answered_without_leaving_the_turn(backend: str, tmp_path: Any) -> None:
+def test_reads_of_a_file_are_answered_without_leaving_the_turn(
+    backend: str, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with open_host({"main": f"sqlite:///{tmp_path}/a.db"}) as host:
             await host.run(answers(Transact("main", Create()), Transact("main", Put("ada", 3))))
@@ -304,14 +326,15 @@ SCRIPT: tuple[Effect, ...] = (
 )
 
 
+NAMES: list[str] = [f"{n} {type(effect).__name__}" for n, effect in enumerate(SCRIPT)]
+
+
 def test_the_script_has_every_effect() -> None:
     assert {type(effect) for effect in SCRIPT} == PERFORMED
 
 
 @BACKENDS
-@pytest.mark.parametrize(
-    "stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}"
-)
+@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=NAMES.__getitem__)
 def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: int) -> None:
     left: list[int] = []
 
@@ -329,8 +352,9 @@ def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: in
     async def main() -> None:
         async with open_host({"main": "sqlite://"}) as host:
             await host.databases["main"].run(Create())
-            with anyio.CancelScope() as scope:
-                running = program(scope)
+            scope = anyio.CancelScope()
+            running = program(scope)
+            with scope:
                 await host.run(running, body=Body(b""), sink=Sent())
             assert scope.cancelled_caught
             assert is_closed(running)
@@ -343,9 +367,7 @@ def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: in
 
 
 @BACKENDS
-@pytest.mark.parametrize(
-    "stop", range(len(SCRIPT)), ids=lambda n: f"{n} {type(SCRIPT[n]).__name__}"
-)
+@pytest.mark.parametrize("stop", range(len(SCRIPT)), ids=NAMES.__getitem__)
 def test_a_program_closed_at_an_effect_never_yields_again(backend: str, stop: int) -> None:
     program = answers(*SCRIPT)
     for _ in range(stop + 1):
@@ -374,10 +396,10 @@ class Telling:
 
 @BACKENDS
 def test_a_job_that_raises_is_logged_and_harms_nobody(backend: str) -> None:
-    lines: list[tuple[str, str, Any]] = []
+    lines = Lines()
 
     async def main() -> None:
-        async with open_host(log=lambda *line: lines.append(line)) as host:
+        async with open_host(log=lines.write) as host:
             telling = Telling()
             await host.run(answers(Spawn(Failing()), Spawn(telling)))
             await telling.done.wait()

@@ -39,6 +39,7 @@ from .host_units import (
     Get,
     KeepBytes,
     KeepJson,
+    Lines,
     Missing,
     Move,
     Put,
@@ -186,9 +187,9 @@ def test_a_unit_that_says_undo_leaves_nothing(accounts: sqlite3.Connection) -> N
 def test_a_failed_unit_names_its_failure_and_leaves_nothing(
     accounts: sqlite3.Connection, unit: Put, failure: type[StoreFailure]
 ) -> None:
-    lines: list[object] = []
+    lines = Lines()
     with pytest.raises(failure, match=r"^incident [0-9a-f]{8}$") as raised:
-        run_unit(accounts, unit, write=lambda *line: lines.append(line))
+        run_unit(accounts, unit, write=lines.write)
 
     assert str(raised.value).split()[1] in str(lines[0])
     assert not accounts.in_transaction
@@ -289,11 +290,11 @@ def test_a_commit_whose_sync_failed_is_neither_success_nor_failure() -> None:
 
 
 def test_what_the_driver_said_goes_to_the_log_alone() -> None:
-    lines: list[tuple[str, str, object]] = []
+    lines = Lines()
     failure = translate(
         OSError(errno.EIO, "the words of the driver"),
         "main",
-        lambda level, event, fields: lines.append((level, event, fields)),
+        lines.write,
     )
 
     assert "words" not in str(failure)

@@ -19,7 +19,8 @@ HOST: Final = b"Host: a.example\r\n"
 
 def heads(data: bytes, limits: Settings = DEFAULT, cut: int = 0) -> list[object]:
     """Return what comes out of `data`, fed in pieces of `cut` bytes, up to a refusal."""
-    guard, out = Guard(limits), []
+    guard = Guard(limits)
+    out: list[object] = []
     pieces = [data] if not cut else [data[i : i + cut] for i in range(0, len(data), cut)]
     for piece in pieces:
         guard.receive(piece)

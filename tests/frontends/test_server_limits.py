@@ -32,7 +32,8 @@ async def drip(client: Client, data: bytes, cut: int, seconds: float = 0.02) -> 
 
 async def end_of(client: Client, data: bytes, cut: int) -> tuple[list[int], float]:
     """Drip `data`; return the statuses that come back and the seconds to the end."""
-    began, statuses = time.monotonic(), []
+    began = time.monotonic()
+    statuses: list[int] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drip, client, data, cut)
         while (reply := await client.reply()) is not None:
@@ -54,13 +55,13 @@ async def test_a_head_that_takes_too_long_is_answered_408(cut: int) -> None:
 
 
 async def test_a_second_head_has_the_same_time() -> None:
-    async with serving(evolve(QUICK, keep_alive_seconds=30.0)) as served:
-        async with served.client() as client:
-            await client.get(ALIVE)
-            statuses, took = await end_of(client, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 90, 1)
+    patient = evolve(QUICK, keep_alive_seconds=30.0)
+    async with serving(patient) as served, served.client() as client:
+        await client.get(ALIVE)
+        statuses, took = await end_of(client, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 90, 1)
 
-            assert statuses == [408]
-            assert 0.2 <= took < 1.0
+        assert statuses == [408]
+        assert 0.2 <= took < 1.0
 
 
 async def test_a_connection_that_says_nothing_is_closed_in_silence() -> None:

@@ -59,12 +59,12 @@ def test_a_busy_port_is_said_in_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("host", "port", "sentence"),
     [
-        ("no.such.host.invalid", 80, "Cannot listen on no.such.host.invalid:80: the host is unknown"),
+        ("no.host.invalid", 80, "Cannot listen on no.host.invalid:80: the host is unknown"),
         ("a" * 70, 80, f"Cannot listen on {'a' * 70}:80: the host is unknown"),
         ("192.0.2.1", 0, "Cannot listen on 192.0.2.1:0: this machine has no such address"),
         ("127.0.0.1", 70000, "Cannot listen on 127.0.0.1:70000: bind(): port must be 0-65535."),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_an_address_is_said_in_one_sentence(
     host: str, port: int, sentence: str
 ) -> None:

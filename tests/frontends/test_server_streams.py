@@ -130,9 +130,8 @@ async def test_a_stream_under_an_unread_body_ends_the_connection() -> None:
 
 
 async def test_streams_do_not_count_as_requests_in_flight() -> None:
-    async with serving(Settings(requests_in_flight=1)) as served:
-        async with served.client() as client:
-            await client.send(get("/quiet"))
-            await client.until(b"\r\n\r\n")
+    async with serving(Settings(requests_in_flight=1)) as served, served.client() as client:
+        await client.send(get("/quiet"))
+        await client.until(b"\r\n\r\n")
 
-            assert await served.lives()
+        assert await served.lives()

@@ -1,20 +1,45 @@
 """The audit trail: who asked for what, on which resource, and what came of it.
 
-Rows are chained: each holds a hash over itself and the hash before it.  A chain belongs to one
-writer, because two that append at the same moment could not agree on what came before.
+Rows are chained: each holds a hash over itself and the hash of the row before it.  A chain belongs
+to one writer, because two that append at the same moment could not agree on what came before.
+What the chain proves: a row that was edited, removed, exchanged or put in between shows, unless
+all rows behind it were written anew; and that shows against a head that was exported before.  The
+end of a chain cut off shows against such a head alone.
+
+Who a writer is: on SQLite the node, as its process has one thread that writes; on PostgreSQL the
+node and the server process behind the connection, which has one transaction at a time.  So a
+chain has one writer at a time without a lock that everybody would have to wait for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from attrs import astuple, fields, frozen
+from attrs import asdict, astuple, define, field, fields, frozen
 
 from .units import Dialect, Sql, Statements, Undo, Unit
 
-__all__ = ["AppendAudit", "AuditEntry", "chained"]
+__all__ = [
+    "AppendAudit",
+    "AuditEntry",
+    "AuditRow",
+    "Audited",
+    "Broken",
+    "Changed",
+    "Head",
+    "Intact",
+    "ListAudit",
+    "Place",
+    "ReadChain",
+    "Verifier",
+    "chained",
+    "verify_chain",
+]
+
+R = TypeVar("R")
 
 
 @frozen
@@ -22,7 +47,8 @@ class AuditEntry:
     """One decision or change.  It never holds a token, a secret or the text of a message.
 
     `at_us` is in microseconds since the epoch; `decision` is allow, deny or open (authorization
-    off, or a public route); `scope` is the scope that allowed or the one that was missing.
+    off); `scope` is the scope that allowed or the one that was missing.  `resource` holds the ids
+    of the path, joined by `/`; within an id `/` is written `%2F`, and `%` is `%25`.
     """
 
     at_us: int
@@ -37,35 +63,300 @@ class AuditEntry:
     client: str
 
 
+@frozen
+class AuditRow:
+    """An entry at its place in a chain."""
+
+    writer: str
+    seq: int
+    previous: str
+    hash: str
+    entry: AuditEntry
+
+
 def chained(previous: str, writer: str, seq: int, entry: AuditEntry) -> str:
     """Return the hash of a row: SHA-256 over the one before, its place and its content."""
     content = json.dumps([previous, writer, seq, *astuple(entry)], ensure_ascii=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-LAST: Final = Sql("select seq, hash from audit where writer = :writer order by seq desc limit 1")
+# --- Writing ------------------------------------------------------------------------------------
+
 _FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
-APPEND: Final = Sql(
-    f"""insert into audit (writer, seq, previous, hash, {", ".join(_FIELDS)})
-    values (:writer, :seq, :previous, :hash, {", ".join(":" + name for name in _FIELDS)})"""
+_LINKS: Final = ("seq", "previous", "hash")
+_NUMBERS: Final = frozenset({"seq", "at_us", "status"})
+
+
+def _names(names: Iterable[str], form: str = "{}") -> str:
+    return ", ".join(form.format(name) for name in names)
+
+
+def _typed(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {'bigint' if name in _NUMBERS else 'text'}" for name in names)
+
+
+END: Final = Sql(
+    """select :node, seq, hash from (select 1) left join
+    (select seq, hash from audit where writer = :node order by seq desc limit 1) on true""",
+    """select writer, seq, hash
+    from (select cast(:node as text) || '/' || pg_backend_pid() as writer) as named
+    left join lateral (
+        select last.seq, last.hash from audit as last
+        where last.writer = named.writer order by last.seq desc limit 1) as found on true""",
 )
+_COLUMNS: Final = (*_LINKS, *_FIELDS)
+APPEND: Final = Sql(
+    f"""insert into audit (writer, {_names(_COLUMNS)})
+    select :writer, {_names(_COLUMNS, "json_extract(value, '$.{}')")} from json_each(:rows)""",
+    f"""insert into audit (writer, {_names(_COLUMNS)})
+    select :writer, {_names(_COLUMNS)}
+    from json_to_recordset(cast(:rows as json)) as rows ({_typed(_COLUMNS)})""",
+)
+
+
+def _append(node: str, entries: tuple[AuditEntry, ...]) -> Statements[None]:
+    """Yield the look for the end of this writer's chain, and the rows behind it as one."""
+    ((writer, seq, previous),) = yield END(node=node)
+    seq, previous = seq or 0, previous or ""
+    rows: list[dict[str, Any]] = []
+    for seq, entry in enumerate(entries, seq + 1):
+        hashed = chained(previous, writer, seq, entry)
+        rows.append({"seq": seq, "previous": previous, "hash": hashed, **asdict(entry)})
+        previous = hashed
+    yield APPEND(writer=writer, rows=json.dumps(rows, ensure_ascii=False))
 
 
 @frozen
 class AppendAudit(Unit[None]):
-    """Append `entries` to the chain of `writer`, which appends nowhere else at the same time."""
+    """Append `entries`, in their order, to the chain that `node` writes on this connection."""
 
-    writer: str
+    node: str
     entries: tuple[AuditEntry, ...]
 
     def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
-        """Yield the end of the chain, then each row."""
-        last = yield LAST(writer=self.writer)
-        seq, previous = last[0] if last else (0, "")
-        for entry in self.entries:
-            seq += 1
-            row: dict[str, Any] = dict(zip(_FIELDS, astuple(entry), strict=True))
-            hashed = chained(previous, self.writer, seq, entry)
-            yield APPEND(writer=self.writer, seq=seq, previous=previous, hash=hashed, **row)
-            previous = hashed
+        """Yield the end of the chain, then the rows."""
+        yield from _append(self.node, self.entries)
         return None
+
+
+@frozen
+class Changed(Generic[R]):
+    """What an audited unit returned; `kept` is False when it undid itself."""
+
+    result: R
+    kept: bool
+
+
+@frozen
+class Audited(Unit[Changed[R]], Generic[R]):
+    """`unit`, and in the same transaction the record of it: both are kept, or neither.
+
+    A unit that returns `Undo` has changed nothing, and nothing is recorded.  The unit is none that
+    is exclusive or does without the schema: a migration leaves its record in its ledger.
+    """
+
+    unit: Unit[R]
+    node: str
+    entry: AuditEntry
+
+    def statements(self, dialect: Dialect) -> Statements[Changed[R] | Undo[Changed[R]]]:
+        """Yield what the unit yields, then what appends the entry."""
+        outcome = yield from self.unit.statements(dialect)
+        if isinstance(outcome, Undo):
+            return Undo(Changed(outcome.result, kept=False))
+        yield from _append(self.node, (self.entry,))
+        return Changed(outcome, kept=True)
+
+
+# --- Reading ------------------------------------------------------------------------------------
+
+_ROW: Final = f"writer, seq, previous, hash, {_names(_FIELDS)}"
+
+
+def _row(columns: tuple[Any, ...]) -> AuditRow:
+    writer, seq, previous, hashed, *entry = columns
+    return AuditRow(writer, seq, previous, hashed, AuditEntry(*entry))
+
+
+@frozen
+class Place:
+    """A place in the order of time: before every row of `at_us`, or at the row that is named."""
+
+    at_us: int
+    writer: str = ""
+    seq: int = 0
+
+
+# A part of an id is no prefix of a resource: what is asked for ends where an id ends.
+_FILTER: Final = """at_us >= :since_us and at_us < :until_us
+    and (cast(:operation as text) is null or operation = :operation)
+    and (cast(:decision as text) is null or decision = :decision)
+    and (cast(:resource as text) is null or resource = :resource
+        or substr(resource, 1, length(:resource) + 1) = :resource || '/')"""
+
+
+def _listing(*, of_subject: bool, newest_first: bool) -> Sql:
+    """Return the statement of one page; an index gives the order of time, and of a subject's."""
+    compared, order = ("<", "desc") if newest_first else (">", "asc")
+    subject = "subject = :subject and" if of_subject else ""
+
+    def text(writer: str) -> str:
+        return f"""select {_ROW} from audit where {subject} {_FILTER}
+            and at_us {compared}= :at_us
+            and (at_us, {writer}, seq) {compared} (:at_us, :writer, :seq)
+            order by at_us {order}, {writer} {order}, seq {order} limit :size"""
+
+    # By bytes on both engines, so that pages of several databases can be put together.
+    return Sql(text("writer"), text('writer collate "C"').replace(":resource", _TEXT))
+
+
+_TEXT: Final = "cast(:resource as text)"  # PostgreSQL has to know before it can take the length
+LIST: Final = {
+    (of_subject, newest_first): _listing(of_subject=of_subject, newest_first=newest_first)
+    for of_subject in (False, True)
+    for newest_first in (False, True)
+}
+
+
+@frozen
+class ListAudit(Unit[tuple[AuditRow, ...]]):
+    """At most `size` rows behind `place`: those before it when `newest_first`, else those after.
+
+    Rows are as they are for ever, and each has one place; so pages share no row, and together
+    hold every row that was there when the first of them was read.  None filters nothing;
+    `until_us` itself is left out; `resource` also finds what is beneath it.
+    """
+
+    writes: ClassVar[bool] = False
+
+    place: Place
+    newest_first: bool
+    size: int
+    since_us: int
+    until_us: int
+    subject: str | None = None
+    operation: str | None = None
+    resource: str | None = None
+    decision: str | None = None
+
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[tuple[AuditRow, ...] | Undo[tuple[AuditRow, ...]]]:
+        """Yield one read."""
+        parameters = asdict(self, recurse=False)
+        place, newest_first = parameters.pop("place"), parameters.pop("newest_first")
+        if self.subject is None:
+            del parameters["subject"]
+        statement = LIST[self.subject is not None, newest_first]
+        rows = yield statement(**parameters, **asdict(place))
+        return tuple(_row(row) for row in rows)
+
+
+CHAIN: Final = Sql(
+    f"""select {_ROW} from audit where (writer, seq) > (:writer, :seq)
+    order by writer, seq limit :size"""
+)
+
+
+@frozen
+class ReadChain(Unit[tuple[AuditRow, ...]]):
+    """At most `size` rows behind `seq` of `writer`, chain after chain."""
+
+    writes: ClassVar[bool] = False
+
+    writer: str
+    seq: int
+    size: int
+
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[tuple[AuditRow, ...] | Undo[tuple[AuditRow, ...]]]:
+        """Yield one read along the key."""
+        rows = yield CHAIN(writer=self.writer, seq=self.seq, size=self.size)
+        return tuple(_row(row) for row in rows)
+
+
+# --- Verifying ----------------------------------------------------------------------------------
+
+
+@frozen
+class Head:
+    """The last row of a chain, or one that was the last once.  As text: `writer:seq:hash`."""
+
+    writer: str
+    seq: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.writer}:{self.seq}:{self.hash}"
+
+
+@frozen
+class Intact:
+    """Every row is as it was written; `heads`, one for each chain, prove later what was there."""
+
+    count: int
+    heads: tuple[Head, ...]
+
+
+@frozen
+class Broken:
+    """The first place where the trail is not as it was written."""
+
+    writer: str
+    seq: int
+    reason: str
+
+
+Verdict: TypeAlias = Intact | Broken
+_START: Final = Head("", 0, "")
+
+
+@define
+class Verifier:
+    """Takes the rows of a trail, those of a writer in the order of `seq`, a few at a time.
+
+    `heads` were exported before: the trail has to lead through each of them.
+    """
+
+    heads: Iterable[Head] = ()
+    _count: int = field(default=0, init=False)
+    _last: dict[str, Head] = field(factory=dict[str, Head], init=False)
+    _wanted: dict[tuple[str, int], Head] = field(factory=dict[tuple[str, int], Head], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._wanted = {(head.writer, head.seq): head for head in self.heads}
+
+    def take(self, rows: Iterable[AuditRow]) -> Broken | None:
+        """Check `rows`; return the first that is wrong."""
+        for row in rows:
+            reason = self._fault(row, self._last.get(row.writer, _START))
+            if reason is not None:
+                return Broken(row.writer, row.seq, reason)
+            self._last[row.writer] = Head(row.writer, row.seq, row.hash)
+            self._count += 1
+        return None
+
+    def _fault(self, row: AuditRow, last: Head) -> str | None:
+        if row.seq != last.seq + 1:
+            return f"rows are missing: it follows number {last.seq}"
+        if row.previous != last.hash:
+            return "the row before it is another one than when it was written"
+        if row.hash != chained(row.previous, row.writer, row.seq, row.entry):
+            return "it is not as it was written"
+        wanted = self._wanted.pop((row.writer, row.seq), None)
+        if wanted is not None and wanted.hash != row.hash:
+            return "it is another one than when the head was exported"
+        return None
+
+    def end(self) -> Verdict:
+        """Return what came of it, after the last row."""
+        for head in self._wanted.values():
+            return Broken(head.writer, head.seq, "the row of an exported head is missing")
+        return Intact(self._count, tuple(self._last.values()))
+
+
+def verify_chain(rows: Iterable[AuditRow], heads: Iterable[Head] = ()) -> Verdict:
+    """Say whether `rows`, those of a writer in the order of `seq`, are as they were written."""
+    verifier = Verifier(heads)
+    return verifier.take(rows) or verifier.end()

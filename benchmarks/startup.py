@@ -1,0 +1,96 @@
+"""How long from the start of the process to the first answered `/health`, and the memory then?
+
+    python benchmarks/startup.py FOLDER [RUNS]      FOLDER keeps the environment of AgentOS 2.5.6
+
+Both are started in turn with one agent and a SQLite file that has its tables; medians in
+milliseconds and MiB, and their ratios.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from peer import peer_command
+
+PLATFORM = """
+[databases.main]
+url = "sqlite:///{database}"
+
+[[agents]]
+id = "agent-0"
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def measure(command: list[str], env: dict[str, str], port: int) -> tuple[float, float]:
+    """Return milliseconds to the first answer and the resident memory in MiB a second later."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).read()
+                break
+            except OSError:
+                if process.poll() is not None:
+                    raise SystemExit(f"ended before it answered: {command}") from None
+                time.sleep(0.002)
+        elapsed = (time.perf_counter() - begun) * 1e3
+        time.sleep(1)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert resident is not None
+        return elapsed, int(resident[1]) / 1024
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def ours(folder: Path) -> tuple[float, float]:
+    port = free_port()
+    (folder / "platform.toml").write_text(PLATFORM.format(database=folder / "ours.db"))
+    command = [sys.executable, "-m", "legation_cli", "serve", str(folder / "platform.toml")]
+    return measure([*command, "--port", str(port)], dict(os.environ), port)
+
+
+def theirs(folder: Path, peer: Path) -> tuple[float, float]:
+    port = free_port()
+    command, env = peer_command(peer, port, folder / "theirs.db")
+    return measure(command, env, port)
+
+
+def main() -> None:
+    peer, runs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ours(folder), theirs(folder, peer)  # the tables are made, the files are in the cache
+        pairs = [(ours(folder), theirs(folder, peer)) for _ in range(runs)]
+    for index, what in enumerate(("start to first /health, ms", "memory at rest, MiB")):
+        mine = statistics.median(pair[0][index] for pair in pairs)
+        other = statistics.median(pair[1][index] for pair in pairs)
+        ratios = sorted(pair[1][index] / pair[0][index] for pair in pairs)
+        print(f"{what}: Legation {mine:.0f}, AgentOS 2.5.6 {other:.0f}")
+        print(f"  ratio of pairs: median {statistics.median(ratios):.2f}", end=", ")
+        print(f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

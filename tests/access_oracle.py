@@ -1,0 +1,225 @@
+"""Who may do what, written down a second time: from the interface's own words, not from the code.
+
+Nothing here is imported from the product, and nothing of the product's is looked at: one table
+from operations to what is enough, and what a scope means.  The comparison is in
+tests/core/test_access_oracle.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["OPERATIONS", "Operation", "Question", "enough", "verdict", "visible_ids"]
+
+ADMIN: Final = "platform:admin"
+# The ids of agents, teams, databases and channels; only those may stand inside of a scope.
+ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one operation asks of its caller.
+
+    Attributes:
+        kind: `open` needs nothing, `token` any valid token, `signature` the channel's own, and
+            `scope` one of `actions` on `resource`.
+        names: The path parameter with the id that a scope may name; none where only the scope on
+            the whole resource counts.
+        lists: The answer holds just those ids that the caller has an action on.
+        also: Whole scopes that count as well.
+        owned: The path parameters of what belongs to somebody: another's is as if absent.
+    """
+
+    kind: str
+    resource: str = ""
+    actions: tuple[str, ...] = ()
+    names: str | None = None
+    lists: bool = False
+    also: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
+
+
+def _scope(resource: str, *actions: str, **more: object) -> Operation:
+    return Operation("scope", resource, actions, **more)  # type: ignore[arg-type]
+
+
+OPEN: Final = Operation("open")
+TOKEN: Final = Operation("token")
+SIGNATURE: Final = Operation("signature")
+RUN: Final = ("run_id",)
+SESSION: Final = ("session_id",)
+
+# Every operation of the interface, whether or not it is served yet.
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    # Section 5.4, to the letter, and the one probe that is not in it.
+    ("GET", "/"): OPEN,
+    ("GET", "/health"): OPEN,
+    ("GET", "/info"): OPEN,
+    ("GET", "/docs"): OPEN,
+    ("GET", "/redoc"): OPEN,
+    ("GET", "/openapi.json"): OPEN,
+    ("GET", "/docs/oauth2-redirect"): OPEN,
+    ("GET", "/ready"): TOKEN,
+    # Who asks.
+    ("GET", "/me"): TOKEN,
+    ("POST", "/me/explain"): TOKEN,
+    ("GET", "/config"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/models"): _scope("config", "read", also=("system:read",)),
+    # Agents.
+    ("GET", "/agents"): _scope("agents", "read", "run", lists=True),
+    ("GET", "/agents/{agent_id}"): _scope("agents", "read", names="agent_id"),
+    ("POST", "/agents/{agent_id}/runs"): _scope("agents", "run", names="agent_id"),
+    ("GET", "/agents/{agent_id}/runs"): _scope("agents", "read", "run", names="agent_id"),
+    ("GET", "/agents/{agent_id}/runs/{run_id}"): _scope(
+        "agents", "read", "run", names="agent_id", owned=RUN
+    ),
+    ("GET", "/agents/{agent_id}/runs/{run_id}/events"): _scope(
+        "agents", "read", "run", names="agent_id", owned=RUN
+    ),
+    ("POST", "/agents/{agent_id}/runs/{run_id}/cancel"): _scope(
+        "agents", "run", names="agent_id", owned=RUN
+    ),
+    ("POST", "/agents/{agent_id}/runs/{run_id}/continue"): _scope(
+        "agents", "run", names="agent_id", owned=RUN
+    ),
+    ("POST", "/agents/{agent_id}/runs/{run_id}/resume"): _scope(
+        "agents", "run", names="agent_id", owned=RUN
+    ),
+    # Teams: the same.
+    ("GET", "/teams"): _scope("teams", "read", "run", lists=True),
+    ("GET", "/teams/{team_id}"): _scope("teams", "read", names="team_id"),
+    ("POST", "/teams/{team_id}/runs"): _scope("teams", "run", names="team_id"),
+    ("GET", "/teams/{team_id}/runs"): _scope("teams", "read", "run", names="team_id"),
+    ("GET", "/teams/{team_id}/runs/{run_id}"): _scope(
+        "teams", "read", "run", names="team_id", owned=RUN
+    ),
+    ("GET", "/teams/{team_id}/runs/{run_id}/events"): _scope(
+        "teams", "read", "run", names="team_id", owned=RUN
+    ),
+    ("POST", "/teams/{team_id}/runs/{run_id}/cancel"): _scope(
+        "teams", "run", names="team_id", owned=RUN
+    ),
+    ("POST", "/teams/{team_id}/runs/{run_id}/continue"): _scope(
+        "teams", "run", names="team_id", owned=RUN
+    ),
+    ("POST", "/teams/{team_id}/runs/{run_id}/resume"): _scope(
+        "teams", "run", names="team_id", owned=RUN
+    ),
+    # Sessions: no scope names one.
+    ("GET", "/sessions"): _scope("sessions", "read"),
+    ("GET", "/sessions/{session_id}"): _scope("sessions", "read", owned=SESSION),
+    ("GET", "/sessions/{session_id}/runs"): _scope("sessions", "read", owned=SESSION),
+    ("GET", "/sessions/{session_id}/runs/{run_id}"): _scope(
+        "sessions", "read", owned=("session_id", "run_id")
+    ),
+    ("POST", "/sessions"): _scope("sessions", "write"),
+    ("PATCH", "/sessions/{session_id}"): _scope("sessions", "write", owned=SESSION),
+    ("POST", "/sessions/{session_id}/rename"): _scope("sessions", "write", owned=SESSION),
+    ("DELETE", "/sessions"): _scope("sessions", "delete"),
+    ("DELETE", "/sessions/{session_id}"): _scope("sessions", "delete", owned=SESSION),
+    # Databases.
+    ("GET", "/databases"): _scope("databases", "read", lists=True),
+    ("GET", "/databases/{db_id}"): _scope("databases", "read", names="db_id"),
+    ("GET", "/databases/{db_id}/migrations"): _scope("databases", "read", names="db_id"),
+    ("GET", "/databases/{db_id}/migrations/plan"): _scope("databases", "read", names="db_id"),
+    ("POST", "/databases/{db_id}/migrate"): _scope(
+        "databases", "migrate", names="db_id", also=("config:write",)
+    ),
+    # All of them at once take the scope on all of them, in so many words.
+    ("POST", "/databases/all/migrate"): _scope("databases", "migrate", also=("config:write",)),
+    # Channels and the audit trail.
+    ("GET", "/{channel}/webhook"): SIGNATURE,
+    ("POST", "/{channel}/webhook"): SIGNATURE,
+    ("GET", "/channels"): _scope("channels", "read", lists=True),
+    ("GET", "/channels/{channel_id}"): _scope("channels", "read", names="channel_id"),
+    ("GET", "/channels/{channel_id}/messages"): _scope("channels", "read", names="channel_id"),
+    ("GET", "/channels/{channel_id}/dead-letters"): _scope("channels", "read", names="channel_id"),
+    ("POST", "/channels/{channel_id}/dead-letters/{letter_id}/retry"): _scope(
+        "channels", "write", names="channel_id"
+    ),
+    ("GET", "/audit"): _scope("audit", "read"),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One cell: an operation, the ids in its path, and who asks.
+
+    Attributes:
+        scopes: Of the token; None when there is no token, or none that is valid.
+        subject: The `sub` of the token.
+        ids: By path parameter.
+        owners: Whose each owned thing in the path is, by path parameter; None: there is no such.
+        hosted: Whether what the path names otherwise (agent, team, database, channel) exists.
+    """
+
+    method: str
+    template: str
+    scopes: frozenset[str] | None
+    subject: str | None
+    ids: Mapping[str, str]
+    owners: Mapping[str, str | None]
+    hosted: bool = True
+
+
+def enough(operation: Operation, scope: str, named: str | None) -> bool:
+    """Tell whether `scope` alone is enough; `named` is the id in the path."""
+    if scope == ADMIN or scope in operation.also:
+        return True
+    parts = scope.split(":")
+    if parts[0] != operation.resource or parts[-1] not in operation.actions:
+        return False
+    if len(parts) == 2:
+        return True
+    if len(parts) != 3:
+        return False
+    if operation.lists:
+        return parts[1] == "*"
+    if operation.names is None or named is None:
+        return False
+    return parts[1] == "*" or (parts[1] == named and ID.fullmatch(named) is not None)
+
+
+def visible_ids(operation: Operation, scopes: Iterable[str]) -> frozenset[str]:
+    """Return the ids that the scopes name for a list, whether or not they are hosted."""
+    split = [scope.split(":") for scope in scopes]
+    return frozenset(
+        parts[1]
+        for parts in split
+        if len(parts) == 3
+        and parts[0] == operation.resource
+        and parts[2] in operation.actions
+        and ID.fullmatch(parts[1])
+    )
+
+
+def verdict(question: Question) -> str:
+    """Return `answered`, `listed`, `signature`, or why not: `401`, `403`, `404`, `405`.
+
+    `listed` is an answer that holds only `visible_ids`.
+    """
+    method = "GET" if question.method == "HEAD" else question.method
+    operation = OPERATIONS.get((method, question.template))
+    if operation is None:
+        return "401" if question.scopes is None else "405"
+    if operation.kind == "signature":
+        return "signature" if question.hosted else "404"
+    if operation.kind != "open" and question.scopes is None:
+        return "401"
+    scopes: frozenset[str] = question.scopes or frozenset()
+    if operation.kind == "scope":
+        named = question.ids.get(operation.names) if operation.names else None
+        if not any(enough(operation, scope, named) for scope in scopes):
+            if operation.lists and visible_ids(operation, scopes):
+                return "listed"
+            return "403"
+    if not question.hosted:
+        return "404"
+    for parameter in operation.owned:
+        owner = question.owners.get(parameter)
+        if owner is None or (ADMIN not in scopes and owner != question.subject):
+            return "404"
+    return "answered"
