@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import sys, trio
+import resource, sys
 from contextlib import asynccontextmanager
 from legation.effects import Sleep
 from legation.messages import json_response
@@ -35,6 +35,7 @@ async def host(platform):
         yield opened
     print("host closed", flush=True)
 
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 listeners = open_listeners("127.0.0.1", 0) + (open_unix_listener(sys.argv[1]),)
 run(Platform, host, listeners, Settings(grace_seconds=0.1),
     started=lambda server: print(server.listeners[0].getsockname()[1], flush=True))
@@ -116,3 +117,17 @@ def test_a_client_of_the_unix_socket_is_served_and_has_no_address(process: Proce
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
 
         assert read_to_end(client).endswith(b'\r\n\r\n""')
+
+
+def test_a_process_without_free_descriptors_serves_again_when_it_has_some(
+    process: Process,
+) -> None:
+    crowd = [process.connect() for _ in range(100)]
+    time.sleep(0.3)
+    for client in crowd:
+        client.close()
+    with closing(process.connect()) as client:
+        client.settimeout(5)
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+
+        assert read_to_end(client).endswith(b'\r\n\r\n"127.0.0.1"')

@@ -413,16 +413,18 @@ async def test_pipelined_requests_let_others_have_a_turn() -> None:
 
 
 async def test_limits_of_requests_in_flight_answer_503() -> None:
-    async with serving(Settings(requests_in_flight=1)) as served, served.client() as first:
-        async with served.client() as second:
-            await first.send(b"GET /wait?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
-            await trio.sleep(0.05)
-            reply = await second.get(ALIVE)
+    one = Settings(requests_in_flight=1)
+    async with serving(one) as served, served.client() as first, served.client() as second:
+        await first.send(b"GET /wait?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await trio.sleep(0.05)
+        busy = await second.get(ALIVE)
+        answered = await first.reply()
 
-            assert reply.status == 503 and reply.headers["retry-after"] == "1"
-            first_reply = await first.reply()
-            assert first_reply is not None and first_reply.status == 200
-            assert await second.is_open()
+        assert busy.status == 503
+        assert busy.headers["retry-after"] == "1"
+        assert answered is not None
+        assert answered.status == 200
+        assert await second.is_open()
 
 
 async def open_all(served: Served, number: int) -> list[int]:
