@@ -2,92 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import re
 import runpy
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ADDRESS = "127.0.0.1:7777"
-START_SECONDS = 20
+from legation.config import structure
+
+from .transcripts import ROOT, Exchange, Terminal, blocks, follow
+
+README: Final = (ROOT / "README.md").read_text("utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return [text for found, text in BLOCK.findall(README) if found == language]
+def texts(language: str) -> list[str]:
+    return [block.text for block in blocks(README) if block.language == language]
 
 
-def exchanges() -> list[tuple[str, str]]:
-    """Return each command of the curl session with the output shown under it."""
-    (session,) = blocks("console")
-    commands = re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
-    return [(command, output) for command, _, output in (c.partition("\n") for c in commands)]
+def test_curl_session_gives_the_output_that_is_shown(tmp_path: Path) -> None:
+    with Terminal(tmp_path) as terminal:
+        terminal.expect(Exchange("legation serve", "Demonstration is served at …"))
 
-
-def matches(shown: str, got: str) -> bool:
-    """Compare with what is shown, where `…` stands for anything, line breaks included."""
-    pattern = ".*?".join(re.escape(part) for part in shown.strip().split("…"))
-    return re.fullmatch(pattern, got.strip(), re.DOTALL) is not None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture(scope="module")
-def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve the demonstration as `legation serve` does; yield its address."""
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "legation_cli", "serve", "--port", str(port)],
-        env={**os.environ, "LEGATION_DATA": str(tmp_path_factory.mktemp("data"))},
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + START_SECONDS
-    try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server does not listen"
-                time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-
-
-def test_curl_session_gives_the_output_that_is_shown(demonstration: str) -> None:
-    for command, shown in exchanges():
-        done = subprocess.run(
-            ["bash", "-c", command.replace(ADDRESS, demonstration)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert matches(shown, done.stdout), f"{command}\nshown: {shown}\ngot: {done.stdout}"
+        assert follow(README, terminal) > 5
 
 
 def test_embedding_example_makes_an_application(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    example = next(text for text in blocks("python") if "legation_asgi" in text)
+    example = next(text for text in texts("python") if "legation_asgi" in text)
     (tmp_path / "example.py").write_text(example)
 
     found = runpy.run_path(str(tmp_path / "example.py"))
@@ -97,7 +43,7 @@ def test_embedding_example_makes_an_application(
 
 
 def test_testing_example_passes(tmp_path: Path) -> None:
-    example = next(text for text in blocks("python") if "def test_" in text)
+    example = next(text for text in texts("python") if "def test_" in text)
     (tmp_path / "test_example.py").write_text(example)
 
     done = subprocess.run(
@@ -111,10 +57,12 @@ def test_testing_example_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("text", blocks("toml"))
+@pytest.mark.parametrize("text", texts("toml"))
 def test_configuration_that_is_shown_has_no_unknown_key(text: str) -> None:
-    import tomllib
-
-    from legation.config import structure
-
     assert structure(tomllib.loads(text)).authorization is True
+
+
+def test_documents_that_are_named_exist() -> None:
+    for name in ("docs/index.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"):
+        assert f"({name})" in README
+        assert (ROOT / name).exists()

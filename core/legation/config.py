@@ -41,6 +41,10 @@ DEFAULT_EXCLUDED_ROUTES: Final = (
     "/openapi.json",
     "/docs/oauth2-redirect",
 )
+# A browser asks for the parts of a page as it asks for the page: without a token.
+_PAGES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "/docs/assets/{name}": ("/docs", "/redoc", "/docs/oauth2-redirect"),
+}
 
 
 class ConfigurationError(Exception):
@@ -69,6 +73,11 @@ class AuthorizationConfig:
     verify_audience: bool = False
     admin_scope: str = "platform:admin"
     excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=_strings)
+
+    def excludes(self, template: str) -> bool:
+        """Return whether the route needs no token; what a page is made of goes with the page."""
+        pages = _PAGES_OF.get(template, (template,))
+        return any(page in self.excluded_routes for page in pages)
 
 
 @frozen
@@ -156,11 +165,15 @@ class Channel:
 
 @frozen(kw_only=True)
 class PlatformConfig:
-    """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`."""
+    """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`.
+
+    Without `docs` there are no documentation pages, and no OpenAPI document is served.
+    """
 
     id: str = "legation"
     name: str = "Legation"
     description: str | None = None
+    docs: bool = True
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
@@ -215,6 +228,7 @@ class _PlatformTable:
     id: str = "legation"
     name: str = "Legation"
     description: str | None = None
+    docs: bool = True
     authorization: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
 

@@ -14,11 +14,12 @@ from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, 
 from .access.rights import describe_need
 from .access.scopes import Public, Signed
 from .cors import Cors
-from .effects import Log, Program, RandomBytes, Record
+from .effects import Log, Program, RandomBytes
 from .incidents import where
 from .messages import Answer, Request, empty_response
 from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
-from .resources.call import Call
+from .resources.call import Account, Call, resource_of
+from .resources.manual import Manual
 from .routes import ROUTES, Route
 from .routing import Match, Router, parse_target
 from .runs.execute import Workshop
@@ -58,6 +59,7 @@ class Door:
     gate: Gate | None
     excluded: frozenset[str]
     cors: Cors
+    manual: Manual
     started_us: int
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
@@ -90,11 +92,11 @@ class Door:
         self, arrival: Arrival, route: Route, match: Match[Route], query: str
     ) -> Program[Outcome]:
         caller = self._caller(arrival, route, match)
-        if isinstance(caller, Refused):
-            yield from _record(arrival, route, match, _NOBODY, caller.refusal.status)
-            return caller.refusal
+        account = _account(arrival, route, match, caller)
         outcome: Outcome
-        if isinstance(caller.decision, Deny):
+        if isinstance(caller, Refused):
+            outcome = caller.refusal
+        elif isinstance(caller.decision, Deny):
             outcome = Forbidden(scope=caller.decision.scope)
         else:
             call = Call(
@@ -108,10 +110,10 @@ class Door:
                 request_id=arrival.request_id,
                 now_us=arrival.now_us,
                 started_us=self.started_us,
+                account=account,
             )
             outcome = yield from attempted(route.handler(call), arrival)
-        if caller.recorded:
-            yield from _record(arrival, route, match, caller, outcome.status)
+        yield from account.close(outcome.status)
         return outcome
 
     def _caller(self, arrival: Arrival, route: Route, match: Match[Route]) -> _Caller | Refused:
@@ -135,6 +137,8 @@ class Door:
         match = _ROUTER.match(path) if path is not None else None
         if match is None:
             return {"allowed": False, "reason": "no route"}
+        if method == "OPTIONS":
+            return {"allowed": True, "by": "no token needed", "allow": _methods(match)}
         route = match.methods.get("GET" if method == "HEAD" else method)
         if route is None:
             return {"allowed": False, "reason": "method", "allow": _methods(match)}
@@ -167,7 +171,33 @@ class Door:
                 return {"allowed": False, "reason": "scope", "missing": decision.scope}
 
 
-_NOBODY: Final = _Caller(Principal(), Deny(""))
+def _methods(match: Match[Route]) -> tuple[str, ...]:
+    """Return the methods a path takes, sorted; HEAD wherever GET is."""
+    methods = {*match.methods, "OPTIONS"}
+    return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+
+def _account(
+    arrival: Arrival, route: Route, match: Match[Route], caller: _Caller | Refused
+) -> Account:
+    """Return what the audit trail is told: who asked for which operation, never what was sent."""
+    if isinstance(caller, Refused):
+        caller = _Caller(Principal(), Deny(""))
+    decision = caller.decision
+    verdict = "deny" if isinstance(decision, Deny) else "allow"
+    entry = AuditEntry(
+        at_us=arrival.now_us,
+        request_id=arrival.request_id,
+        subject=caller.principal.subject,
+        key_id=caller.principal.key_id,
+        operation=route.operation,
+        resource=resource_of(match.params.values()),
+        decision="open" if caller.principal.trusted else verdict,
+        scope=decision.scope,
+        status=0,
+        client=arrival.request.client,
+    )
+    return Account(entry, caller.recorded)
 
 
 def attempted(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
@@ -191,31 +221,3 @@ def attempted(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
     if isinstance(trouble, StoreFailure):
         return Unavailable(f"The database is not available (incident {incident})")
     return Internal(f"Internal server error (incident {incident})")
-
-
-def _methods(match: Match[Route]) -> tuple[str, ...]:
-    """Return the methods a path takes, sorted; HEAD wherever GET is."""
-    methods = {*match.methods, "OPTIONS"}
-    return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
-
-
-def _record(
-    arrival: Arrival, route: Route, match: Match[Route], caller: _Caller, status: int
-) -> Program[None]:
-    """Put the decision on record: the operation, never what was sent."""
-    decision = caller.decision
-    verdict = "deny" if isinstance(decision, Deny) else "allow"
-    yield from Record(
-        AuditEntry(
-            at_us=arrival.now_us,
-            request_id=arrival.request_id,
-            subject=caller.principal.subject,
-            key_id=caller.principal.key_id,
-            operation=route.operation,
-            resource="/".join(match.params.values()),
-            decision="open" if caller.principal.trusted else verdict,
-            scope=decision.scope,
-            status=status,
-            client=arrival.request.client,
-        )
-    )

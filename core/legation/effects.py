@@ -30,6 +30,8 @@ __all__ = [
     "Emit",
     "Fetch",
     "FetchReply",
+    "Interrupted",
+    "Interruptible",
     "Job",
     "Log",
     "NextEvents",
@@ -205,6 +207,28 @@ class AwaitNudge(Asks[None]):
 
 
 @frozen
+class Interrupted:
+    """A program was closed before its end: `by` is nudge or timeout."""
+
+    by: str
+
+
+@frozen
+class Interruptible(Asks[R | Interrupted], Generic[R]):
+    """The result of `program`, or `Interrupted` when that is not to be waited for any longer.
+
+    The host drives `program` within this effect.  A nudge under `topic` since the asking program
+    began, or the passing of `timeout_seconds`, closes it wherever it waits: what it asked for last
+    may have been done or not, so nothing may depend on it.  A failure of a database that it does
+    not catch is thrown into the asking program; it catches everything else itself.
+    """
+
+    program: Program[R] = field(eq=False, repr=False)
+    topic: str
+    timeout_seconds: float
+
+
+@frozen
 class Emit(Asks[None]):
     """Send `data` as part of the streamed body being answered.
 
@@ -243,6 +267,7 @@ Effect: TypeAlias = (
     | NextEvents
     | Nudge
     | AwaitNudge
+    | Interruptible[Any]
     | Emit
     | Record
     | Log

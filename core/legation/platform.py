@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from attrs import evolve
@@ -23,12 +24,13 @@ from .config import (
 from .correspondence.jobs import channel_jobs
 from .cors import Cors
 from .dispatch import Arrival, Door, attempted
-from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
+from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .messages import Answer, Request, Streamed, without_body
-from .migrations.catalogue import CATALOGUE
-from .migrations.migrate import Migrated, migrate
+from .migrations.catalogue import CATALOGUE, Catalogue
+from .openapi import document
 from .refusals import Fault, Refusal, respond
 from .registry import build
+from .resources.manual import Manual
 from .routes import ROUTES
 from .runs.execute import KeepRuns, Workshop
 from .serving import Served, Serving, WatchSchemas
@@ -43,7 +45,8 @@ class Platform:
     """Hosts what its configuration names and answers requests about it.
 
     The arguments are those of `PlatformConfig`, by keyword; `jwks` is what the JWKS file holds,
-    and `environ` the variables that channels and models name for their secrets.
+    `environ` the variables that channels and models name for their secrets, and `catalogue` the
+    schema that this code serves: another one stands for another release of it.
 
     Raises:
         ConfigurationError: With every fault of the configuration.
@@ -54,10 +57,11 @@ class Platform:
         *,
         jwks: bytes | None = None,
         environ: Mapping[str, str] | None = None,
+        catalogue: Catalogue = CATALOGUE,
         **configuration: Any,
     ) -> None:
         """Check everything once."""
-        self._open(PlatformConfig(**configuration), jwks, environ or {})
+        self._open(PlatformConfig(**configuration), jwks, environ or {}, catalogue)
 
     @classmethod
     def from_config(
@@ -69,18 +73,26 @@ class Platform:
     ) -> Platform:
         """Make a platform of a whole configuration."""
         platform = cls.__new__(cls)
-        platform._open(config, jwks, environ or {})
+        platform._open(config, jwks, environ or {}, CATALOGUE)
         return platform
 
-    def _open(self, config: PlatformConfig, jwks: bytes | None, environ: Mapping[str, str]) -> None:
+    def _open(
+        self,
+        config: PlatformConfig,
+        jwks: bytes | None,
+        environ: Mapping[str, str],
+        catalogue: Catalogue,
+    ) -> None:
         self.config = config
-        self.registry = build(config, environ)
+        self.registry = evolve(build(config, environ), catalogue=catalogue)
         authorization = config.authorization_config
         gate = open_gate(authorization, config.id, jwks) if config.authorization else None
         self.workshop = Workshop(self.registry)
         cors = Cors.allowing(config.cors_allowed_origins)
-        self.serving = Serving(tuple(self.registry.databases))
-        self._door = Door(self.workshop, gate, _excluded(authorization), cors, started_us=0)
+        self.serving = Serving(tuple(self.registry.databases), catalogue)
+        self.manual = Manual(partial(document, self.registry))
+        excluded = _excluded(authorization)
+        self._door = Door(self.workshop, gate, excluded, cors, self.manual, started_us=0)
 
     # --- What a host asks for -------------------------------------------------------------------
 
@@ -95,15 +107,11 @@ class Platform:
         A database that cannot be migrated now is not served until it is; everything else is.
         """
         self._door = evolve(self._door, started_us=(yield from Now()))
-        node = yield from ThisNode()
         for name, database in self.registry.databases.items():
-            yield from self.serving.look(name)
             automatic = database.auto_migrate
             if automatic is None:
                 automatic = database.url.startswith("sqlite:")
-            if automatic and name in self.serving.reasons:
-                yield from _migrate_at_start(name, node)
-                yield from self.serving.look(name)
+            yield from self.serving.begin(name, migrate=automatic)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
@@ -114,7 +122,8 @@ class Platform:
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
         node = yield from ThisNode()
-        yield from Transact(self.registry.default_database, AppendAudit(node, entries))
+        append = Transact(self.registry.default_database, AppendAudit(node, entries))
+        yield from self.serving.guard(iter(append))
 
     def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
         """Take the keys of a changed JWKS file; with faults, the old ones stay in force."""
@@ -155,16 +164,6 @@ def _request_id(request: Request) -> Program[str]:
     return (yield from RandomBytes(16)).hex()
 
 
-def _migrate_at_start(name: str, node: str) -> Program[None]:
-    outcome = yield from migrate(name, CATALOGUE, None, actor="startup", request_id="", node=node)
-    if not isinstance(outcome, Migrated):
-        fields = (("database", name), ("reason", outcome.detail))
-        yield from Log("error", "database not migrated", fields)
-    elif outcome.moves:
-        version = ("version", str(outcome.to_version))
-        yield from Log("info", "database migrated", (("database", name), version))
-
-
 def _excluded(config: AuthorizationConfig) -> frozenset[str]:
     """Return the templates of the excluded routes; one that is no route is a fault."""
     known = {route.template for route in ROUTES} | set(DEFAULT_EXCLUDED_ROUTES)
@@ -175,7 +174,7 @@ def _excluded(config: AuthorizationConfig) -> frozenset[str]:
     )
     if faults:
         raise ConfigurationError(faults)
-    return frozenset(config.excluded_routes)
+    return frozenset(template for template in known if config.excludes(template))
 
 
 def with_environment(config: PlatformConfig, environ: Mapping[str, str]) -> PlatformConfig:

@@ -17,6 +17,7 @@ from .channels import CHANNEL_KINDS, Channel
 from .channels.messages import APOLOGY
 from .config import Agent, ConfigurationError, Database, Model, PlatformConfig, Team
 from .messages import compact_json
+from .migrations.catalogue import CATALOGUE, Catalogue
 from .models.conversation import ModelProtocol
 from .models.echo import Echo
 from .refusals import Fault
@@ -99,13 +100,14 @@ class HostedChannel:
 
 @frozen(eq=False)
 class Registry:
-    """Everything that can be named in a request."""
+    """Everything that can be named in a request; `catalogue` is the schema of its databases."""
 
     config: PlatformConfig
     agents: Mapping[str, Component]
     teams: Mapping[str, Component]
     databases: Mapping[str, Database]
     channels: Mapping[str, HostedChannel]
+    catalogue: Catalogue = CATALOGUE
 
     @property
     def default_database(self) -> str:

@@ -11,7 +11,17 @@ from typing import Any, Final
 from attrs import field, frozen, validators
 
 from .access.scopes import AnyToken, Need, Public, Scoped, Signed
-from .resources import components, databases, runs, sessions, system, webhooks
+from .resources import (
+    audit,
+    channels,
+    components,
+    databases,
+    docs,
+    runs,
+    sessions,
+    system,
+    webhooks,
+)
 from .resources.call import Handler
 
 __all__ = ["ROUTES", "Route"]
@@ -46,12 +56,17 @@ def _databases(action: str, *also: str) -> Scoped:
     return Scoped("databases", (action,), parameter="db_id", also=also)
 
 
+def _channels(action: str) -> Scoped:
+    return Scoped("channels", (action,), parameter="channel")
+
+
 def _sessions(action: str) -> Scoped:
     return Scoped("sessions", (action,))
 
 
 _LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
 _LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
+_LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
 _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
 
@@ -60,8 +75,21 @@ ROUTES: Final = (
     Route("GET", "/health", Public(), system.health, "health_check", "Health"),
     Route("GET", "/ready", Public(), system.ready, "readiness_check", "Health"),
     Route("GET", "/info", Public(), system.info, "get_info", "Home"),
+    Route("GET", "/openapi.json", Public(), docs.openapi, "get_openapi", "Home"),
+    Route("GET", "/docs", Public(), docs.swagger, "get_docs", "Home"),
+    Route(
+        "GET",
+        "/docs/oauth2-redirect",
+        Public(),
+        docs.oauth2_redirect,
+        "get_oauth2_redirect",
+        "Home",
+    ),
+    Route("GET", "/docs/assets/{name}", Public(), docs.asset, "get_docs_asset", "Home"),
+    Route("GET", "/redoc", Public(), docs.redoc, "get_redoc", "Home"),
     Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
     Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
+    Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
     Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
     Route(
         "GET", "/agents/{agent_id}", _agents("read"), components.get_agent, "get_agent", "Agents"
@@ -202,6 +230,40 @@ ROUTES: Final = (
         "migrate_database",
         "Database",
     ),
+    Route("GET", "/channels", _LIST_CHANNELS, channels.list_channels, "get_channels", "Channels"),
+    Route(
+        "GET",
+        "/channels/{channel}/messages",
+        _channels("read"),
+        channels.list_messages,
+        "get_channel_messages",
+        "Channels",
+    ),
+    Route(
+        "GET",
+        "/channels/{channel}/messages/{message_id}",
+        _channels("read"),
+        channels.get_message,
+        "get_channel_message",
+        "Channels",
+    ),
+    Route(
+        "POST",
+        "/channels/{channel}/messages/{message_id}/retry",
+        _channels("write"),
+        channels.retry_message,
+        "retry_channel_message",
+        "Channels",
+    ),
+    Route(
+        "GET",
+        "/channels/{channel}/replies",
+        _channels("read"),
+        channels.list_replies,
+        "get_channel_replies",
+        "Channels",
+    ),
+    Route("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status", "Channels"),
     Route("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook", "Channels"),
     Route("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook", "Channels"),
 )

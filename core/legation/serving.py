@@ -10,39 +10,101 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from .effects import Effect, Job, Log, Program, Sleep, Spawn, Transact
-from .migrations.catalogue import CATALOGUE
-from .migrations.ledger import ReadLedger, standing
-from .migrations.migrate import Attempt
+from .effects import Effect, Interruptible, Job, Log, Program, Sleep, Spawn, ThisNode, Transact
+from .migrations.catalogue import CATALOGUE, Catalogue
+from .migrations.ledger import Behind, EmptyDatabase, ReadLedger, Standing, standing
+from .migrations.migrate import (
+    Attempt,
+    Migrated,
+    MigrationBusy,
+    MigrationFailed,
+    MigrationUnknown,
+    migrate,
+)
 from .store.failures import NotServed, StoreFailure, WrongSchema
 
-__all__ = ["Served", "Serving", "WatchSchemas"]
+__all__ = ["Served", "Serving", "WatchSchema", "WatchSchemas"]
 
 R = TypeVar("R")
 
 LOOK_SECONDS: Final = 5.0
 
+# How long the start of a node waits for the locks of a database: nobody is answered meanwhile.
+# What is left to do then is done by `WatchSchema`.
+START_PATIENCE_US: Final = 3_000_000
+
 
 @define(eq=False)
 class Serving:
-    """Why a database is not served, by its id; nothing stands here for one that is."""
+    """Why a database is not served, by its id; nothing stands here for one that is.
+
+    Attributes:
+        catalogue: The schema that this code is written for.
+        due: The databases that this node is to migrate by itself, and has not yet.  Once it has,
+            or has found one served, it never does so again: whoever takes a database down to an
+            older version finds it left there.
+    """
 
     databases: Sequence[str]
-    reasons: dict[str, str] = field(factory=dict[str, str])
+    catalogue: Catalogue = CATALOGUE
+    reasons: dict[str, str] = field(factory=dict[str, str], init=False)
+    due: set[str] = field(factory=set[str], init=False)
+
+    def begin(self, name: str, *, migrate: bool) -> Program[None]:
+        """Look at `name` as the process starts; with `migrate`, bring it to the newest schema."""
+        self.reasons[name] = f"The database {name!r} is not served: it has not answered yet"
+        if migrate:
+            self.due.add(name)
+        yield from self.look(name)
 
     def look(self, name: str) -> Program[None]:
-        """Read the ledger of `name`; a database that does not answer keeps its standing."""
+        """Read the ledger of `name`, and migrate it where that is due.
+
+        A database that does not answer keeps its standing.
+        """
+        stands = yield from self._read(name)
+        if stands is not None and name in self.due:
+            if not stands.may_serve:
+                yield from self._migrate(name)
+                yield from self._read(name)
+            else:
+                self.due.discard(name)
+
+    def _read(self, name: str) -> Program[Standing | None]:
         try:
             reading = yield from Transact(name, ReadLedger())
         except StoreFailure:
-            return
-        stands = standing(reading.state, CATALOGUE, reading.dialect, CATALOGUE.latest)
+            return None
+        latest = self.catalogue.latest
+        stands = standing(reading.state, self.catalogue, reading.dialect, latest)
         if stands.may_serve:
             self.reasons.pop(name, None)
         else:
-            self.reasons[name] = f"The database {name!r} is not served: {stands.detail}"
+            self.reasons[name] = f"The database {name!r} is not served: {_told(name, stands)}"
+        return stands
+
+    def _migrate(self, name: str) -> Program[None]:
+        """Migrate `name`; what may succeed later is left to be tried again."""
+        node = yield from ThisNode()
+        outcome = yield from migrate(
+            name,
+            self.catalogue,
+            None,
+            actor="startup",
+            request_id="",
+            node=node,
+            patience_us=START_PATIENCE_US,
+        )
+        if not isinstance(outcome, MigrationBusy | MigrationFailed | MigrationUnknown):
+            self.due.discard(name)
+        if not isinstance(outcome, Migrated):
+            fields = (("database", name), ("reason", outcome.detail))
+            yield from Log("error", "database not migrated", fields)
+        elif outcome.moves:
+            version = ("version", str(outcome.to_version))
+            yield from Log("info", "database migrated", (("database", name), version))
 
     def guard(self, program: Program[R]) -> Program[R]:
         """Run `program`, keeping from it what it must not touch.
@@ -55,8 +117,7 @@ class Serving:
         try:
             while True:
                 effect = program.send(reply) if trouble is None else program.throw(trouble)
-                if isinstance(effect, Spawn):
-                    effect = Spawn(Served(self, effect.job))
+                effect = self._within(effect)
                 reply, trouble = None, self._refusal(effect)
                 if trouble is None:
                     try:
@@ -64,7 +125,7 @@ class Serving:
                     except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
                         trouble = error
                 if isinstance(effect, Transact) and _tells(effect, trouble):
-                    yield from self.look(effect.database)
+                    yield from self._read(effect.database)
                     trouble = self._refusal(effect) or trouble
         except StopIteration as done:
             result: R = done.value
@@ -72,11 +133,27 @@ class Serving:
         finally:
             program.close()
 
+    def _within(self, effect: Effect) -> Effect:
+        """Return `effect`; the program in it, if there is one, is guarded as well."""
+        if isinstance(effect, Spawn):
+            return Spawn(Served(self, effect.job))
+        if isinstance(effect, Interruptible):
+            return evolve(effect, program=self.guard(effect.program))
+        return effect
+
     def _refusal(self, effect: Effect) -> NotServed | None:
         if not isinstance(effect, Transact) or not effect.unit.needs_schema:
             return None
         reason = self.reasons.get(effect.database)
         return None if reason is None else NotServed(reason)
+
+
+def _told(name: str, stands: Standing) -> str:
+    """Say where a database stands, and to whom it falls to do something, what."""
+    if isinstance(stands, Behind | EmptyDatabase):
+        way = f"`legation migrate {name}` or POST /databases/{name}/migrate does it"
+        return f"{stands.detail} ({way})"
+    return stands.detail
 
 
 def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
@@ -97,19 +174,32 @@ class Served(Job):
 
 
 @frozen
+class WatchSchema(Job):
+    """Look at the ledger of one database now and then, as long as the process lives."""
+
+    serving: Serving
+    name: str
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        name, reasons = self.name, self.serving.reasons
+        while True:
+            yield from Sleep(LOOK_SECONDS)
+            before = reasons.get(name)
+            yield from self.serving.look(name)
+            after = reasons.get(name)
+            if after != before:
+                told = after or f"The database {name!r} is served"
+                yield from Log("warning" if after else "info", told, (("database", name),))
+
+
+@frozen
 class WatchSchemas(Job):
-    """Look at every ledger now and then, as long as the process lives."""
+    """Watch every database by itself, so that one which does not answer delays no other."""
 
     serving: Serving
 
     def program(self) -> Program[None]:
-        """Go round."""
-        while True:
-            yield from Sleep(LOOK_SECONDS)
-            for name in self.serving.databases:
-                before = self.serving.reasons.get(name)
-                yield from self.serving.look(name)
-                after = self.serving.reasons.get(name)
-                if after != before:
-                    told = after or f"The database {name!r} is served"
-                    yield from Log("warning" if after else "info", told, (("database", name),))
+        """Start the watches."""
+        for name in self.serving.databases:
+            yield from Spawn(WatchSchema(self.serving, name))

@@ -9,6 +9,7 @@ import click
 
 from legation import __version__
 
+from .audit import audit
 from .check import check, explain
 from .keys import keys
 from .migrate import migrate
@@ -32,5 +33,5 @@ def main() -> None:
     """
 
 
-for command in (serve, migrate, token, keys, check, explain):
+for command in (serve, migrate, token, keys, check, explain, audit):
     main.add_command(command)

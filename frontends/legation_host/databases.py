@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
+
+import anyio
 
 from legation.store.units import Dialect, Unit
 
-from .errors import BadDatabaseUrl
+from .errors import BadDatabaseUrl, UnusableDatabase
 from .group_commit import SqliteDatabase
 from .postgres import PostgresDatabase
-from .sqlite import MEMORY
+from .sqlite import MEMORY, connect, run_unit
 from .units import Write, quiet
 
-__all__ = ["Database", "open_database"]
+__all__ = ["Database", "Read", "open_database", "open_reader"]
 
 R = TypeVar("R")
 
+_POSTGRES: Final = ("postgresql", "postgres")
 EXAMPLES: Final = (
     "sqlite:///relative.db, sqlite:////absolute.db, sqlite:// (in memory) or "
     "postgresql://user@host/name"
@@ -59,19 +66,47 @@ def open_database(name: str, url: str, write: Write = quiet) -> Database:
     Raises:
         HostError: In words for the operator.
     """
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError:
-        scheme = ""
-    if scheme == "sqlite":
-        return SqliteDatabase(name, _sqlite_path(name, url), write)
-    if scheme in ("postgresql", "postgres"):
+    if _scheme(url) in _POSTGRES:
         return PostgresDatabase(name, url, write)
-    raise BadDatabaseUrl(f"databases.{name}.url: not a database URL; write {EXAMPLES}")
+    return SqliteDatabase(name, _sqlite_path(name, url), write)
+
+
+Read: TypeAlias = Callable[[Unit[Any]], Any]
+"""Runs a unit that only reads, on the thread that calls."""
+
+
+@contextmanager
+def open_reader(name: str, url: str) -> Generator[Read]:
+    """Open the database at `url` to read from it, beside whoever serves it; create nothing.
+
+    Raises:
+        HostError: In words for the operator.
+    """
+    if _scheme(url) in _POSTGRES:
+        database = PostgresDatabase(name, url)
+        try:
+            yield database.run_unit
+        finally:
+            anyio.run(database.aclose)
+        return
+    path = _sqlite_path(name, url)
+    if not Path(path).is_file():
+        raise UnusableDatabase(f"databases.{name}.url: there is no file {path}")
+    with closing(connect(path, read_only=True)) as connection:
+        yield partial(run_unit, connection, database=name)
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return ""
 
 
 def _sqlite_path(name: str, url: str) -> str:
     """Return the path in `sqlite:///path`: relative after three slashes, absolute after four."""
+    if _scheme(url) != "sqlite":
+        raise BadDatabaseUrl(f"databases.{name}.url: not a database URL; write {EXAMPLES}")
     parts = urlsplit(url)
     if parts.netloc or parts.query or parts.fragment or not url[7:].startswith("//"):
         raise BadDatabaseUrl(f"databases.{name}.url: not a path; write {EXAMPLES}")

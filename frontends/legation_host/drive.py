@@ -23,6 +23,8 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    Interrupted,
+    Interruptible,
     Log,
     NextEvents,
     Now,
@@ -224,6 +226,26 @@ IMMEDIATE: Final[Mapping[type[Any], Callable[[_Turn, Any], Any]]] = {
     Emit: _emit,
 }
 
+
+async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
+    """Drive the inner program under a scope that the nudge, or the time, cancels.
+
+    No task stands by for the nudge: the hub calls the scope.
+    """
+    since = turn.seen.get(effect.topic, turn.nudged)
+    with anyio.CancelScope(deadline=anyio.current_time() + effect.timeout_seconds) as scope:
+        call, nudged = scope.cancel, False
+
+        def interrupt() -> None:
+            nonlocal nudged
+            nudged = True
+            call()
+
+        with turn.host.hub.calling(effect.topic, since, interrupt):
+            return await drive(turn.host, effect.program, turn.body, turn.sink)
+    return Interrupted("nudge" if nudged else "timeout")
+
+
 AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
     ReadBody: _read_body,
     Transact: _transact,
@@ -231,6 +253,7 @@ AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
     Sleep: _sleep,
     NextEvents: _next_events,
     AwaitNudge: _await_nudge,
+    Interruptible: _interruptible,
 }
 
 PERFORMED: Final = frozenset(IMMEDIATE) | frozenset(AWAITED)

@@ -11,6 +11,7 @@ import anyio
 
 from legation import Platform
 
+from .assets import read_assets
 from .host import Host, open_host
 from .units import Write, quiet
 
@@ -26,6 +27,7 @@ async def open_platform(platform: Platform, *, log: Write = quiet) -> AsyncGener
     Raises:
         HostError: A database cannot be used, in words for the operator.
     """
+    platform.manual.bring(await anyio.to_thread.run_sync(read_assets))
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit)
     async with opened as host:
         await host.run(platform.startup())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -94,6 +95,9 @@ class Hub:
     _nudged: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
     _events: _Bell = field(factory=_Bell, init=False)
     _nudges: _Bell = field(factory=_Bell, init=False)
+    _called: dict[str, list[Callable[[], None]]] = field(
+        factory=dict[str, list[Callable[[], None]]], init=False
+    )
 
     def publish(self, run_id: str, events: Sequence[RunEvent]) -> None:
         """Keep `events` for a while and wake who follows `run_id`."""
@@ -142,8 +146,24 @@ class Hub:
         if len(self._nudged) > TOPICS:
             self._nudged.popitem(last=False)
         self._nudges.ring(topic)
+        for call in self._called.get(topic, ()):
+            call()
 
     async def await_nudge(self, topic: str, since: int, timeout_seconds: float) -> None:
         """Wait for a nudge later than `since`, a value that `sequence` had."""
         if self._nudged.get(topic, 0) <= since:
             await self._nudges.wait(topic, timeout_seconds)
+
+    @contextmanager
+    def calling(self, topic: str, since: int, call: Callable[[], None]) -> Generator[None]:
+        """Call `call`, within this block, at each nudge under `topic` later than `since`."""
+        if self._nudged.get(topic, 0) > since:
+            call()
+        calls = self._called.setdefault(topic, [])
+        calls.append(call)
+        try:
+            yield
+        finally:
+            calls.remove(call)
+            if not calls:
+                del self._called[topic]

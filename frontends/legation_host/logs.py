@@ -1,12 +1,21 @@
-"""The operator's log: one line per event, as JSON or for the eye, with structlog."""
+"""The operator's log: one line per event, as JSON or for the eye, with structlog.
+
+What a caller sent may be in a field: it never makes a second line, and never moves the cursor of a
+terminal.  An exception is told by its kind and the place it came from, never by its text or its
+stack, which may quote what a user sent or what a database holds.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeAlias
 
 from attrs import define, field
+
+from legation.incidents import where
 
 from .units import Write
 
@@ -55,19 +64,13 @@ class _Log:
     def _build(self) -> Any:
         import structlog  # noqa: PLC0415 (70 ms that a process need not spend before it listens)
 
-        last: list[Any] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
+        last: list[Any] = [_as_json]
         if self.text:
-            dev = structlog.dev
-            last = [
-                dev.ConsoleRenderer(
-                    colors=self.stream.isatty(), exception_formatter=dev.plain_traceback
-                )
-            ]
-        else:
-            last.insert(0, structlog.processors.format_exc_info)
+            last = [_escaped, structlog.dev.ConsoleRenderer(colors=self.stream.isatty())]
         return structlog.wrap_logger(
             structlog.WriteLogger(self.stream),
             processors=[
+                _placed,
                 _redact,
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
@@ -82,8 +85,50 @@ def _free(key: str) -> str:
     return f"{key}_" if key in ("event", "level", "time", "timestamp") else key
 
 
-def _redact(_: object, __: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+Fields: TypeAlias = MutableMapping[str, Any]
+
+
+def _placed(_: object, __: str, fields: Fields) -> Fields:
+    """Put the kind and the place of an exception where the exception is."""
+    if "exc_info" in fields:
+        fields["error"] = fields.pop("exc_info")
+    for key, value in fields.items():
+        if isinstance(value, BaseException):
+            fields[key] = where(value)
+    return fields
+
+
+def _redact(_: object, __: str, fields: Fields) -> Fields:
     for key in fields:
         if any(word in key.lower() for word in _SECRET):
             fields[key] = "[redacted]"
     return fields
+
+
+# Beyond the controls of ASCII there are more that end a line (U+0085, U+2028), and some that turn
+# the direction of a text around.
+_UNUSUAL: Final = re.compile(r"[^\x20-\x7e]")
+
+
+def _as_json(_: object, __: str, fields: Fields) -> str:
+    """Return one line of JSON, in which all that cannot be seen is escaped."""
+    line = json.dumps(fields, ensure_ascii=False, default=repr)
+    return _UNUSUAL.sub(_json_escape, line)
+
+
+def _json_escape(matched: re.Match[str]) -> str:
+    character = matched[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def _escaped(_: object, __: str, fields: Fields) -> Fields:
+    """Escape what cannot be seen in every text; what is no text is shown as Python writes it."""
+    for key, value in fields.items():
+        if isinstance(value, str):
+            fields[key] = _UNUSUAL.sub(_python_escape, value)
+    return fields
+
+
+def _python_escape(matched: re.Match[str]) -> str:
+    character = matched[0]
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

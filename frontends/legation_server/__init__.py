@@ -11,24 +11,36 @@ from .listeners import (
     address_of,
     close_listeners,
     open_listeners,
+    open_slots,
     open_unix_listener,
 )
-from .running import run
+from .proxies import BadNetwork, Proxies, parse_networks
+from .running import Life, run
 from .server import Server, serve
 from .settings import DEFAULT, Settings
+from .systemd import Notifier, inherited_listeners
 from .worker import Platform, Runner
+from .workers import run_workers
 
 __all__ = [
     "DEFAULT",
+    "BadNetwork",
+    "Life",
     "ListenError",
+    "Notifier",
     "Platform",
+    "Proxies",
     "Runner",
     "Server",
     "Settings",
     "address_of",
     "close_listeners",
+    "inherited_listeners",
     "open_listeners",
+    "open_slots",
     "open_unix_listener",
+    "parse_networks",
     "run",
+    "run_workers",
     "serve",
 ]

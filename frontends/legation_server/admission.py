@@ -21,12 +21,15 @@ class Admission:
         self._admitted = 0
         self._by_address: Counter[str] = Counter()
 
-    def enter(self, client: str) -> Refusal | None:
-        """Count a connection from `client` in, or return why it may not stay."""
+    def enter(self, client: str, *, proxied: bool = False) -> Refusal | None:
+        """Count a connection from `client` in, or return why it may not stay.
+
+        A trusted proxy (`proxied`) has all its clients behind one address.
+        """
         if self._admitted >= self._limits.connections:
             return Unavailable("The server has too many connections")
         full = self._by_address[client] >= self._limits.connections_per_address
-        if full and not is_near(client):
+        if full and not proxied and not is_near(client):
             sentence = "Too many connections from this address"
             return TooManyRequests(retry_after=1, detail=sentence)
         self._admitted += 1

@@ -41,21 +41,24 @@ class Connection:
     Attributes:
         wire: Its socket, with the deadline that the sweeper looks at.
         client: The peer's address, for the audit and for the limit per address.
+        proxied: Whether the peer is a trusted proxy, which names the client of each request.
     """
 
-    __slots__ = ("_stream", "_worker", "client", "wire")
+    __slots__ = ("_stream", "_worker", "client", "proxied", "wire")
 
-    def __init__(self, sock: socket.socket, client: str, worker: Worker) -> None:
+    def __init__(self, wire: Wire, client: str, worker: Worker, *, proxied: bool = False) -> None:
         self._worker = worker
         self._stream: Stream | None = None
         self.client = client
-        self.wire = Wire(sock, worker)
+        self.proxied = proxied
+        self.wire = wire
 
     async def run(self, refusal: Refusal | None = None) -> None:
         """Serve the connection to its end, or tell the client `refusal` and close."""
         wire = self.wire
         try:
             with wire.scope:
+                await wire.open()
                 await (self._converse() if refusal is None else wire.refuse(refusal))
             if wire.scope.cancelled_caught:
                 wire.apologize()
@@ -147,7 +150,10 @@ class Connection:
             return refuse(Unavailable("The server is busy"), new_incident())
         if worker.settings.request_seconds is not None:
             self.wire.enter(Phase.ANSWER, worker.settings.request_seconds)
-        request = Request(head.method, head.target, head.headers, self.client)
+        client = self.client
+        if self.proxied:
+            client = worker.proxies.client(client, head.headers)
+        request = Request(head.method, head.target, head.headers, client)
         worker.in_flight += 1
         try:
             return await worker.host.run(worker.platform.answer(request), body=body, sink=None)

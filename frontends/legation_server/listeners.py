@@ -1,21 +1,31 @@
 """Listening sockets, opened before anything else so that what is wrong is said at once.
 
-They are plain sockets and belong to whoever opened them: a process that starts workers can open
-them, keep them and hand them on.
+They belong to whoever opened them: a process that starts workers opens them, keeps them and hands
+them on.  A worker that closes its copy takes nothing from the others.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import stat
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from .settings import DEFAULT
 
-__all__ = ["ListenError", "address_of", "close_listeners", "open_listeners", "open_unix_listener"]
+__all__ = [
+    "ListenError",
+    "UnixListener",
+    "address_of",
+    "close_listeners",
+    "open_listeners",
+    "open_slots",
+    "open_unix_listener",
+]
 
 _REASONS: Final = {
     errno.EADDRINUSE: "it is already in use",
@@ -29,6 +39,20 @@ _REASONS: Final = {
 
 class ListenError(Exception):
     """Nobody can listen there; the message is one sentence for the operator."""
+
+
+class UnixListener(socket.socket):
+    """A socket at a path.  Closed by the process that made the path, it takes the path with it."""
+
+    path: str | None = None
+    owner: int = 0
+
+    def close(self) -> None:
+        """Close the socket, and remove its path if it is this process's."""
+        super().close()
+        if self.path is not None and self.owner == os.getpid():
+            Path(self.path).unlink(missing_ok=True)
+        self.path = None
 
 
 def open_listeners(
@@ -56,6 +80,40 @@ def open_listeners(
     return tuple(opened)
 
 
+def open_slots(
+    host: str, port: int, slots: int, *, backlog: int = DEFAULT.backlog
+) -> tuple[tuple[socket.socket, ...], ...]:
+    """Return what `open_listeners` does, once for each of several workers, on the same port.
+
+    The kernel spreads connections evenly over sockets with SO_REUSEPORT, where one socket that
+    all workers accept from favours whoever is quickest.  Closing such a socket resets what is
+    queued on it: so the parent keeps each for as long as it lives, and hands it to the worker
+    that takes the slot.  Only Linux spreads; elsewhere the workers share one socket.
+
+    Raises:
+        ListenError: As `open_listeners`; sharing the port is for these sockets only.
+    """
+    probes = open_listeners(host, port, backlog=backlog)
+    if not hasattr(socket, "SO_REUSEPORT") or sys.platform != "linux":
+        return (probes,) * slots
+    # With SO_REUSEPORT two servers could have one port and each half of its clients.
+    addresses = [(probe.family, probe.getsockname()) for probe in probes]
+    close_listeners(probes)
+    opened: list[tuple[socket.socket, ...]] = []
+    try:
+        for _ in range(slots):
+            shared: list[socket.socket] = []
+            opened.append(())
+            for family, address in addresses:
+                shared.append(_listen(family, address, backlog, share=True))
+                opened[-1] = tuple(shared)
+    except BaseException:
+        for listeners in opened:
+            close_listeners(listeners)
+        raise
+    return tuple(opened)
+
+
 def open_unix_listener(
     path: str, *, mode: int = 0o600, backlog: int = DEFAULT.backlog
 ) -> socket.socket:
@@ -70,18 +128,17 @@ def open_unix_listener(
         ListenError: Another server listens there, or it is not a socket, or may not be made.
     """
     _remove_stale(path)
-    listener = _listen(socket.AF_UNIX, path, backlog)
+    listener = UnixListener(socket.AF_UNIX, socket.SOCK_STREAM)
+    _begin(listener, path, backlog)
+    listener.path, listener.owner = path, os.getpid()
     Path(path).chmod(mode)
     return listener
 
 
 def close_listeners(listeners: Iterable[socket.socket]) -> None:
-    """Close `listeners`; the path of a Unix socket goes with it."""
+    """Close `listeners`; the path of a Unix socket goes with the one who made it."""
     for listener in listeners:
-        name = listener.getsockname() if listener.family == socket.AF_UNIX else ""
         listener.close()
-        if name and isinstance(name, str):
-            Path(name).unlink(missing_ok=True)
 
 
 def address_of(listener: socket.socket) -> str:
@@ -109,24 +166,34 @@ def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str
 
 
 def _listen(
-    family: socket.AddressFamily, address: tuple[str | int, ...] | str, backlog: int
+    family: socket.AddressFamily,
+    address: tuple[str | int, ...],
+    backlog: int,
+    *,
+    share: bool = False,
 ) -> socket.socket:
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise _refused(address, error) from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if share:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    _begin(listener, address, backlog)
+    return listener
+
+
+def _begin(listener: socket.socket, address: tuple[str | int, ...] | str, backlog: int) -> None:
+    """Bind `listener` and listen, or close it."""
     try:
-        if family != socket.AF_UNIX:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)
         listener.listen(backlog)
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
         raise _refused(address, error) from error
-    return listener
 
 
 def _refused(address: tuple[str | int, ...] | str, error: Exception) -> ListenError:

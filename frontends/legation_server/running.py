@@ -1,7 +1,7 @@
 """The process: one worker under trio, ended by signals.
 
-Several workers on one machine are this function in several processes, with listeners that their
-parent opened and keeps (`listeners`).
+Several workers on one machine are this function in several processes (`workers`), with listeners
+that their parent opened and keeps (`listeners`).
 """
 
 from __future__ import annotations
@@ -11,21 +11,59 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
+from attrs import frozen
+from trio.lowlevel import wait_readable
 
 from legation_host import Write
 from legation_host.units import quiet
 
 from .listeners import close_listeners
+from .proxies import NO_PROXIES, Proxies
 from .server import Server, serve
 from .settings import DEFAULT, Settings
 from .worker import Platform, Runner
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from .tls import Certificate
+
+__all__ = ["ALONE", "Life", "run"]
 
 P = TypeVar("P", bound=Platform)
+
+
+def _nothing() -> None:
+    pass
+
+
+@frozen
+class Life:
+    """What happens around a worker.
+
+    Attributes:
+        started: Called when connections are accepted.
+        reload: Called at SIGHUP.
+        stopping: Called when the drain begins.
+        parent: A descriptor that is readable when the parent process is gone, for a worker that
+            has one: then it drains.  Its parent also decides about SIGINT and SIGHUP.
+    """
+
+    started: Callable[[Server], object] = lambda _: None
+    reload: Callable[[], object] = _nothing
+    stopping: Callable[[], object] = _nothing
+    parent: int | None = None
+
+    @property
+    def signals(self) -> tuple[signal.Signals, ...]:
+        """The signals that are obeyed."""
+        if self.parent is not None:
+            return (signal.SIGTERM,)
+        return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+ALONE: Final = Life()
 
 
 def run(
@@ -35,7 +73,9 @@ def run(
     settings: Settings = DEFAULT,
     *,
     log: Write = quiet,
-    started: Callable[[Server], None] | None = None,
+    proxies: Proxies = NO_PROXIES,
+    certificate: Certificate | None = None,
+    life: Life = ALONE,
 ) -> None:
     """Serve until SIGTERM or SIGINT; return when drained.
 
@@ -47,39 +87,57 @@ def run(
         listeners: From `open_listeners`; closed at the end.
         settings: The limits.
         log: Takes what went wrong.
-        started: Called when connections are accepted.
+        proxies: Who is believed about the address of a client.
+        certificate: For TLS on every listener.
+        life: What else is to happen, and when.
     """
+    serving = partial(
+        serve, settings=settings, log=log, proxies=proxies, certificate=certificate
+    )
     try:
-        trio.run(_main, platform_factory, host_factory, listeners, settings, log, started)
+        trio.run(_main, platform_factory, host_factory, listeners, serving, life)
     finally:
         # Closed by the server already, unless it never came to be.
-        close_listeners(listener for listener in listeners if listener.fileno() >= 0)
+        close_listeners(listeners)
 
 
 async def _main(
     platform_factory: Callable[[], P],
     host_factory: Callable[[P], AbstractAsyncContextManager[Runner]],
     listeners: Sequence[socket.socket],
-    settings: Settings,
-    log: Write,
-    started: Callable[[Server], None] | None,
+    serving: partial[object],
+    life: Life,
 ) -> None:
     platform = platform_factory()
     # Signals are held from before the first connection to after the last.
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*life.signals) as signals:
         async with host_factory(platform) as host, trio.open_nursery() as nursery:
-            task = partial(serve, platform, host, listeners, settings, log=log)
-            async with trio.open_nursery() as serving:
-                server: Server = await serving.start(task)
-                if started is not None:
-                    started(server)
-                nursery.start_soon(_obey, signals, server, serving.cancel_scope)
+            async with trio.open_nursery() as worker:
+                server: Server = await worker.start(partial(serving, platform, host, listeners))
+                life.started(server)
+                nursery.start_soon(_obey, signals, server, worker.cancel_scope, life)
+                if life.parent is not None:
+                    nursery.start_soon(_survive, life.parent, server)
             nursery.cancel_scope.cancel()
 
 
-async def _obey(signals: AsyncIterator[int], server: Server, scope: trio.CancelScope) -> None:
-    """Drain at the first signal, stop at the second."""
-    await anext(signals)
+async def _obey(
+    signals: AsyncIterator[int], server: Server, scope: trio.CancelScope, life: Life
+) -> None:
+    """Drain at the first order to end, stop at the second."""
+    draining = False
+    async for number in signals:
+        if number == signal.SIGHUP:
+            life.reload()
+        elif draining:
+            scope.cancel()
+        else:
+            draining = True
+            life.stopping()
+            server.drain()
+
+
+async def _survive(parent: int, server: Server) -> None:
+    """Drain when the parent is gone: nobody else would end this process."""
+    await wait_readable(parent)
     server.drain()
-    await anext(signals)
-    scope.cancel()

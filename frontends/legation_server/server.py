@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from trio.lowlevel import wait_readable
@@ -28,8 +28,13 @@ from legation_host.units import quiet
 from .admission import Admission
 from .connection import Connection
 from .listeners import close_listeners
+from .proxies import NO_PROXIES, Proxies
 from .settings import DEFAULT, Settings
+from .wire import Wire
 from .worker import Platform, Runner, Worker
+
+if TYPE_CHECKING:
+    from .tls import Certificate
 
 __all__ = ["Server", "serve"]
 
@@ -50,6 +55,8 @@ async def serve(
     settings: Settings = DEFAULT,
     *,
     log: Write = quiet,
+    proxies: Proxies = NO_PROXIES,
+    certificate: Certificate | None = None,
     task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer requests that come to `listeners` until drained or cancelled.
@@ -60,9 +67,12 @@ async def serve(
         listeners: Listening and non-blocking; closed at the end.
         settings: The limits.
         log: Takes what went wrong, a level, an event and its fields.
+        proxies: Who is believed about the address of a client.
+        certificate: For TLS on every listener.
         task_status: Is told the `Server` when connections are accepted.
     """
-    await Server(platform, host, listeners, settings, log).run(task_status=task_status)
+    server = Server(platform, host, listeners, settings, log, proxies, certificate)
+    await server.run(task_status=task_status)
 
 
 class Server:
@@ -75,9 +85,12 @@ class Server:
         listeners: Sequence[socket.socket],
         settings: Settings,
         log: Write,
+        proxies: Proxies = NO_PROXIES,
+        certificate: Certificate | None = None,
     ) -> None:
         self.listeners = tuple(listeners)
-        self._worker = Worker(platform, host, settings, log)
+        self._worker = Worker(platform, host, settings, log, proxies)
+        self._wire = Wire if certificate is None else certificate.wire
         self._settings = settings
         self._connections: set[Connection] = set()
         self._admission = Admission(settings)
@@ -141,12 +154,18 @@ class Server:
         if sock.family != socket.AF_UNIX:
             client = str(address[0])
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        refusal = self._admission.enter(client)
+        proxied = self._worker.proxies.trusts(client)
+        try:
+            wire = self._wire(sock, self._worker)
+        except (OSError, ValueError):
+            sock.close()  # TLS: gone before it began
+            return
+        refusal = self._admission.enter(client, proxied=proxied)
         if refusal is not None and self._refused >= REFUSED:
-            sock.close()
+            wire.close()
             return
         self._refused += refusal is not None
-        connection = Connection(sock, client, self._worker)
+        connection = Connection(wire, client, self._worker, proxied=proxied)
         self._connections.add(connection)
         nursery.start_soon(self._run, connection, refusal)
 

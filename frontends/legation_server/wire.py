@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -23,7 +24,7 @@ from .refusals import RequestTimeout, new_incident, refuse
 from .render import response_bytes
 from .worker import Worker
 
-__all__ = ["ClientGone", "Phase", "Wire"]
+__all__ = ["RECEIVE", "ClientGone", "Phase", "Wire"]
 
 RECEIVE: Final = 64 << 10
 """Bytes of one recv."""
@@ -65,6 +66,7 @@ class Wire:
     """
 
     __slots__ = (
+        "_put",
         "_sock",
         "deadline",
         "fd",
@@ -78,6 +80,7 @@ class Wire:
 
     def __init__(self, sock: socket.socket, worker: Worker) -> None:
         self._sock = sock
+        self._put: Callable[[bytes | memoryview], int] = sock.send
         self.fd = sock.fileno()
         self.writing = False
         self.worker = worker
@@ -86,6 +89,9 @@ class Wire:
         self.method = "GET"
         self.phase = Phase.HEAD
         self.deadline = worker.soon + worker.settings.header_seconds
+
+    async def open(self) -> None:
+        """Do what comes before the first head: on a plain connection nothing."""
 
     def enter(self, phase: Phase, seconds: float = math.inf) -> None:
         """Wait for `phase` from now on, for `seconds` at most."""
@@ -126,7 +132,7 @@ class Wire:
     def give(self, data: bytes) -> memoryview | None:
         """Send what the kernel has room for; return what is left, None when nothing is."""
         try:
-            sent = self._sock.send(data)
+            sent = self._put(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
@@ -140,7 +146,7 @@ class Wire:
             self.deadline = self.worker.soon + self.worker.settings.write_seconds
             await wait_writable(self.fd)
             try:
-                data = data[self._sock.send(data) :]
+                data = data[self._put(data) :]
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -158,7 +164,7 @@ class Wire:
         if self.writing or silent or self.phase not in _LATE:
             return
         try:
-            self._sock.send(self._render(_LATE[self.phase]))
+            self._put(self._render(_LATE[self.phase]))
         except OSError:
             return
         self.shut(socket.SHUT_WR)

@@ -12,6 +12,7 @@ from legation.effects import Program
 from legation.messages import Answer, Request
 from legation_host import BodySource, Sink, Write
 
+from .proxies import NO_PROXIES, Proxies
 from .render import Clock
 from .settings import Settings
 
@@ -52,6 +53,7 @@ class Worker:
     host: Runner
     settings: Settings
     log: Write
+    proxies: Proxies = NO_PROXIES
     clock: Clock = field(factory=Clock)
     soon: float = 0.0
     in_flight: int = 0

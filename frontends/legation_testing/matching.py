@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from legation.effects import Asks, Transact
+from legation.store.audit import Audited
 from legation.store.units import Unit
 
-__all__ = ["Expected", "describe", "matches", "shown"]
+__all__ = ["Expected", "describe", "is_audited", "matches", "shown"]
 
 LONGEST: Final = 400
 
 Expected: TypeAlias = (
     Asks[Any] | type[Asks[Any]] | Unit[Any] | type[Unit[Any]] | Callable[[Any], bool]
 )
-"""An effect, a type of effect, a unit or a type of unit (for its `Transact`), or a predicate."""
+"""An effect, a type of effect, a unit or a type of unit (for its `Transact`), or a predicate.
+
+A unit is meant also where it is audited: a change that a caller asked for is.
+"""
 
 
 def matches(expected: Expected, effect: Asks[Any]) -> bool:
@@ -23,11 +27,23 @@ def matches(expected: Expected, effect: Asks[Any]) -> bool:
     if isinstance(expected, Asks):
         return expected == effect
     if isinstance(expected, Unit):
-        return isinstance(effect, Transact) and effect.unit == expected
+        return expected in _units(effect)
     if isinstance(expected, type):
-        unit = effect.unit if isinstance(effect, Transact) else None
-        return isinstance(effect, expected) or isinstance(unit, expected)
+        return any(isinstance(one, expected) for one in (effect, *_units(effect)))
     return expected(effect)
+
+
+def _units(effect: Asks[Any]) -> tuple[Unit[Any], ...]:
+    """Return the unit of work of `effect`, and the one that is audited within it."""
+    if not isinstance(effect, Transact):
+        return ()
+    unit: Unit[Any] = effect.unit
+    return (unit, unit.unit) if is_audited(unit) else (unit,)
+
+
+def is_audited(unit: Unit[Any]) -> TypeGuard[Audited[Any]]:
+    """Tell whether `unit` is a change with its record."""
+    return isinstance(unit, Audited)
 
 
 def shown(value: object) -> str:

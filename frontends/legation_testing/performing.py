@@ -14,6 +14,8 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    Interrupted,
+    Interruptible,
     Job,
     Log,
     NextEvents,
@@ -35,6 +37,7 @@ from legation.store.failures import StoreFailure
 
 from .clock import Clock
 from .databases import Databases
+from .matching import is_audited
 from .node import Node
 from .scheduling import Scheduler, Task, Throw
 
@@ -125,9 +128,12 @@ def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
         known = ", ".join(world.databases.names)
         raise Misuse(f"{task.label} asks for database {effect.database!r}; there is {known}")
     try:
-        return world.databases.run(effect.database, effect.unit)
+        result = world.databases.run(effect.database, effect.unit)
     except Exception as error:  # noqa: BLE001  of store or unit: the program's to see
         return Throw(error)
+    if is_audited(effect.unit) and result.kept:
+        world.audit.append(effect.unit.entry)
+    return result
 
 
 def _fetch(world: World, task: Task[Any], effect: Fetch) -> Any:
@@ -172,12 +178,27 @@ def _nudge(world: World, task: Task[Any], effect: Nudge) -> None:
         if isinstance(wanted, AwaitNudge) and wanted.topic == effect.topic:
             waiting.take_nudge(effect.topic)
             world.scheduler.wake(waiting, None)
+        if isinstance(wanted, Interruptible) and wanted.topic == effect.topic:
+            waiting.take_nudge(effect.topic)
+            world.scheduler.wake(waiting, Interrupted("nudge"))
 
 
 def _await_nudge(world: World, task: Task[Any], effect: AwaitNudge) -> object:
     if task.take_nudge(effect.topic):
         return None
     return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
+
+
+def _interruptible(world: World, task: Task[Any], effect: Interruptible[Any]) -> object:
+    """Run the inner program as a task of its own, whose end is the answer.
+
+    What ends the wait otherwise, the scheduler takes for a reason to close it.
+    """
+    if task.take_nudge(effect.topic):
+        effect.program.close()
+        return Interrupted("nudge")
+    world.scheduler.enter(task, effect.program)
+    return world.scheduler.wait(task, effect, effect.timeout_seconds, Interrupted("timeout"))
 
 
 def _emit(_: World, task: Task[Any], effect: Emit) -> None:
@@ -222,6 +243,7 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     NextEvents: _next_events,
     Nudge: _nudge,
     AwaitNudge: _await_nudge,
+    Interruptible: _interruptible,
     Emit: _emit,
     Record: _record,
     Log: _log,

@@ -80,6 +80,8 @@ class Task(Generic[R]):
     error: Exception | None = None
     handed: bool = False  # the error has reached the caller
     body_was_read: bool = False
+    outer: Task[Any] | None = field(default=None, repr=False)  # waits for the end of this one
+    inner: Task[Any] | None = field(default=None, repr=False)
     _value: list[R] = field(factory=list[R])
     answer: Any = None  # what the program is sent next
     ticket: int = 0  # of the wait that counts, among those in the heap
@@ -172,6 +174,20 @@ class Scheduler:
         self._ready.append(task)
         return task
 
+    def enter(self, outer: Task[Any], program: Program[Any]) -> None:
+        """Let `outer` wait for the end of `program`, which runs under its name."""
+        inner = Task[Any](outer.label, outer.node, program, outer.body, outer=outer)
+        outer.inner = inner
+        self.tasks.append(inner)
+        self._ready.append(inner)
+
+    def _leave(self, inner: Task[Any], outer: Task[Any]) -> None:
+        """Hand what became of `inner` to who waits for it."""
+        inner.handed = True
+        answer = Throw(inner.error) if inner.error is not None else inner.result()
+        outer.inner = None
+        self.wake(outer, answer)
+
     def wait(self, task: Task[Any], effect: Effect, seconds: float, answer: Any) -> object:
         """Let `task` wait until it is woken, or gets `answer` after `seconds`."""
         task.ticket = next(self._tickets)
@@ -186,7 +202,7 @@ class Scheduler:
         return tuple(t for t in self.tasks if t.node is node and t.waits_for is not None)
 
     def wake(self, task: Task[Any], answer: Any) -> None:
-        """End the wait of `task`."""
+        """End the wait of `task`; a program that it was waiting for is closed."""
         self.forget(task)
         task.answer = answer
         self._ready.append(task)
@@ -195,6 +211,9 @@ class Scheduler:
         """Undo `wait`: `task` goes on as who holds it decides."""
         task.waits_for = None
         task.ticket = 0
+        inner, task.inner = task.inner, None
+        if inner is not None and not inner.done:
+            self.drop(inner)
 
     def kill(self, node: Node) -> None:
         """Close every program of `node` and forget them, but for what they did wrong."""
@@ -260,6 +279,8 @@ class Scheduler:
                 self._ready.append(task)
                 return
             self._perform(task, effect)
+        if task.outer is not None:
+            self._leave(task, task.outer)
 
     def _perform(self, task: Task[Any], effect: Effect) -> bool:
         """Perform `effect`; tell whether the program can go on at once."""

@@ -100,8 +100,8 @@ def test_each_part_has_its_own_key_and_the_first_quotes() -> None:
     assert [reply.text for reply in replies] == ["one", "two", "three"]
     assert [reply.key for reply in replies] == [
         "reply-wamid.1",
-        "reply-wamid.1-2",
-        "reply-wamid.1-3",
+        "reply.2-wamid.1",
+        "reply.3-wamid.1",
     ]
     assert [reply.quotes for reply in replies] == ["p1", "", ""]
     assert {(reply.recipient, reply.thread) for reply in replies} == {("room", "t")}

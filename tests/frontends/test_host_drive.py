@@ -14,6 +14,8 @@ from legation.effects import (
     Effect,
     Emit,
     Fetch,
+    Interrupted,
+    Interruptible,
     Job,
     Log,
     NextEvents,
@@ -32,7 +34,7 @@ from legation.effects import (
     Unreachable,
 )
 from legation.store.audit import AuditEntry
-from legation.store.failures import Conflict, Unavailable, WrongSchema
+from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
 from legation_host import PERFORMED, Host, open_host
 from legation_host.drive import AWAITED, GATHERED_BYTES, IMMEDIATE, TURN
 
@@ -305,6 +307,23 @@ def test_reads_of_a_file_are_answered_without_leaving_the_turn(
     run(backend, main)
 
 
+class Again(Generator[Effect, Any, None]):
+    """A program that rests once, and can be driven as often as one likes."""
+
+    def __init__(self) -> None:
+        self.rested = True
+
+    def send(self, _: Any) -> Effect:
+        self.rested = not self.rested
+        if self.rested:
+            raise StopIteration
+        return Sleep(0.0)
+
+    def throw(self, *_: Any) -> Effect:
+        self.rested = True
+        raise GeneratorExit
+
+
 # Every kind of effect, in an order in which each takes place.
 SCRIPT: tuple[Effect, ...] = (
     Now(),
@@ -320,6 +339,7 @@ SCRIPT: tuple[Effect, ...] = (
     Publish("r", EVENTS),
     AwaitNudge("inbox", 0.001),
     Nudge("inbox"),
+    Interruptible(Again(), "stop", 1.0),
     Emit(b"a"),
     Record(ENTRY),
     Log("debug", "said"),
@@ -524,5 +544,82 @@ def test_clock_and_entropy_of_the_system_are_the_defaults(backend: str) -> None:
             assert now > 1_700_000_000_000_000
             assert one != other
             assert len(one) == 16
+
+    run(backend, main)
+
+
+class Stop(Job):
+    """Nudges after a while."""
+
+    def program(self) -> Program[None]:
+        yield from Sleep(0.01)
+        yield from Nudge("stop")
+
+
+def resting(seconds: float, left: list[float]) -> Program[str]:
+    try:
+        yield from Sleep(seconds)
+    except GeneratorExit:
+        left.append(seconds)
+        raise
+    return "rested"
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("seconds", "patience", "answer", "closed"),
+    [
+        (0.001, 20.0, "rested", []),
+        (20.0, 0.005, Interrupted("timeout"), [20.0]),
+        (20.0, 20.0, Interrupted("nudge"), [20.0]),
+    ],
+    ids=["its end", "the time", "a nudge"],
+)
+def test_an_interruptible_program_ends_by_itself_by_time_or_by_a_nudge(
+    backend: str, seconds: float, patience: float, answer: object, closed: list[float]
+) -> None:
+    left: list[float] = []
+
+    async def main() -> None:
+        async with open_host() as host:
+            host.spawn(Stop())
+            asked = Interruptible(resting(seconds, left), "stop", patience)
+            assert await host.run(answers(asked)) == [answer]
+            assert left == closed
+            host.hub.nudge("stop")  # nobody is called any more
+
+    run(backend, main)
+
+
+@BACKENDS
+def test_a_nudge_since_the_program_began_interrupts_at_once(backend: str) -> None:
+    left: list[float] = []
+
+    async def main() -> None:
+        async with open_host() as host:
+            asked = Interruptible(resting(20.0, left), "stop", 20.0)
+            assert await host.run(answers(Nudge("stop"), asked)) == [None, Interrupted("nudge")]
+
+    run(backend, main)
+
+
+@BACKENDS
+def test_a_failure_that_the_inner_program_does_not_catch_is_thrown_into_the_outer(
+    backend: str,
+) -> None:
+    def inner() -> Program[None]:
+        yield from Now()
+        raise Busy("locked")
+
+    def outer() -> Program[str]:
+        try:
+            yield from Interruptible(inner(), "stop", 1.0)
+        except Busy as failure:
+            return str(failure)
+        return "nothing"
+
+    async def main() -> None:
+        async with open_host() as host:
+            assert await host.run(outer()) == "locked"
 
     run(backend, main)

@@ -5,8 +5,11 @@ import json
 import re
 import subprocess
 import sys
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from legation_host.logs import open_log
 
@@ -77,22 +80,57 @@ def test_fields_named_like_our_own_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_an_exception_is_written_with_its_traceback(form: str) -> None:
+@pytest.mark.parametrize("field", ["exc_info", "error"])
+def test_an_exception_is_written_as_its_kind_and_place(form: str, field: str) -> None:
     stream = io.StringIO()
     try:
-        int("the reason")
+        int("what a user sent")
     except ValueError as error:
-        open_log(form, stream=stream)("error", "job_failed", {"exc_info": error})
+        open_log(form, stream=stream)("error", "job_failed", {field: error})
 
-    assert "Traceback" in stream.getvalue()
-    assert "the reason" in stream.getvalue()
+    (line,) = stream.getvalue().splitlines()
+    assert "error" in line
+    assert "ValueError in test_an_exception_is_written_as_its_kind_and_place:" in line
+    assert "what a user sent" not in line
+    assert "Traceback" not in line
 
 
-def test_a_newline_in_a_field_makes_no_second_line() -> None:
+HOSTILE: Final = (
+    'a\n{"level":"error"}',
+    "a\r\nb",
+    "\x1b[2J\x1b[31mred",
+    "\x9b31m",
+    "a\x85b",
+    "a\u2028b\u2029c",
+    "\u202etxt.exe",
+    "half of a pair \ud800",
+    "\U000e0041",
+    "\0\x7f",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_what_is_in_a_field_makes_one_line_that_can_be_seen(text: str) -> None:
+    told: dict[str, str] = {}
+    for form in ("json", "text"):
+        stream = io.StringIO()
+        open_log(form, stream=stream)("info", f"said {text}", {"text": text, "list": [text]})
+        told[form] = stream.getvalue()
+
+    for line in told.values():
+        assert line.endswith("\n")
+        assert line[:-1].isprintable()
+    read = json.loads(told["json"])
+    assert (read["event"], read["text"], read["list"]) == (f"said {text}", text, [text])
+
+
+@given(st.text(st.characters()))
+def test_any_text_comes_back_out_of_its_one_json_line(text: str) -> None:
     stream = io.StringIO()
-    open_log("json", stream=stream)("info", "said", {"text": 'a\n{"level":"error"}'})
+    open_log("json", stream=stream)("info", "said", {"text": text})
 
-    assert len(stream.getvalue().splitlines()) == 1
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["text"] == text
 
 
 @pytest.mark.parametrize(("form", "level"), [("xml", "info"), ("json", "loud")])

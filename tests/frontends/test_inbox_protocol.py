@@ -339,10 +339,9 @@ def test_no_history_answers_twice_breaks_the_order_or_loses_a_message(
 
 FENCE: Final = " and lease_by = :node and attempts = :attempts"
 TOKEN: Final = " and attempts = :attempts"
-OLDER: Final = "place = 1"
-BUSY: Final = "coalesce(busy, 0) <= :now_us"
+OLDER: Final = "sender, received_us, position, message_id"
+BUSY: Final = "and busy.lease_us > :now_us"
 REVIVE: Final = "and lease_us > :now_us\n"
-EXPIRED: Final = "coalesce(busy, 0) <= :now_us"
 
 
 @pytest.mark.parametrize(
@@ -351,15 +350,15 @@ EXPIRED: Final = "coalesce(busy, 0) <= :now_us"
         ("and state = 'ready'" + FENCE, "", ONE, "done under a lease that was lost"),
         (FENCE, "", ONE, "done under a lease that was lost"),
         (TOKEN, "", ONE, "done under a lease that was lost"),
-        (OLDER, "place >= 1", TOGETHER, "claimed out of order"),
+        (OLDER, "sender, received_us, position desc", TOGETHER, "claimed out of order"),
         (
             BUSY,
-            "coalesce(head.lease_us, 0) <= :now_us",
+            "and busy.message_id = head.message_id and busy.lease_us > :now_us",
             REVIVED,
             "two messages of one sender at once",
         ),
         (REVIVE, "", REVIVED, "two messages of one sender at once"),
-        (EXPIRED, "busy is null", ONE, "never ends"),
+        (BUSY, "and busy.lease_us is not null", ONE, "never ends"),
         ("on conflict do nothing", "on conflict do update set state = 'ready'", ONE, "duplicate"),
     ],
     ids=[

@@ -14,6 +14,7 @@ import trio.testing
 from legation_host import open_host
 from legation_server import Settings
 from legation_server.connection import Connection
+from legation_server.wire import Wire
 from legation_server.worker import Worker
 
 from .server_kit import ALIVE, HIDDEN, Client, Tried
@@ -33,7 +34,7 @@ async def connected(log: list[str] | None = None) -> AsyncGenerator[tuple[Connec
     async with open_host() as host, trio.open_nursery() as nursery, client.stream:
         worker = Worker(Tried(), host, Settings(linger_seconds=0.1), write)
         worker.tick()
-        connection = Connection(mine, "", worker)
+        connection = Connection(Wire(mine, worker), "", worker)
         nursery.start_soon(connection.run)
         await trio.testing.wait_all_tasks_blocked()
         yield connection, client

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from legation.effects import Sleep
 from legation.messages import json_response
 from legation_host import open_host
-from legation_server import Settings, address_of, open_listeners, open_unix_listener, run
+from legation_server import Life, Settings, address_of, open_listeners, open_unix_listener, run
 
 class Platform:
     def answer(self, request):
@@ -38,7 +38,7 @@ async def host(platform):
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 listeners = open_listeners("127.0.0.1", 0) + (open_unix_listener(sys.argv[1]),)
 run(Platform, host, listeners, Settings(grace_seconds=0.1),
-    started=lambda server: print(server.listeners[0].getsockname()[1], flush=True))
+    life=Life(started=lambda server: print(server.listeners[0].getsockname()[1], flush=True)))
 print("returned", flush=True)
 """
 
@@ -57,7 +57,10 @@ class Process:
             text=True,
         )
         assert self.popen.stdout is not None
-        self.port = int(self.popen.stdout.readline())
+        line = self.popen.stdout.readline()
+        if not line:
+            pytest.fail(self.popen.communicate()[1])
+        self.port = int(line)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=5)

@@ -15,6 +15,8 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    Interrupted,
+    Interruptible,
     Log,
     NextEvents,
     Now,
@@ -717,3 +719,67 @@ def claim(effect: Any) -> int:
     """Return when a parcel was claimed."""
     at: int = effect.unit.now_us
     return at
+
+
+def resting(seconds: float, left: list[float]) -> Program[str]:
+    try:
+        yield from Sleep(seconds)
+    except GeneratorExit:
+        left.append(seconds)
+        raise
+    return "rested"
+
+
+def stopping(seconds: float) -> Program[None]:
+    yield from Sleep(seconds)
+    yield from Nudge("stop")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "patience", "answer", "closed"),
+    [
+        (1.0, 20.0, "rested", []),
+        (20.0, 2.0, Interrupted("timeout"), [20.0]),
+        (20.0, 20.0, Interrupted("nudge"), [20.0]),
+    ],
+    ids=["its end", "the time", "a nudge"],
+)
+def test_an_interruptible_program_ends_by_itself_by_time_or_by_a_nudge(
+    seconds: float, patience: float, answer: object, closed: list[float]
+) -> None:
+    left: list[float] = []
+    with Simulation() as simulation:
+        simulation.start(stopping(5.0))
+
+        assert (
+            simulation.run(ask(Interruptible(resting(seconds, left), "stop", patience))) == answer
+        )
+        assert left == closed
+
+
+def test_a_nudge_since_the_program_began_interrupts_at_once() -> None:
+    with Simulation() as simulation:
+        inner = resting(9.0, [])
+        nudged = sequence(Nudge("stop"), Interruptible(inner, "stop", 9.0))
+        assert simulation.run(nudged) == [None, Interrupted("nudge")]
+        assert simulation.clock.elapsed == 0.0
+
+
+def test_what_the_inner_program_raises_is_thrown_into_the_outer() -> None:
+    def failing() -> Program[None]:
+        yield from Now()
+        raise Busy("locked")
+
+    with Simulation() as simulation, pytest.raises(Busy, match="locked"):
+        simulation.run(ask(Interruptible(failing(), "stop", 1.0)))
+
+
+def test_whoever_closes_the_outer_program_closes_the_inner_one() -> None:
+    left: list[float] = []
+    with Simulation() as simulation:
+        task = simulation.start(ask(Interruptible(resting(9.0, left), "stop", 9.0)))
+        simulation.settle()
+        simulation.cancel(task)
+
+        assert left == [9.0]
+        assert simulation.running() == ()

@@ -97,8 +97,6 @@ def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None)
     """
     keys = _keys(config, config.verification_keys, jwks)
     faults = [] if isinstance(keys, KeySet) else list(keys)
-    if config.verify_audience and not platform_id:
-        faults.append(Fault("platform.id", "is empty, and is the audience to verify"))
     if config.jwks_file is not None and jwks is None:
         faults.append(Fault("authorization_config.jwks_file", "is named and was not read"))
     if faults or not isinstance(keys, KeySet):

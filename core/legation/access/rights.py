@@ -22,7 +22,7 @@ def describe_need(need: Need, template: str, config: PlatformConfig) -> str:
         return "the channel's own signature"
     if not config.authorization:
         return "nothing: authorization is off"
-    if template in config.authorization_config.excluded_routes:
+    if config.authorization_config.excludes(template):
         return "nothing: the route is excluded"
     match need:
         case Public() | AnyToken():

@@ -22,9 +22,11 @@ __all__ = [
     "Reply",
     "RetryLater",
     "Sent",
+    "apology_key",
     "decode_reply",
     "encode_reply",
     "general_outcome",
+    "keys_of",
     "outbox_rows",
     "replies_to",
     "reply_key",
@@ -33,6 +35,7 @@ __all__ = [
     "utf16_length",
 ]
 
+_MOST_PARTS: Final = 256
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -60,11 +63,23 @@ class Reply:
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
-    """Return `reply-<message id>`, with `-2`, `-3` … for the later parts.
+    """Return `reply-<message id>`, and `reply.2-<message id>` … for the later parts.
 
-    At most 273 visible ASCII characters for a message id of 255; Meta allows 512.
+    The number stands in front because an id may end in one: no two parts of any two messages
+    share a key.  At most 512 visible ASCII characters, which is what Meta allows.
     """
-    return f"reply-{message_id}" if part == 1 else f"reply-{message_id}-{part}"
+    return f"reply-{message_id}" if part == 1 else f"reply.{part}-{message_id}"
+
+
+def apology_key(message_id: str) -> str:
+    """Return the key of the apology for a message given up; an answer may still follow it."""
+    return f"apology-{message_id}"
+
+
+def keys_of(message_id: str) -> tuple[str, ...]:
+    """Return every key that an answer to a message can have, up to 256 parts."""
+    parts = (reply_key(message_id, part) for part in range(1, _MOST_PARTS + 1))
+    return (*parts, apology_key(message_id))
 
 
 def replies_to(message: IncomingMessage, text: str, limit: int, now_us: int) -> tuple[Reply, ...]:

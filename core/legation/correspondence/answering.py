@@ -2,7 +2,8 @@
 
 A message may be worked on more than once, after a crash or a failure of the database; the run that
 answers it is begun once.  Its id is noted on the message before it begins, so whoever comes later
-finds it, waits for it, and takes its answer.
+finds it, waits for it, and takes its answer.  A run that was interrupted, because the node that
+executed it died, has no answer: then another is begun.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..channels.backoff import retry_us
 from ..channels.messages import (
@@ -22,7 +23,7 @@ from ..channels.messages import (
     rest_of_new,
     treat,
 )
-from ..channels.replies import outbox_rows, replies_to
+from ..channels.replies import apology_key, outbox_rows, replies_to
 from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
 from ..incidents import where
 from ..registry import HostedChannel
@@ -35,15 +36,21 @@ from ..store.outbox import NewReply
 from ..store.runs import FetchRun, RunRow
 from .desk import Desk
 
-__all__ = ["AnswerMessage"]
+__all__ = ["AnswerMessage", "owner_of"]
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
-_ELSEWHERE_US: Final = 300_000_000
+_INTERRUPTED: Final = "interrupted"
+_MOST_RUNS: Final = 3
 _FRACTION: Final = 1 << 16
 
 
 class _LeaseLost(Exception):
     """Somebody else works on the message now."""
+
+
+def owner_of(channel: str, sender: str) -> str:
+    """Return under what name a sender's sessions are kept; no token's subject is ever one."""
+    return f"~channel:{channel}:{sender}"
 
 
 @frozen
@@ -63,58 +70,37 @@ class AnswerMessage(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         finally:
-            self.desk.leases.pop(self.claimed.lease.key, None)
+            self.desk.let_go(self.claimed.lease)
         if trouble is not None:
             yield from self._try_later(where(trouble))
         yield from Nudge(self.desk.inbox)
 
     def _answer(self) -> Program[None]:
-        channel = self.desk.workshop.registry.channels.get(self.claimed.lease.key.channel)
-        if channel is None:
-            # Another node of the platform may know it; this one must not bury it.
-            now_us = yield from Now()
-            waits = FailMessage(
-                self.claimed.lease, "no such channel here", now_us + _ELSEWHERE_US, now_us
-            )
-            yield from Transact(self.desk.database, waits)
-            return
+        channel = self.desk.channel(self.claimed.lease.key.channel)
         message = decode_message(self.claimed.payload)
-        treatment = treat(message)
-        match treatment:
-            case Ask():
-                text = yield from self._asked(channel, message, treatment.text)
-            case Say():
-                text = treatment.text
+        match treat(message):
+            case Ask(text):
+                answer = yield from self._asked(channel, message, text)
+            case Say(text):
+                answer = text
             case _:
-                text = ""
-        yield from self._complete(channel, message, text)
+                answer = ""
+        yield from self._complete(channel, message, answer)
 
     def _asked(self, channel: HostedChannel, message: IncomingMessage, text: str) -> Program[str]:
         """Return what the agent says to `text`."""
-        owner = f"~channel:{channel.id}:{message.sender}"
+        owner = owner_of(channel.id, message.sender)
         base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
         rest = rest_of_new(text)
-        if rest is not None:
+        if rest is None:
+            session_id = yield from Transact(self.desk.database, CurrentSession(owner, base))
+        else:
             session_id = f"{base}#{message.message_id}"
             yield from self._open(channel, owner, session_id)
             if not rest:
                 return _NEW
             text = rest
-        else:
-            session_id = yield from Transact(self.desk.database, CurrentSession(owner, base))
-        run_id = yield from self._run_id()
-        new = NewRun(
-            owner=owner,
-            session_id=session_id,
-            run_id=run_id,
-            message=text,
-            stream=False,
-        )
-        row = yield from self._row(owner, run_id)
-        if row is None:
-            yield from start(self.desk.workshop, channel.component, new)
-        yield from join(self.desk.database, owner, run_id)
-        row = yield from self._row(owner, run_id)
+        row = yield from self._run(channel, owner, session_id, text)
         return _said(row) or channel.apology
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
@@ -123,10 +109,28 @@ class AnswerMessage(Job):
         opened = OpenSession(owner, session_id, component.kind, component.id, now_us)
         yield from Transact(self.desk.database, opened)
 
-    def _run_id(self) -> Program[str]:
-        """Return the id of the run that answers the message: noted before, or noted now."""
-        if self.claimed.run_id is not None:
-            return self.claimed.run_id
+    def _run(
+        self, channel: HostedChannel, owner: str, session_id: str, text: str
+    ) -> Program[RunRow | None]:
+        """Return the run that answers the message: the one noted before, or one begun now."""
+        row: RunRow | None = None
+        run_id = self.claimed.run_id
+        if run_id is not None and (yield from self._row(owner, run_id)) is not None:
+            row = yield from self._over(owner, run_id)
+        for _ in range(_MOST_RUNS):
+            if row is not None and row.reason != _INTERRUPTED:
+                break
+            if row is not None or run_id is None:
+                run_id = yield from self._note_run()
+            new = NewRun(
+                owner=owner, session_id=session_id, run_id=run_id, message=text, stream=False
+            )
+            yield from start(self.desk.workshop, channel.component, new)
+            row = yield from self._over(owner, run_id)
+        return row
+
+    def _note_run(self) -> Program[str]:
+        """Return the id of a run to begin, noted on the message."""
         run_id = yield from new_id()
         if not (yield from Transact(self.desk.database, AttachRun(self.claimed.lease, run_id))):
             raise _LeaseLost
@@ -135,13 +139,16 @@ class AnswerMessage(Job):
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
         return (yield from Transact(self.desk.database, FetchRun(run_id, owner)))
 
+    def _over(self, owner: str, run_id: str) -> Program[RunRow | None]:
+        """Wait until a run is over, and return it."""
+        yield from join(self.desk.database, owner, run_id)
+        return (yield from self._row(owner, run_id))
+
     def _complete(
         self, channel: HostedChannel, message: IncomingMessage, text: str
     ) -> Program[None]:
         now_us = yield from Now()
-        replies: tuple[NewReply, ...] = ()
-        if text:
-            replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
+        replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
         done = CompleteMessage(self.claimed.lease, now_us, replies)
         if (yield from Transact(self.desk.database, done)) and replies:
             yield from Nudge(self.desk.outbox)
@@ -149,20 +156,43 @@ class AnswerMessage(Job):
     def _try_later(self, reason: str) -> Program[None]:
         """Put the message back with a growing pause; in the end among the dead letters."""
         key, lease = self.claimed.lease.key, self.claimed.lease
-        fields = (("channel", key.channel), ("attempt", lease.attempts), ("error", reason))
-        yield from Log("warning", "message not answered", fields)
         now_us = yield from Now()
         fraction = int.from_bytes((yield from RandomBytes(2)), "big") / _FRACTION
         again_us = retry_us(lease.attempts, self.claimed.received_us, now_us, fraction)
+        replies = self._apology(now_us) if again_us is None else ()
+        fields = (
+            ("channel", key.channel),
+            ("attempt", lease.attempts),
+            ("error", reason),
+            ("dead", again_us is None),
+        )
+        yield from Log("warning" if again_us else "error", "message not answered", fields)
+        failed = FailMessage(lease, reason[:200], again_us, now_us, replies)
         lost = False
         try:
-            yield from Transact(
-                self.desk.database, FailMessage(lease, reason[:200], again_us, now_us)
-            )
+            yield from Transact(self.desk.database, failed)
         except StoreFailure:
             lost = True  # the lease runs out, and the message is claimed again
         if lost:
             yield from Log("warning", "message not put back", fields)
+        elif replies:
+            yield from Nudge(self.desk.outbox)
+
+    def _apology(self, now_us: int) -> tuple[NewReply, ...]:
+        """Return the apology for a message given up, so that nobody waits for ever.
+
+        Its key is not that of the answer, which an operator may still bring about.
+        """
+        try:
+            message = decode_message(self.claimed.payload)
+        except (KeyError, TypeError, ValueError):
+            return ()  # stored by a later version, perhaps
+        if not isinstance(treat(message), Ask):
+            return ()
+        channel = self.desk.channel(self.claimed.lease.key.channel)
+        key = apology_key(message.message_id)
+        parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
+        return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
 
 
 def _said(row: RunRow | None) -> str:
@@ -170,4 +200,6 @@ def _said(row: RunRow | None) -> str:
     if row is None or row.status != "COMPLETED" or row.output is None:
         return ""
     content = json.loads(row.output)["content"]
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    if content is None or isinstance(content, str):
+        return (content or "").strip()
+    return json.dumps(content, ensure_ascii=False)

@@ -6,6 +6,7 @@ from typing import Final
 
 from attrs import define, field
 
+from ..registry import HostedChannel
 from ..runs.execute import Workshop
 from ..store.inbox import Lease, MessageKey
 from ..store.outbox import ReplyKey, ReplyLease
@@ -37,3 +38,31 @@ class Desk:
     def outbox(self) -> str:
         """The topic under which new replies are announced on this node."""
         return f"outbox:{self.database}"
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that this node knows in the database, sorted: it claims of no other."""
+        hosted = self.workshop.registry.channels.values()
+        return tuple(sorted(c.id for c in hosted if c.component.database == self.database))
+
+    def channel(self, name: str) -> HostedChannel:
+        """Return the channel of something claimed."""
+        return self.workshop.registry.channels[name]
+
+    def take(self, lease: Lease | ReplyLease) -> None:
+        """Note that work under `lease` begins."""
+        if isinstance(lease, Lease):
+            self.leases[lease.key] = lease
+        else:
+            self.sending[lease.key] = lease
+
+    def let_go(self, lease: Lease | ReplyLease) -> None:
+        """Note that work under `lease` is over.
+
+        A newer lease on the same thing stays: somebody else on this node works under it.
+        """
+        if isinstance(lease, Lease):
+            if self.leases.get(lease.key) == lease:
+                del self.leases[lease.key]
+        elif self.sending.get(lease.key) == lease:
+            del self.sending[lease.key]

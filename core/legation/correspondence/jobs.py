@@ -1,4 +1,4 @@
-"""The rounds of a node: claim what waits, keep alive what is under work.
+"""The rounds of a node: claim what waits, keep alive what is under work, forget what is long done.
 
 A nudge makes a round begin at once; without one it begins within a second, which is also how the
 work of another node, and of a dead one, is found.
@@ -7,48 +7,66 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from ..channels.backoff import MAX_ATTEMPTS
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
+from ..incidents import where
 from ..runs.execute import Workshop
 from ..store.failures import StoreFailure
-from ..store.inbox import ClaimMessages, ExtendLeases
-from ..store.outbox import ClaimReplies, ExtendReplyLeases
+from ..store.inbox import ClaimMessages, ExtendLeases, ForgetMessages, Lease
+from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, ReplyLease
 from .answering import AnswerMessage
 from .desk import LEASE_US, MOST, Desk
 from .sending import SendReply
 
-__all__ = ["AnswerInbox", "KeepLeases", "SendOutbox", "channel_jobs"]
+__all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
+
+KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
+"""How long the id of an answered message is known: providers deliver again for a week."""
 
 _ROUND_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 5.0
+_FORGET_SECONDS: Final = 3600.0
+_BATCH: Final = 500
+# At least so many places are free before more is claimed: a claim for each that becomes free
+# would keep the database busy when the node is.
+_WORTHWHILE: Final = MOST // 4
+
+Waiting: TypeAlias = AwaitNudge | Sleep
+Held: TypeAlias = Lease | ReplyLease
 
 
 def channel_jobs(workshop: Workshop) -> tuple[Job, ...]:
     """Return the rounds for every database that a channel stores its messages in."""
     databases = {c.component.database for c in workshop.registry.channels.values()}
     desks = [Desk(workshop, name) for name in sorted(databases)]
-    kinds = (AnswerInbox, SendOutbox, KeepLeases)
+    kinds = (AnswerInbox, SendOutbox, KeepLeases, ForgetDone)
     return tuple(kind(desk) for desk in desks for kind in kinds)
 
 
-def _rounds(desk: Desk, topic: str, one_round: Callable[[], Program[None]]) -> Program[None]:
-    """Go round for ever; a database that fails is given a pause."""
+def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) -> Program[None]:
+    """Go round for ever, whatever goes wrong; the same trouble is told once."""
+    told = ""
     while True:
-        trouble = ""
+        trouble: Exception | None = None
         try:
             yield from one_round()
-        except StoreFailure as failure:
-            trouble = type(failure).__name__
-        if trouble:
-            fields = (("database", desk.database), ("error", trouble))
-            yield from Log("warning", "channels wait for the database", fields)
-            yield from Sleep(_TROUBLE_SECONDS)
-        else:
-            yield from AwaitNudge(topic, _ROUND_SECONDS)
+        except Exception as error:  # noqa: BLE001 (a bug in one round must not end all of them)
+            trouble = error
+        if trouble is None:
+            told = ""
+            yield from pause
+            continue
+        found = where(trouble)
+        if found != told:
+            fields = (("database", desk.database), ("error", found))
+            level = "warning" if isinstance(trouble, StoreFailure) else "error"
+            yield from Log(level, "channels have to wait", fields)
+        told = found
+        yield from Sleep(_TROUBLE_SECONDS)
 
 
 @frozen
@@ -59,18 +77,20 @@ class AnswerInbox(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        yield from _rounds(self.desk, self.desk.inbox, self._round)
+        return _rounds(self.desk, self._round, AwaitNudge(self.desk.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
         free = MOST - len(self.desk.leases)
-        if free <= 0:
+        if free < _WORTHWHILE:
             return
         node = yield from ThisNode()
         now_us = yield from Now()
-        claim = ClaimMessages(node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS)
+        claim = ClaimMessages(
+            node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS, self.desk.channels
+        )
         claimed = yield from Transact(self.desk.database, claim)
         for message in claimed.messages:
-            self.desk.leases[message.lease.key] = message.lease
+            self.desk.take(message.lease)
             yield from Spawn(AnswerMessage(self.desk, message))
         for key in claimed.buried:
             yield from Log("error", "message given up", (("channel", key.channel),))
@@ -84,18 +104,20 @@ class SendOutbox(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        yield from _rounds(self.desk, self.desk.outbox, self._round)
+        return _rounds(self.desk, self._round, AwaitNudge(self.desk.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
         free = MOST - len(self.desk.sending)
-        if free <= 0:
+        if free < _WORTHWHILE:
             return
         node = yield from ThisNode()
         now_us = yield from Now()
-        claim = ClaimReplies(node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS)
+        claim = ClaimReplies(
+            node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS, self.desk.channels
+        )
         claimed = yield from Transact(self.desk.database, claim)
         for reply in claimed.replies:
-            self.desk.sending[reply.lease.key] = reply.lease
+            self.desk.take(reply.lease)
             yield from Spawn(SendReply(self.desk, reply))
         for key in claimed.buried:
             yield from Log("error", "reply given up", (("channel", key.channel),))
@@ -109,21 +131,38 @@ class KeepLeases(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        while True:
-            yield from Sleep(LEASE_US / 3 / 1_000_000)
-            trouble = ""
-            try:
-                yield from self._round()
-            except StoreFailure as failure:
-                trouble = type(failure).__name__
-            if trouble:
-                fields = (("database", self.desk.database), ("error", trouble))
-                yield from Log("warning", "leases of messages not kept", fields)
+        return _rounds(self.desk, self._round, Sleep(LEASE_US / 3 / 1_000_000))
 
     def _round(self) -> Program[None]:
+        """Extend; what was lost makes room, for its work comes to nothing."""
         now_us = yield from Now()
         until_us = now_us + LEASE_US
         if messages := tuple(self.desk.leases.values()):
-            yield from Transact(self.desk.database, ExtendLeases(messages, now_us, until_us))
+            extend = ExtendLeases(messages, now_us, until_us)
+            self._drop(messages, (yield from Transact(self.desk.database, extend)))
         if replies := tuple(self.desk.sending.values()):
-            yield from Transact(self.desk.database, ExtendReplyLeases(replies, now_us, until_us))
+            extended = ExtendReplyLeases(replies, now_us, until_us)
+            self._drop(replies, (yield from Transact(self.desk.database, extended)))
+
+    def _drop(self, held: tuple[Held, ...], kept: tuple[Held, ...]) -> None:
+        for lease in held:
+            if lease not in kept:
+                self.desk.let_go(lease)
+
+
+@frozen
+class ForgetDone(Job):
+    """Delete, every hour, what was answered and sent long ago."""
+
+    desk: Desk
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        return _rounds(self.desk, self._round, Sleep(_FORGET_SECONDS))
+
+    def _round(self) -> Program[None]:
+        """Delete in batches, each a transaction of its own: nobody waits long for one."""
+        before_us = (yield from Now()) - KEPT_US
+        for kind in (ForgetMessages, ForgetReplies):
+            while (yield from Transact(self.desk.database, kind(before_us, _BATCH))) == _BATCH:
+                pass

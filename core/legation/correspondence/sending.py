@@ -32,7 +32,7 @@ class SendReply(Job):
 
     def program(self) -> Program[None]:
         """Send under the lease; a failure of ours counts as one of the provider's."""
-        key = self.claimed.lease.key
+        lease = self.claimed.lease
         outcome: Outcome | None = None
         reason = ""
         try:
@@ -40,24 +40,22 @@ class SendReply(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
         finally:
-            self.desk.sending.pop(key, None)
+            self.desk.let_go(lease)
         lost = False
         try:
             yield from self._note(outcome or RetryLater(None, reason))
         except StoreFailure:
             lost = True  # the lease runs out, and the reply is sent again under its key
         if lost:
-            yield from Log("warning", "reply not noted", (("channel", key.channel),))
+            yield from Log("warning", "reply not noted", (("channel", lease.key.channel),))
         yield from Nudge(self.desk.outbox)
 
     def _send(self) -> Program[Outcome]:
-        channel = self.desk.workshop.registry.channels.get(self.claimed.lease.key.channel)
-        if channel is None:
-            return RetryLater(300, "no such channel here")
+        codec = self.desk.channel(self.claimed.lease.key.channel).codec
         now_us = yield from Now()
-        answer = yield from channel.codec.encode(decode_reply(self.claimed.payload), now_us)
+        answer = yield from codec.encode(decode_reply(self.claimed.payload), now_us)
         now_us = yield from Now()
-        return channel.codec.read_reply(answer, now_us)
+        return codec.read_reply(answer, now_us)
 
     def _note(self, outcome: Outcome) -> Program[None]:
         now_us = yield from Now()
@@ -77,6 +75,6 @@ class SendReply(Job):
             ("reason", outcome.reason),
             ("dead", again_us is None),
         )
-        yield from Log("warning", "reply not sent", fields)
+        yield from Log("warning" if again_us else "error", "reply not sent", fields)
         failed = FailReply(lease, outcome.reason[:200], again_us, now_us)
         yield from Transact(self.desk.database, failed)

@@ -323,7 +323,8 @@ _2_5_0: Final = Migration(
 )
 
 # --- 2.5.6 -------------------------------------------------------------------------------------
-# `nodes` is for people: no correctness depends on it.
+# `nodes` is for people: no correctness depends on it.  `runs_active` is what a start and an end ask:
+# their cost must not grow with the runs that a session has behind it.
 
 _NODES: Final = """
     create table nodes (
@@ -356,12 +357,17 @@ _2_5_6: Final = Migration(
     "what a run consumed, the nodes, and background work",
     up=(
         Step("alter table runs add column usage text"),
+        Step(
+            "create index runs_active on runs (owner, session_id, run_no)"
+            " where status in ('PENDING', 'RUNNING')"
+        ),
         Step(_NODES),
         Step(_BACKGROUND),
     ),
     down=(
         Step("drop table background"),
         Step("drop table nodes"),
+        Step("drop index runs_active"),
         Step("alter table runs drop column usage"),  # SQLite: 3.35 and later
     ),
     loses=(

@@ -22,7 +22,7 @@ from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Dialect, Statements, Undo, Unit
 from .catalogue import Catalogue
 from .ledger import Corrupt, Entry, State, add_entry, create_ledger, find_attempt, read_state
-from .plan import Move, Plan, PlanRefusal, moves_between, plan
+from .plan import Drift, Move, Plan, PlanRefusal, moves_between, plan
 from .version import Version
 
 __all__ = [
@@ -127,7 +127,7 @@ MigrationOutcome: TypeAlias = (
 
 # --- units of work ----------------------------------------------------------------------------
 
-_Verdict: TypeAlias = Migrated | MigrationRefused | MigrationFailed
+_Verdict: TypeAlias = Migrated | MigrationRefused
 
 
 @frozen
@@ -155,7 +155,7 @@ class Attempt(Unit[_Verdict]):
         yield from create_ledger()
         state = yield from read_state()
         if isinstance(state, Corrupt):
-            return Undo(MigrationFailed("Corrupt", state.detail))
+            return Undo(Drift(state.detail))
         way = plan(
             self.catalogue, state, self.target, dialect, allow_data_loss=self.allow_data_loss
         )

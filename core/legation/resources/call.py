@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import define, evolve, frozen
 
 from ..access.decide import Allow, AllowOnly, Principal
 from ..bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_query
 from ..bodies.json_text import BadJson
-from ..effects import Program, ReadBody
+from ..effects import Program, ReadBody, Record, ThisNode, Transact
 from ..messages import Answer, Request
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
 from ..runs.execute import Workshop
+from ..store.audit import Audited, AuditEntry
+from ..store.units import Unit
+from .manual import Manual
 
-__all__ = ["BODY_LIMIT", "Call", "Handler", "Surface", "Whose"]
+__all__ = ["BODY_LIMIT", "Account", "Call", "Handler", "Surface", "Whose", "resource_of"]
+
+R = TypeVar("R")
 
 BODY_LIMIT: Final = 10 << 20
 """The longest body of a request, in bytes; channels have their own."""
@@ -33,6 +38,11 @@ class Whose:
 class Surface(Protocol):
     """The routes as a caller may ask about them."""
 
+    @property
+    def manual(self) -> Manual:
+        """Their description."""
+        ...
+
     def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
         """Return where a request would lead, and whether `principal` may make it."""
         ...
@@ -40,6 +50,30 @@ class Surface(Protocol):
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there."""
         ...
+
+
+def resource_of(ids: Iterable[str]) -> str:
+    """Return ids as the resource of an audit entry: unambiguous, whatever is in them."""
+    return "/".join(one.replace("%", "%25").replace("/", "%2F") for one in ids)
+
+
+@define(eq=False)
+class Account:
+    """What the audit trail is told of one request: `entry`, with the status that came of it.
+
+    It is told once.  Where the request changes data, with the change and in its transaction, with
+    the status that is going to be answered; else when it is answered.  Only when the answer then
+    is another one (the change was kept, and what came after it failed) is that told as well.
+    """
+
+    entry: AuditEntry
+    recorded: bool = True
+    stored: int | None = None
+
+    def close(self, status: int) -> Program[None]:
+        """Record the request, unless its change has done so."""
+        if self.recorded and status != self.stored:
+            yield from Record(evolve(self.entry, status=status))
 
 
 @frozen(eq=False)
@@ -56,6 +90,7 @@ class Call:
     request_id: str
     now_us: int
     started_us: int
+    account: Account
 
     @property
     def registry(self) -> Registry:
@@ -89,6 +124,25 @@ class Call:
         if not isinstance(value, dict):
             return Invalid((Fault("body", "must be a JSON object"),))
         return value
+
+    def change(
+        self, database: str, unit: Unit[R], *, status: int = 200, resource: Iterable[str] = ()
+    ) -> Program[R]:
+        """Return the result of `unit`, which changes data and is audited in its own transaction.
+
+        Args:
+            database: Where both are kept.
+            unit: Returns `Undo` where it finds nothing to change: then nothing is recorded yet.
+            status: What will be answered when the change is kept.
+            resource: The ids of what is changed; those in the path, unless given.
+        """
+        node = yield from ThisNode()
+        named = resource_of(resource) or self.account.entry.resource
+        entry = evolve(self.account.entry, status=status, resource=named)
+        changed = yield from Transact(database, Audited(unit, node, entry))
+        if changed.kept:
+            self.account.stored = status
+        return changed.result
 
     def whose(self, user_id: str | None) -> Whose:
         """Return whose rows this caller means.

@@ -9,8 +9,8 @@ from attrs import frozen
 from ..access.decide import AllowOnly
 from ..effects import Log, Program, RandomBytes, ThisNode, Transact
 from ..messages import Answer, json_response
-from ..migrations.catalogue import CATALOGUE
-from ..migrations.ledger import Corrupt, LedgerReading, ReadLedger, Standing, history, standing
+from ..migrations.catalogue import Catalogue
+from ..migrations.ledger import Corrupt, LedgerReading, ReadLedger, history, standing
 from ..migrations.migrate import (
     Migrated,
     MigrationBusy,
@@ -19,22 +19,21 @@ from ..migrations.migrate import (
     MigrationUnknown,
     migrate,
 )
-from ..migrations.plan import Plan, plan
+from ..migrations.plan import Drift, Move, Plan, PlanRefusal, plan
 from ..migrations.version import MalformedVersion, Version, parse_version
 from ..refusals import BadRequest, Fault, Internal, Invalid, NotFound, Refusal
 from ..store.failures import StoreFailure
+from ..store.units import Dialect
 from .call import Call
 
 __all__ = [
-    "describe",
+    "described",
     "get_database",
     "get_migrations",
     "get_plan",
     "list_databases",
-    "look",
     "migrate_all",
     "migrate_one",
-    "standing_of",
 ]
 
 _PAGE: Final = 20
@@ -50,45 +49,42 @@ _STATES: Final = {
 Target: TypeAlias = Version | None
 
 
-def standing_of(reading: LedgerReading) -> Standing:
-    """Return where a database stands, for the code that this is."""
-    return standing(reading.state, CATALOGUE, reading.dialect, CATALOGUE.latest)
-
-
-def describe(name: str, reading: LedgerReading | None) -> dict[str, Any]:
-    """Return a database as clients see it; None is one that could not be reached."""
-    if reading is None:
+def described(call: Call, name: str) -> Program[dict[str, Any]]:
+    """Return a database as clients see it, also one that does not answer."""
+    try:
+        reading = yield from Transact(name, ReadLedger())
+    except StoreFailure:
         return {"id": name, "state": "unreachable", "serving": False}
-    stands = standing_of(reading)
-    version = None if isinstance(reading.state, Corrupt) else str(reading.state.version)
+    return _standing(name, reading, call.registry.catalogue)
+
+
+def _standing(name: str, reading: LedgerReading, catalogue: Catalogue) -> dict[str, Any]:
+    stands = standing(reading.state, catalogue, reading.dialect, catalogue.latest)
     return {
         "id": name,
         "engine": reading.dialect.value,
-        "version": version,
-        "latest": str(CATALOGUE.latest),
+        "version": _version(reading),
+        "latest": str(catalogue.latest),
         "state": _STATES[type(stands).__name__],
         "serving": stands.may_serve,
         "detail": stands.detail,
     }
 
 
-def look(name: str) -> Program[LedgerReading | None]:
-    """Return what the ledger of `name` says; None when the database does not answer."""
-    try:
-        return (yield from Transact(name, ReadLedger()))
-    except StoreFailure:
-        return None
+def _version(reading: LedgerReading) -> str | None:
+    """Return the version that the ledger names, None where it contradicts itself."""
+    return None if isinstance(reading.state, Corrupt) else str(reading.state.version)
 
 
 def list_databases(call: Call) -> Program[Answer | Refusal]:
     """Return the databases that the caller may read."""
     names = call.registry.databases.keys()
     only = call.decision.ids if isinstance(call.decision, AllowOnly) else names
-    described: list[dict[str, Any]] = []
+    shown: list[dict[str, Any]] = []
     for name in names:
         if name in only:
-            described.append(describe(name, (yield from look(name))))
-    return json_response(200, described)
+            shown.append((yield from described(call, name)))
+    return json_response(200, shown)
 
 
 def get_database(call: Call) -> Program[Answer | Refusal]:
@@ -96,7 +92,7 @@ def get_database(call: Call) -> Program[Answer | Refusal]:
     name = _named(call)
     if isinstance(name, NotFound):
         return name
-    return json_response(200, describe(name, (yield from look(name))))
+    return json_response(200, (yield from described(call, name)))
 
 
 def get_migrations(call: Call) -> Program[Answer | Refusal]:
@@ -126,11 +122,15 @@ def get_migrations(call: Call) -> Program[Answer | Refusal]:
     ]
     total = len(reading.entries)
     meta = {"page": page, "limit": limit, "total_count": total, "total_pages": -(-total // limit)}
-    return json_response(200, {**describe(name, reading), "data": entries, "meta": meta})
+    stands = _standing(name, reading, call.registry.catalogue)
+    return json_response(200, {**stands, "data": entries, "meta": meta})
 
 
 def get_plan(call: Call) -> Program[Answer | Refusal]:
-    """Return what a migration would do, statement by statement, or why it would be refused."""
+    """Return what a migration would do, statement by statement, and why it would be refused.
+
+    The moves of one that is refused for what it discards alone are told, too.
+    """
     name = _named(call)
     if isinstance(name, NotFound):
         return name
@@ -138,39 +138,49 @@ def get_plan(call: Call) -> Program[Answer | Refusal]:
     if isinstance(read, Invalid):
         return read
     target = _parse("query.target_version", read.text("target_version"))
+    allow = read.boolean("allow_data_loss", default=False)
     faults = (*read.faults(), *((target,) if isinstance(target, Fault) else ()))
     if isinstance(target, Fault) or faults:
         return Invalid(faults)
     reading = yield from Transact(name, ReadLedger())
-    if isinstance(reading.state, Corrupt):
-        return json_response(200, {"moves": [], "refused_by": reading.state.detail})
-    planned = plan(CATALOGUE, reading.state, target, reading.dialect, allow_data_loss=True)
-    if not isinstance(planned, Plan):
-        return json_response(200, {"moves": [], "refused_by": planned.detail})
-    return json_response(200, _plan_json(planned, reading))
-
-
-def _plan_json(planned: Plan, reading: LedgerReading) -> dict[str, Any]:
-    moves: list[dict[str, Any]] = []
-    steps = list(planned.steps(reading.dialect))
-    for move in planned.moves:
-        texts = [s.statement.text(reading.dialect) for s in steps if s.move is move]
-        moves.append(
-            {
-                "direction": move.direction.value,
-                "version": str(move.migration.version),
-                "title": move.migration.title,
-                "loses": list(move.loses),
-                "statements": [" ".join(text.split()) for text in texts],
-            }
-        )
-    return {
-        "from_version": str(planned.from_version),
-        "to_version": str(planned.to_version),
-        "moves": moves,
-        "loses": list(planned.loses),
-        "refused_by": None,
+    catalogue = call.registry.catalogue
+    way = _planned(catalogue, reading, target, allow_data_loss=True)
+    refusal = _planned(catalogue, reading, target, allow_data_loss=allow)
+    told = {
+        "from_version": _version(reading),
+        "to_version": str(target or catalogue.latest),
+        "moves": _moves(way, reading.dialect) if isinstance(way, Plan) else [],
+        "loses": list(way.loses) if isinstance(way, Plan) else [],
+        "refused_by": None if isinstance(refusal, Plan) else refusal.detail,
     }
+    return json_response(200, told)
+
+
+def _planned(
+    catalogue: Catalogue, reading: LedgerReading, target: Target, *, allow_data_loss: bool
+) -> Plan | PlanRefusal:
+    if isinstance(reading.state, Corrupt):
+        return Drift(reading.state.detail)
+    return plan(catalogue, reading.state, target, reading.dialect, allow_data_loss=allow_data_loss)
+
+
+def _moves(way: Plan, dialect: Dialect) -> list[dict[str, Any]]:
+    return [{**_move(move), "statements": _texts(move, dialect)} for move in way.moves]
+
+
+def _move(move: Move) -> dict[str, Any]:
+    return {
+        "direction": move.direction.value,
+        "version": str(move.migration.version),
+        "title": move.migration.title,
+        "loses": list(move.loses),
+    }
+
+
+def _texts(move: Move, dialect: Dialect) -> list[str]:
+    """Return the statements of `move` with one space where they have any."""
+    statements = (step.statement(dialect) for step in move.steps)
+    return [" ".join(s.text(dialect).split()) for s in statements if s is not None]
 
 
 # --- Migrating ---------------------------------------------------------------------------------
@@ -204,18 +214,23 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
     wanted = yield from _wanted(call)
     if not isinstance(wanted, _Wanted):
         return wanted
+    migrated: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for name in call.registry.databases:
         outcome = yield from _migrate(call, name, wanted)
-        if not isinstance(outcome, Migrated):
+        if isinstance(outcome, Migrated):
+            migrated[name] = _told(outcome)
+        else:
             failed[name] = (yield from _refused(name, outcome)).detail
-    total = len(call.registry.databases)
-    version = wanted.target or CATALOGUE.latest
+    version = wanted.target or call.registry.catalogue.latest
+    done = "rehearsed" if wanted.dry_run else "migrated"
+    told = {"message": "", "databases": migrated}
     if not failed:
-        message = f"All databases migrated successfully to version {version}"
-        return json_response(200, {"message": message})
-    message = f"Migrated {total - len(failed)}/{total} databases to version {version}"
-    return json_response(207, {"message": message, "failed": failed})
+        told["message"] = f"All databases {done} successfully to version {version}"
+        return json_response(200, told)
+    counts = f"{len(migrated)}/{len(call.registry.databases)}"
+    told["message"] = f"{done.capitalize()} {counts} databases to version {version}"
+    return json_response(207, {**told, "failed": failed})
 
 
 def _wanted(call: Call) -> Program[_Wanted | Refusal]:
@@ -256,7 +271,7 @@ def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome
     return (
         yield from migrate(
             name,
-            CATALOGUE,
+            call.registry.catalogue,
             wanted.target,
             actor=call.principal.subject or "",
             request_id=call.request_id,
@@ -273,6 +288,7 @@ def _told(outcome: Migrated) -> dict[str, Any]:
         "from_version": str(outcome.from_version),
         "to_version": str(outcome.to_version),
         "dry_run": outcome.rehearsed,
+        "moves": [_move(move) for move in outcome.moves],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 from attrs import frozen
@@ -87,7 +88,9 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     owner = yield from _owner(call, hosted, asked, session_id, run_id)
     streamed = asked.stream and not asked.background
     new = NewRun(owner, session_id, run_id, asked.message, streamed)
-    yield from start(call.workshop, hosted, new)
+    status = 202 if asked.background else 200
+    change = partial(call.change, status=status, resource=(hosted.id, run_id))
+    yield from start(call.workshop, hosted, new, change)
     if asked.background:
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
@@ -154,6 +157,7 @@ def get_run(kind: str) -> Handler:
         if isinstance(read, Invalid):
             return read
         session_id = read.text("session_id")
+        read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
         row = yield from _own_run(call, kind)
@@ -174,6 +178,7 @@ def run_events(kind: str) -> Handler:
         if isinstance(read, Invalid):
             return read
         after = read.integer("after", default=0, minimum=0)
+        read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
         stopped = parse_last_event_id(call.request.header(b"last-event-id"))

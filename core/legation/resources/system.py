@@ -11,7 +11,8 @@ from ..messages import Answer, json_response
 from ..refusals import Invalid, Refusal
 from ..version import INTERFACE_VERSION, VERSION
 from .call import Call
-from .databases import describe, look
+from .channels import survey
+from .databases import described
 
 __all__ = ["explain", "health", "home", "info", "me", "ready"]
 
@@ -43,9 +44,11 @@ def ready(call: Call) -> Program[Answer | Refusal]:
     """Return 200 when every database is at hand and at a schema this code serves, else 503."""
     states: dict[str, Any] = {}
     for name in call.registry.databases:
-        states[name] = describe(name, (yield from look(name)))
+        states[name] = yield from described(call, name)
     serving = all(state["serving"] for state in states.values())
-    told = {"status": "ready" if serving else "not ready", "databases": states}
+    told: dict[str, Any] = {"status": "ready" if serving else "not ready", "databases": states}
+    if call.registry.channels:
+        told["channels"] = yield from survey(call.registry)
     return json_response(200 if serving else 503, told)
 
 

@@ -12,14 +12,19 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from ..effects import Now, Program, Publish, RunEvent, Transact
+from ..effects import Now, Program, Publish, RunEvent
 from ..messages import compact_json
 from ..store.runs import AppendEvents, ClaimedRun, Lease, StoredEvent
+from .patience import patiently
 
-__all__ = ["LEASE_US", "Journal", "LeaseLost", "Speaker", "shown"]
+__all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "shown"]
 
 LEASE_US: Final = 30_000_000
 """How long a node may be silent before its runs are taken for dead, in microseconds."""
+
+
+class CancelAsked(Exception):
+    """Somebody wants the run to end: go no further."""
 
 
 class LeaseLost(Exception):
@@ -60,7 +65,7 @@ class Journal:
     now_us: int
     seq: int = 0
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
-    cancelled: bool = False
+    heard: list[str] = field(factory=list[str])
 
     def note(self, name: str, **fields: Any) -> None:
         """Add an event to the next batch."""
@@ -69,9 +74,10 @@ class Journal:
         self.pending.append(StoredEvent(self.seq, full, data))
 
     def hear(self, piece: str) -> None:
-        """Note a piece of the answer, for the sake of those who follow it live."""
+        """Keep a piece of the answer, and note it for the sake of those who follow it live."""
+        self.heard.append(piece)
         if self.streamed:
-            self.note("RunContent", content=piece, content_type="str")
+            self.note("RunContent", content=piece, content_type="str", reasoning_content="")
 
     def lease(self) -> Lease:
         """Return the lease as the next statement writes it."""
@@ -80,8 +86,12 @@ class Journal:
     def settle(self) -> Program[None]:
         """Store what is pending and show it.
 
+        Whoever closes the program meanwhile may find the events stored and still pending: they
+        are stored again with the end of the run, which changes nothing.
+
         Raises:
             LeaseLost: The run is no longer ours.
+            CancelAsked: Somebody wants it to end.
         """
         self.now_us = yield from Now()
         if not self.pending:
@@ -89,12 +99,13 @@ class Journal:
         events = tuple(self.pending)
         run = self.speaker.run
         append = AppendEvents(run.owner, run.run_id, self.lease(), self.now_us, events)
-        asked = yield from Transact(self.database, append)
+        asked = yield from patiently(self.database, append)
         if asked is None:
             raise LeaseLost(run.run_id)
-        self.cancelled = self.cancelled or asked
         self.pending.clear()
         yield from Publish(run.run_id, shown(events))
+        if asked:
+            raise CancelAsked(run.run_id)
 
 
 def shown(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from ..effects import Now, Program, RandomBytes, Spawn, ThisNode, Transact
+from ..effects import Now, Program, RandomBytes, Sleep, Spawn, ThisNode, Transact
 from ..messages import compact_json
 from ..registry import Component
-from ..store.runs import Started, StartRun
+from ..store.failures import Busy, CommitLost, Conflict
+from ..store.runs import ClaimedRun, FetchRun, RunRow, Started, StartRun
 from .execute import ExecuteRun, Workshop
 from .journal import LEASE_US
+from .patience import FEW
 
-__all__ = ["NewRun", "new_id", "start"]
+__all__ = ["NewRun", "new_id", "start", "uuid_text"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_LENGTH: Final = 500
@@ -22,18 +25,30 @@ _NAME_LENGTH: Final = 500
 
 @frozen
 class NewRun:
-    """A run that is asked for: whose, in which session, with which message."""
+    """A run that is asked for: whose, in which session, with which message.
+
+    `state` is merged into the session's; `details` are members of the input beside the message.
+    `waits` False: while another run of the session is active, this one is not taken.
+    """
 
     owner: str
     session_id: str
     run_id: str
     message: str
     stream: bool
+    state: Mapping[str, Any] = field(factory=dict[str, Any])
+    details: Mapping[str, Any] = field(factory=dict[str, Any])
+    waits: bool = True
 
 
 def new_id() -> Program[str]:
     """Return a random UUID (RFC 9562 section 5.4), as text."""
-    raw = bytearray((yield from RandomBytes(16)))
+    return uuid_text((yield from RandomBytes(16)))
+
+
+def uuid_text(sixteen: bytes) -> str:
+    """Return `sixteen` bytes as the text of a UUID of version 4."""
+    raw = bytearray(sixteen)
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()
@@ -43,11 +58,12 @@ def new_id() -> Program[str]:
 def start(workshop: Workshop, component: Component, new: NewRun) -> Program[Started]:
     """Store a run and see that it is executed; it goes on whatever becomes of this program.
 
-    The first message names the session; control characters have no place in a name.
+    The first message names the session; control characters have no place in a name.  A run that
+    is there already, under the same id of the same owner, is left as it is.
     """
     node = yield from ThisNode()
     now_us = yield from Now()
-    started = yield from Transact(
+    started = yield from _stored(
         component.database,
         StartRun(
             owner=new.owner,
@@ -55,13 +71,41 @@ def start(workshop: Workshop, component: Component, new: NewRun) -> Program[Star
             run_id=new.run_id,
             kind=component.kind,
             component_id=component.id,
-            input=compact_json({"message": new.message, "stream": new.stream}),
+            input=compact_json({"message": new.message, "stream": new.stream, **new.details}),
             name=_CONTROL.sub(" ", new.message)[:_NAME_LENGTH],
             node=node,
             now_us=now_us,
             until_us=now_us + LEASE_US,
+            state=compact_json(new.state),
+            waits=new.waits,
         ),
     )
     if started.claim is not None:
         yield from Spawn(ExecuteRun(workshop, component.database, started.claim))
     return started
+
+
+def _stored(database: str, unit: StartRun) -> Program[Started]:
+    """Store the run, once.
+
+    A run that is found after a lost commit was claimed by that commit, and nobody has begun it.
+    One that was there before is somebody else's to execute.
+    """
+    for pause in FEW:
+        lost = False
+        try:
+            return (yield from Transact(database, unit))
+        except CommitLost:
+            lost = True
+        except (Busy, Conflict):
+            pass
+        row = yield from Transact(database, FetchRun(unit.run_id, unit.owner))
+        if row is not None:
+            return Started(row.run_no, _own(row, unit.node) if lost else None)
+        yield from Sleep(pause)
+    return (yield from Transact(database, unit))
+
+
+def _own(row: RunRow, node: str) -> ClaimedRun | None:
+    claimed = row.status == "RUNNING" and row.lease_by == node
+    return row.claim if claimed else None

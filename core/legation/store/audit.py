@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import asdict, astuple, define, field, fields, frozen
 
@@ -116,10 +116,10 @@ APPEND: Final = Sql(
 
 def _append(node: str, entries: tuple[AuditEntry, ...]) -> Statements[None]:
     """Yield the look for the end of this writer's chain, and the rows behind it as one."""
-    ((writer, seq, previous),) = yield END(node=node)
-    seq, previous = seq or 0, previous or ""
+    ((writer, last, previous),) = yield END(node=node)
+    previous = previous or ""
     rows: list[dict[str, Any]] = []
-    for seq, entry in enumerate(entries, seq + 1):
+    for seq, entry in enumerate(entries, (last or 0) + 1):
         hashed = chained(previous, writer, seq, entry)
         rows.append({"seq": seq, "previous": previous, "hash": hashed, **asdict(entry)})
         previous = hashed
@@ -163,7 +163,7 @@ class Audited(Unit[Changed[R]], Generic[R]):
         """Yield what the unit yields, then what appends the entry."""
         outcome = yield from self.unit.statements(dialect)
         if isinstance(outcome, Undo):
-            return Undo(Changed(outcome.result, kept=False))
+            return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
         yield from _append(self.node, (self.entry,))
         return Changed(outcome, kept=True)
 

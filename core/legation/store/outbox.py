@@ -6,6 +6,7 @@ changes.  How leases work here is told in `inbox`; the lane of a reply is its re
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -20,6 +21,7 @@ __all__ = [
     "CountReplies",
     "ExtendReplyLeases",
     "FailReply",
+    "ForgetReplies",
     "ListReplies",
     "MarkSent",
     "NewReply",
@@ -31,6 +33,7 @@ __all__ = [
     "ReplyRow",
     "RetryReply",
     "put_replies",
+    "text_array",
 ]
 
 
@@ -175,7 +178,7 @@ _CLAIM: Final = """with lanes as (
         select head.channel, head.idempotency_key from outbox as head
         join lanes on lanes.channel = head.channel and lanes.idempotency_key = head.idempotency_key
         where place = 1 and coalesce(busy, 0) <= :now_us
-        and state = 'ready' and ready_us <= :now_us
+        and state = 'ready' and ready_us <= :now_us and {served}
         order by ready_us, created_us, head.idempotency_key limit :limit{skip}
     )
     update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
@@ -183,18 +186,40 @@ _CLAIM: Final = """with lanes as (
     and outbox.idempotency_key = picked.idempotency_key
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
-CLAIM: Final = Sql(_CLAIM.format(skip=""), _CLAIM.format(skip=" for update of head skip locked"))
+CLAIM: Final = Sql(
+    _CLAIM.format(
+        served="""(:channels is null
+            or head.channel in (select value from json_each(:channels)))""",
+        skip="",
+    ),
+    _CLAIM.format(
+        served="""(cast(:channels as text[]) is null
+            or head.channel = any (cast(:channels as text[])))""",
+        skip=" for update of head skip locked",
+    ),
+)
+
+
+def text_array(dialect: Dialect, texts: tuple[str, ...] | None) -> str | list[str] | None:
+    """Return `texts` as the parameter that stands for a list: JSON on SQLite."""
+    if texts is None:
+        return None
+    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)
 
 
 @frozen
 class ClaimReplies(Unit[ClaimedReplies]):
-    """Lease up to `limit` replies until `lease_us`: the oldest of each recipient."""
+    """Lease up to `limit` replies until `lease_us`: the oldest of each recipient.
+
+    With `channels`, those of others are left alone: another node knows them.
+    """
 
     node: str
     now_us: int
     lease_us: int
     limit: int
     max_attempts: int
+    channels: tuple[str, ...] | None = None
 
     def statements(self, dialect: Dialect) -> Statements[ClaimedReplies]:
         """Bury what was tried too often without an end, then claim."""
@@ -202,7 +227,11 @@ class ClaimReplies(Unit[ClaimedReplies]):
             yield LOCK()
         dead = yield BURY(now_us=self.now_us, max_attempts=self.max_attempts)
         rows = yield CLAIM(
-            node=self.node, now_us=self.now_us, lease_us=self.lease_us, limit=self.limit
+            node=self.node,
+            now_us=self.now_us,
+            lease_us=self.lease_us,
+            limit=self.limit,
+            channels=text_array(dialect, self.channels),
         )
         claimed = [
             ClaimedReply(ReplyLease(ReplyKey(channel, key), self.node, attempts), *rest)
@@ -312,6 +341,12 @@ COUNT: Final = Sql(
     count(*) filter (where state = 'dead'), min(created_us) filter (where state = 'ready')
     from outbox where state in ('ready', 'dead') group by channel order by channel"""
 )
+FORGET: Final = Sql(
+    """delete from outbox where (channel, idempotency_key) in (
+        select channel, idempotency_key from outbox
+        where state = 'sent' and sent_us < :before_us limit :limit
+    ) returning idempotency_key"""
+)
 
 
 @frozen
@@ -368,3 +403,16 @@ class CountReplies(Unit[tuple[ReplyDepth, ...]]):
         """Count what is not done with."""
         rows = yield COUNT(now_us=self.now_us)
         return tuple(ReplyDepth(*row) for row in rows)
+
+
+@frozen
+class ForgetReplies(Unit[int]):
+    """Delete up to `limit` replies that were sent before `before_us`; how many."""
+
+    before_us: int
+    limit: int
+
+    def statements(self, dialect: Dialect) -> Statements[int]:
+        """Delete one batch."""
+        rows = yield FORGET(before_us=self.before_us, limit=self.limit)
+        return len(rows)

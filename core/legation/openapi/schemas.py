@@ -1,0 +1,431 @@
+"""The shapes of what the platform answers, and of the bodies it reads, each in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..migrations.catalogue import CATALOGUE
+from ..runs.states import RunState
+from .shapes import (
+    ANYTHING,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TIME,
+    UNIX_TIME,
+    Schema,
+    either,
+    integer,
+    list_of,
+    nullable,
+    object_of,
+    one_of_words,
+    ref,
+    text,
+)
+
+__all__ = ["SCHEMAS"]
+
+_STATUS: Final = one_of_words(*(state.value for state in RunState))
+_VERSION: Final = text(examples=[str(CATALOGUE.latest)])
+_OBJECTS: Final = list_of(OBJECT)
+_PAGED: Final[Mapping[str, Schema]] = {
+    "page": integer(minimum=1),
+    "limit": integer(minimum=1),
+    "total_pages": integer(minimum=0),
+    "total_count": integer(minimum=0),
+}
+
+_ERRORS: Final[Mapping[str, Schema]] = {
+    "Error": object_of(
+        {"detail": text(description="One sentence for the caller")},
+        {
+            "error_code": nullable(TEXT),
+            "errors": list_of(ref("Fault"), description="What was wrong, field by field"),
+        },
+        description="What every error looks like",
+    ),
+    "Fault": object_of(
+        {
+            "path": text(examples=["query.limit"]),
+            "message": text(examples=["must be at most 100"]),
+        },
+        description="One broken rule: where, and what was expected",
+    ),
+}
+
+# --- The platform itself -----------------------------------------------------------------------
+
+_DATABASE: Final[Mapping[str, Schema]] = {
+    "id": TEXT,
+    "state": one_of_words("current", "empty", "behind", "ahead", "drifted", "unreachable"),
+    "serving": BOOLEAN,
+}
+_REACHED: Final[Mapping[str, Schema]] = {
+    "engine": one_of_words("sqlite", "postgresql"),
+    "version": nullable(_VERSION),
+    "latest": _VERSION,
+    "detail": TEXT,
+}
+_DECIDED: Final[Mapping[str, Schema]] = {
+    "method": TEXT,
+    "route": text(examples=["/agents/{agent_id}"]),
+    "needs": text(description="What a caller needs, in words"),
+    "by": text(description="What allows it"),
+    "only": list_of(TEXT, description="The ids for which it is allowed"),
+    "reason": one_of_words("scope", "signature", "method", "no route"),
+    "missing": text(description="A scope that would be enough"),
+    "allow": list_of(TEXT, description="The methods that the path takes"),
+}
+
+_PLATFORM: Final[Mapping[str, Schema]] = {
+    "Home": object_of({name: TEXT for name in ("name", "id", "version", "health", "info", "docs")}),
+    "Health": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
+    "Readiness": object_of(
+        {
+            "status": one_of_words("ready", "not ready"),
+            "databases": {"type": "object", "additionalProperties": ref("Database")},
+        }
+    ),
+    "Info": object_of(
+        {
+            **{name: TEXT for name in ("id", "os_id", "name", "version", "interface_version")},
+            **{name: INTEGER for name in ("agent_count", "team_count", "workflow_count")},
+            "auth_mode": one_of_words("none", "jwt"),
+        }
+    ),
+    "Caller": object_of(
+        {
+            "sub": nullable(TEXT),
+            "scopes": list_of(TEXT),
+            "session_id": nullable(TEXT),
+            "admin": BOOLEAN,
+            "authorization": BOOLEAN,
+            "routes": list_of(ref("Permission")),
+        }
+    ),
+    "Permission": object_of({"allowed": BOOLEAN}, _DECIDED),
+    "ExplainRequest": object_of(
+        {
+            "method": text(minLength=1, maxLength=16, examples=["GET"]),
+            "path": text(minLength=1, maxLength=8192, examples=["/agents"]),
+        },
+        additionalProperties=False,
+    ),
+}
+
+# --- Agents, teams and their runs --------------------------------------------------------------
+
+_COMPONENT: Final[Mapping[str, Schema]] = {
+    "id": TEXT,
+    "name": TEXT,
+    "db_id": TEXT,
+    "model": ref("Model"),
+    "sessions": OBJECT,
+    "is_component": BOOLEAN,
+}
+_MAY_HAVE: Final[Mapping[str, Schema]] = {
+    "description": TEXT,
+    "role": TEXT,
+    "mode": TEXT,
+    "tools": OBJECT,
+    "system_message": {**OBJECT, "description": "Shown to administrators alone"},
+}
+_MEMBERS: Final = list_of(either(ref("Agent"), ref("Team")))
+
+
+def _run_output(kind: str) -> Schema:
+    return object_of(
+        {
+            "run_id": TEXT,
+            f"{kind}_id": TEXT,
+            "session_id": TEXT,
+            "user_id": TEXT,
+            "created_at": UNIX_TIME,
+            "status": _STATUS,
+            "metrics": ref("Metrics"),
+            "input": object_of({"input_content": TEXT}),
+        },
+        {
+            f"{kind}_name": TEXT,
+            "content": ANYTHING,
+            "content_type": TEXT,
+            "model": TEXT,
+            "model_provider": TEXT,
+            "parent_run_id": TEXT,
+            "session_state": OBJECT,
+            "messages": _OBJECTS,
+            "tools": _OBJECTS,
+        },
+    )
+
+
+def _run_row(kind: str) -> Schema:
+    lists = ("reasoning_steps", "messages", "tools", "references", "reasoning_messages")
+    media = ("images", "videos", "audio", "files")
+    return object_of(
+        {
+            "run_id": TEXT,
+            "parent_run_id": TEXT,
+            f"{kind}_id": TEXT,
+            "user_id": TEXT,
+            "status": _STATUS,
+            "run_input": TEXT,
+            "content": ANYTHING,
+            "run_response_format": one_of_words("text", "json"),
+            "reasoning_content": TEXT,
+            "metrics": ref("Metrics"),
+            "created_at": TIME,
+            "session_state": OBJECT,
+            **dict.fromkeys((*lists, *media), _OBJECTS),
+            "input_media": OBJECT,
+        }
+    )
+
+
+_RUNS: Final[Mapping[str, Schema]] = {
+    "Model": object_of({"name": TEXT, "model": TEXT, "provider": TEXT}),
+    "Agent": object_of(_COMPONENT, _MAY_HAVE),
+    "Team": object_of({**_COMPONENT, "members": _MEMBERS}, _MAY_HAVE),
+    "AgentRun": _run_output("agent"),
+    "TeamRun": _run_output("team"),
+    "Metrics": object_of(
+        {},
+        {
+            **{name: INTEGER for name in ("input_tokens", "output_tokens", "total_tokens")},
+            "duration": {**NUMBER, "description": "Seconds"},
+            "time_to_first_token": {**NUMBER, "description": "Seconds"},
+            "details": OBJECT,
+        },
+    ),
+    "RunAccepted": object_of({"run_id": TEXT, "session_id": TEXT, "status": _STATUS}),
+    "RunEvent": object_of(
+        {
+            "event": text(examples=["RunContent", "TeamRunCompleted"]),
+            "created_at": UNIX_TIME,
+            "run_id": TEXT,
+            "session_id": TEXT,
+        },
+        description="What the data line of one event holds",
+        additionalProperties=True,
+    ),
+    "RunRequest": object_of(
+        {"message": text(minLength=1, maxLength=1 << 20, examples=["What can you do?"])},
+        {
+            "stream": {**BOOLEAN, "default": True},
+            "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
+            "session_id": text(
+                maxLength=255,
+                pattern=r"^[^\x00-\x1f\x7f]*$",
+                description="The session to go on with; empty or absent begins one",
+            ),
+            "user_id": text(
+                maxLength=255,
+                pattern=r"^[^\x00-\x1f\x7f]*$",
+                description="Whose run it is; counts for administrators alone",
+            ),
+            "monitor": {**ANYTHING, "description": "Accepted, without effect"},
+            "version": {**ANYTHING, "description": "Accepted, without effect"},
+        },
+        additionalProperties=False,
+    ),
+}
+
+# --- Sessions ----------------------------------------------------------------------------------
+
+_SESSION: Final[Mapping[str, Schema]] = {
+    "session_id": TEXT,
+    "session_name": TEXT,
+    "session_state": nullable(OBJECT),
+    "created_at": TIME,
+    "updated_at": TIME,
+}
+
+
+def _session_detail(kind: str) -> Schema:
+    return object_of(
+        {
+            **_SESSION,
+            **({"agent_session_id": TEXT} if kind == "agent" else {}),
+            "user_id": nullable(TEXT),
+            f"{kind}_id": nullable(TEXT),
+            f"{kind}_data": nullable(OBJECT),
+            "session_summary": nullable(OBJECT),
+            "metadata": nullable(OBJECT),
+            "metrics": nullable(ref("Metrics")),
+            "total_tokens": nullable(INTEGER),
+            "chat_history": nullable(_OBJECTS),
+        }
+    )
+
+
+_SESSIONS: Final[Mapping[str, Schema]] = {
+    "Page": object_of(_PAGED),
+    "Session": object_of(_SESSION),
+    "SessionPage": object_of({"data": list_of(ref("Session")), "meta": ref("Page")}),
+    "AgentSession": _session_detail("agent"),
+    "TeamSession": _session_detail("team"),
+    "AgentSessionRun": _run_row("agent"),
+    "TeamSessionRun": _run_row("team"),
+}
+
+# --- Databases ---------------------------------------------------------------------------------
+
+_DATABASES: Final[Mapping[str, Schema]] = {
+    "Database": object_of(_DATABASE, _REACHED),
+    "MigrationEntry": object_of(
+        {
+            "seq": INTEGER,
+            "from_version": _VERSION,
+            "to_version": _VERSION,
+            **{name: TEXT for name in ("actor", "node", "request_id")},
+            "at_us": {**INTEGER, "description": "Microseconds since the epoch, UTC"},
+        }
+    ),
+    "MigrationHistory": object_of(
+        {**_DATABASE, "data": list_of(ref("MigrationEntry")), "meta": ref("Page")}, _REACHED
+    ),
+    "MigrationMove": object_of(
+        {
+            "direction": TEXT,
+            "version": _VERSION,
+            "title": TEXT,
+            "loses": list_of(TEXT),
+            "statements": list_of(TEXT),
+        }
+    ),
+    "MigrationPlan": object_of(
+        {"moves": list_of(ref("MigrationMove")), "refused_by": nullable(TEXT)},
+        {"from_version": _VERSION, "to_version": _VERSION, "loses": list_of(TEXT)},
+    ),
+    "MigrateRequest": object_of({}, {"target_version": nullable(ref("TargetVersion"))}),
+    "TargetVersion": text(
+        pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
+        description="A version of the schema; omitted means the latest",
+        examples=[str(CATALOGUE.latest)],
+    ),
+    "Migrated": object_of(
+        {
+            "message": text(
+                examples=[f"Database migrated successfully to version {CATALOGUE.latest}"]
+            ),
+            "from_version": _VERSION,
+            "to_version": _VERSION,
+            "dry_run": BOOLEAN,
+        }
+    ),
+    "AllMigrated": object_of({"message": TEXT}),
+    "SomeMigrated": object_of(
+        {"message": TEXT, "failed": {"type": "object", "additionalProperties": TEXT}}
+    ),
+}
+
+# --- Channels ----------------------------------------------------------------------------------
+
+_LETTER: Final[Mapping[str, Schema]] = {
+    "id": TEXT,
+    "next_attempt_at": nullable(TIME),
+    "attempts": INTEGER,
+    "error": nullable(TEXT),
+}
+_MESSAGE: Final[Mapping[str, Schema]] = {
+    **_LETTER,
+    "sender": TEXT,
+    "state": one_of_words("ready", "done", "dead"),
+    "received_at": TIME,
+    "run_id": nullable(TEXT),
+    "session_owner": TEXT,
+    "done_at": nullable(TIME),
+}
+
+
+def _letters(items: str) -> Schema:
+    meta = object_of({"state": TEXT, "limit": INTEGER, "next": nullable(TEXT)})
+    return object_of({"data": list_of(ref(items)), "meta": meta})
+
+
+_CHANNELS: Final[Mapping[str, Schema]] = {
+    "Delivery": object_of({"status": one_of_words("processing", "duplicate", "ignored")}),
+    "ChannelStatus": object_of({"status": one_of_words("available")}),
+    "Channel": object_of(
+        {
+            "id": TEXT,
+            "kind": TEXT,
+            "db_id": TEXT,
+            "messages": nullable(ref("Depth")),
+            "replies": nullable(ref("Depth")),
+        },
+        {"agent_id": TEXT, "team_id": TEXT},
+    ),
+    "Depth": object_of(
+        {
+            "ready": INTEGER,
+            "in_work": INTEGER,
+            "oldest_seconds": nullable(INTEGER),
+            "dead": INTEGER,
+        },
+        description="What waits; null where the database does not answer",
+    ),
+    "ChannelMessage": object_of(_MESSAGE),
+    "ChannelMessageDetail": object_of({**_MESSAGE, "replies": list_of(ref("ChannelReply"))}),
+    "ChannelMessagePage": _letters("ChannelMessage"),
+    "ChannelReply": object_of(
+        {
+            **_LETTER,
+            "recipient": TEXT,
+            "state": one_of_words("ready", "sent", "dead"),
+            "created_at": TIME,
+            "sent_at": nullable(TIME),
+        }
+    ),
+    "ChannelReplyPage": _letters("ChannelReply"),
+    "ChannelRetry": object_of(
+        {"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}
+    ),
+}
+
+# --- The audit trail ---------------------------------------------------------------------------
+
+_AUDIT: Final[Mapping[str, Schema]] = {
+    "AuditRow": object_of(
+        {
+            "at": TIME,
+            "at_us": {**INTEGER, "description": "Microseconds since the epoch, UTC"},
+            "request_id": TEXT,
+            "subject": nullable(TEXT),
+            "key_id": nullable(TEXT),
+            "operation": TEXT,
+            "resource": TEXT,
+            "decision": one_of_words("allow", "deny", "open"),
+            "scope": TEXT,
+            "status": INTEGER,
+            "client": TEXT,
+            "db_id": TEXT,
+            "writer": TEXT,
+            "seq": INTEGER,
+            "previous": TEXT,
+            "hash": TEXT,
+        },
+        description="One decision or change; the hash covers it and the row before",
+    ),
+    "AuditPage": object_of(
+        {
+            "data": list_of(ref("AuditRow")),
+            "meta": object_of({"limit": INTEGER, "next_cursor": nullable(TEXT)}),
+        }
+    ),
+}
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    **_ERRORS,
+    **_PLATFORM,
+    **_RUNS,
+    **_SESSIONS,
+    **_DATABASES,
+    **_CHANNELS,
+    **_AUDIT,
+}
+"""Every shape by its name in the document."""

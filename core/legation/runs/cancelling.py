@@ -1,0 +1,47 @@
+"""Cancelling a run: at once while it waits, else by word to whoever executes it."""
+
+from __future__ import annotations
+
+from ..effects import Now, Nudge, Program, Publish
+from ..messages import compact_json
+from ..store.runs import CancelRun, RunRow, StoredEvent
+from .journal import Speaker, shown
+from .output import cancelled
+from .patience import FEW, patiently
+
+__all__ = ["REASON", "cancel", "cancel_topic"]
+
+REASON = "Run {} was cancelled"
+
+
+def cancel_topic(run_id: str) -> str:
+    """Return the topic under which whoever executes a run on this node is interrupted."""
+    return f"cancel:{run_id}"
+
+
+def cancel(database: str, row: RunRow, name: str) -> Program[str | None]:
+    """Cancel the run of `row`; return the status it had, None when it is gone.
+
+    A run that is executed ends a moment later: the wish is stored, so that also another node's
+    executor finds it, and this node's is told.
+    """
+    now_us = yield from Now()
+    reason = REASON.format(row.run_id)
+    event = Speaker(row.claim, name).event(
+        "RunCancelled", now_us, {"reason": reason, "content": reason}
+    )
+    unit = CancelRun(
+        owner=row.owner,
+        session_id=row.session_id,
+        run_id=row.run_id,
+        now_us=now_us,
+        output=compact_json(cancelled(row.claim, name, None, "")),
+        event=event,
+    )
+    found = yield from patiently(database, unit, FEW)
+    if found == "RUNNING":
+        yield from Nudge(cancel_topic(row.run_id))
+    elif found in ("PENDING", "PAUSED"):
+        told = (StoredEvent(row.events + 1, *event),)
+        yield from Publish(row.run_id, shown(told, final=True))
+    return found

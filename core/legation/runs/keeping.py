@@ -1,0 +1,129 @@
+"""Keeping runs: leases are extended, wishes to cancel passed on, and what nobody works on ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from ..effects import Job, Log, Now, Nudge, Program, Publish, Sleep, Spawn, ThisNode, Transact
+from ..messages import compact_json
+from ..store.failures import StoreFailure
+from ..store.runs import (
+    CancelsAsked,
+    ClaimWaiting,
+    ExtendLeases,
+    FindNeglected,
+    FinishRun,
+    ReleaseRun,
+    RunRow,
+)
+from .cancelling import REASON, cancel_topic
+from .execute import ExecuteRun, Workshop
+from .journal import LEASE_US, Journal, Speaker, shown
+from .output import cancelled, failed
+from .states import RunState
+
+__all__ = ["KeepRuns"]
+
+_INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
+_ROUND_SECONDS: Final = 1.0
+_ROUNDS_BETWEEN_BEATS: Final = LEASE_US // 3_000_000
+
+
+@frozen
+class KeepRuns(Job):
+    """Look after the runs of one database, for ever.
+
+    Every second: who was asked to cancel on another node, and what has no executor.  Three times
+    within a lease: the leases of this node.
+    """
+
+    workshop: Workshop
+    database: str
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        node = yield from ThisNode()
+        number = 0
+        while True:
+            trouble = ""
+            try:
+                yield from self._round(node, beats=number % _ROUNDS_BETWEEN_BEATS == 0)
+            except StoreFailure as failure:
+                trouble = type(failure).__name__
+            if trouble:
+                fields = (("database", self.database), ("error", trouble))
+                yield from Log("warning", "leases not kept", fields)
+                number = 0  # as soon as it can be again
+            else:
+                number += 1
+            yield from Sleep(_ROUND_SECONDS)
+
+    def _round(self, node: str, *, beats: bool) -> Program[None]:
+        now_us = yield from Now()
+        if held := tuple(sorted(self.workshop.executing)):
+            yield from self._kept(node, held, now_us, beats=beats)
+        neglected = yield from Transact(self.database, FindNeglected(now_us))
+        for row in neglected.expired:
+            yield from self._recover(row, node, now_us)
+        if neglected.expired or neglected.waiting:
+            yield from self._claim(node, now_us)
+
+    def _kept(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
+        if beats:
+            yield from Transact(self.database, ExtendLeases(node, held, now_us + LEASE_US))
+        for run_id in (yield from Transact(self.database, CancelsAsked(held))):
+            yield from Nudge(cancel_topic(run_id))
+
+    def _claim(self, node: str, now_us: int) -> Program[None]:
+        """Execute what waits in sessions where nothing is executed."""
+        while True:
+            unit = ClaimWaiting(node, now_us, now_us + LEASE_US)
+            waiting = yield from Transact(self.database, unit)
+            if waiting is None:
+                return
+            yield from Spawn(ExecuteRun(self.workshop, self.database, waiting))
+
+    def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
+        """End the run of a dead node, under the dead one's lease.
+
+        A run in which nothing had happened yet was asked nothing of the world: it waits again.
+        One that somebody wanted to end is cancelled.
+        """
+        if row.events == 0 and row.cancel_us is None:
+            release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
+            yield from Transact(self.database, release)
+            return
+        finish = self._end(row, node, now_us)
+        ended = yield from Transact(self.database, finish)
+        if ended.kept:
+            yield from Publish(row.run_id, shown(finish.events, final=True))
+        if ended.following is not None:
+            yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
+
+    def _end(self, row: RunRow, node: str, now_us: int) -> FinishRun:
+        run, component = row.claim, self.workshop.component(row.claim)
+        name = self.workshop.name_of(run)
+        journal = Journal(self.database, Speaker(run, name), node, True, now_us, seq=row.events)
+        if row.cancel_us is not None:
+            sentence = REASON.format(run.run_id)
+            journal.note("RunCancelled", reason=sentence, content=sentence)
+            state, output = RunState.CANCELLED, cancelled(run, name, component, "")
+        else:
+            journal.note("RunError", content=_INTERRUPTED, error_type="interrupted")
+            state, output = RunState.ERROR, failed(run, name, component, _INTERRUPTED)
+        return FinishRun(
+            owner=row.owner,
+            session_id=row.session_id,
+            run_id=row.run_id,
+            lease=row.lease,
+            node=node,
+            now_us=now_us,
+            status=state.value,
+            output=compact_json(output),
+            reason="cancelled" if state is RunState.CANCELLED else "interrupted",
+            usage=None,
+            events=tuple(journal.pending),
+            expired_us=now_us,
+        )

@@ -1,0 +1,92 @@
+"""Units of work on a message together with its replies, for those who look after channels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from attrs import fields, frozen
+
+from .inbox import MessageRow
+from .outbox import ReplyRow, text_array
+from .units import Dialect, Rows, Sql, Statements, Unit
+
+__all__ = ["FetchLetter", "Letter", "Retried", "RetryLetter"]
+
+_MESSAGE: Final = ", ".join(attribute.name for attribute in fields(MessageRow))
+_REPLY: Final = ", ".join(attribute.name for attribute in fields(ReplyRow))
+_AMONG: Final = "idempotency_key in (select value from json_each(:keys))"
+_AMONG_PG: Final = "idempotency_key = any (cast(:keys as text[]))"
+
+MESSAGE: Final = Sql(
+    f"select {_MESSAGE} from inbox where channel = :channel and message_id = :message_id"
+)
+_REPLIES: Final = f"""select {_REPLY} from outbox where channel = :channel and {{among}}
+    order by created_us, idempotency_key"""
+REPLIES: Final = Sql(_REPLIES.format(among=_AMONG), _REPLIES.format(among=_AMONG_PG))
+REVIVE_MESSAGE: Final = Sql(
+    """update inbox set state = 'ready', ready_us = :now_us, done_us = null
+    where channel = :channel and message_id = :message_id and state = 'dead'
+    returning message_id"""
+)
+_REVIVE: Final = """update outbox set state = 'ready', ready_us = :now_us
+    where channel = :channel and {among} and state = 'dead' returning idempotency_key"""
+REVIVE_REPLIES: Final = Sql(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
+
+
+@frozen
+class Letter:
+    """A message and its replies, in order."""
+
+    message: MessageRow
+    replies: tuple[ReplyRow, ...]
+
+
+@frozen
+class FetchLetter(Unit[Letter | None]):
+    """The message with this id, and those replies to it, of `keys`, that there are."""
+
+    writes: ClassVar[bool] = False
+
+    channel: str
+    message_id: str
+    keys: tuple[str, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[Letter | None]:
+        """Read the message, then its replies."""
+        messages = yield MESSAGE(channel=self.channel, message_id=self.message_id)
+        if not messages:
+            return None
+        replies = yield REPLIES(channel=self.channel, keys=text_array(dialect, self.keys))
+        return Letter(MessageRow(*messages[0]), tuple(ReplyRow(*row) for row in replies))
+
+
+@frozen
+class Retried:
+    """What was taken out of the dead letters: the message, and how many of its replies."""
+
+    message: bool
+    replies: int
+
+
+@frozen
+class RetryLetter(Unit[Retried | None]):
+    """Take a message and its replies out of the dead letters; None when there is no message.
+
+    Each gets one attempt more.  `attempts` stays, for a fencing token never goes back.
+    """
+
+    channel: str
+    message_id: str
+    keys: tuple[str, ...]
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[Retried | None]:
+        """Look for the message, then revive what is dead."""
+        where: dict[str, Any] = {"channel": self.channel, "message_id": self.message_id}
+        if not (yield MESSAGE(**where)):
+            return None
+        message: Rows = yield REVIVE_MESSAGE(**where, now_us=self.now_us)
+        replies: Rows = yield REVIVE_REPLIES(
+            channel=self.channel, keys=text_array(dialect, self.keys), now_us=self.now_us
+        )
+        return Retried(bool(message), len(replies))

@@ -1,0 +1,147 @@
+"""The directives of these pages, and a last look at what was built.
+
+* `configuration`, `surface`, `errors` and their like draw a part of the reference from the code.
+* When everything is written, each page is read once more: a link within the documentation has to
+  lead somewhere, and nothing may be loaded from another origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
+
+import drawn
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+__all__ = ["setup"]
+
+# Elements that make a browser load something, with the attributes that say what.
+_LOADS: Final = {
+    "audio": ("src",),
+    "embed": ("src",),
+    "iframe": ("src",),
+    "img": ("src", "srcset"),
+    "input": ("src",),
+    "link": ("href",),
+    "object": ("data",),
+    "script": ("src",),
+    "source": ("src", "srcset"),
+    "video": ("src", "poster"),
+}
+
+
+class Drawn(SphinxDirective):
+    """A directive whose content is Markdown that a function draws."""
+
+    draw: ClassVar[Callable[[], str]]
+
+    def run(self) -> list[nodes.Node]:
+        """Return the nodes of what was drawn."""
+        text = type(self).draw()
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+class Configuration(SphinxDirective):
+    """The keys of a table of the configuration; the content says what each means."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table; a key without a meaning is an error."""
+        try:
+            text = drawn.configuration(self.arguments[0], self.content)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        return self.parse_text_to_nodes(text)
+
+
+class RunStates(SphinxDirective):
+    """The state machine of runs, drawn."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a drawing and a table."""
+        drawing = nodes.raw("", drawn.run_states_svg(), format="html")
+        return [drawing, *self.parse_text_to_nodes(drawn.run_states())]
+
+
+def _drawing(function: Callable[[], str]) -> type[Drawn]:
+    return type(function.__name__, (Drawn,), {"draw": staticmethod(function)})
+
+
+# --- a last look ---------------------------------------------------------------------------------
+
+
+class _Page(HTMLParser):
+    """What a page loads, where it leads and what in it can be led to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.leads: list[str] = []
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.names.update(given[name] for name in ("id", "name") if name in given)
+        self.loads += [given[name] for name in _LOADS.get(tag, ()) if given.get(name)]
+        if tag == "a" and given.get("href"):
+            self.leads.append(given["href"])
+
+
+def _look(app: Sphinx, failure: Exception | None) -> None:
+    """Read every page that was built; what is wrong ends the build."""
+    if failure is not None or app.builder.format != "html":
+        return
+    out = Path(app.outdir)
+    pages = {path: _read(path) for path in sorted(out.rglob("*.html"))}
+    wrong = [f"{path.relative_to(out)}: {what}" for path in pages for what in _wrong(path, pages)]
+    if wrong:
+        raise ExtensionError("\n".join(wrong))
+
+
+def _read(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text("utf-8"))
+    return page
+
+
+def _wrong(path: Path, pages: dict[Path, _Page]) -> Iterator[str]:
+    for url in pages[path].loads:
+        parts = urlsplit(url)
+        if (parts.scheme or parts.netloc) and parts.scheme != "data":
+            yield f"loads {url}"
+    for url in pages[path].leads:
+        parts = urlsplit(url)
+        if parts.scheme or parts.netloc:
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        if not target.exists():
+            yield f"leads to {url}, which is not there"
+        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].names:
+            yield f"leads to {url}, where nothing has that name"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Add the directives and the last look."""
+    for function in (
+        drawn.channel_kinds,
+        drawn.commands,
+        drawn.effects,
+        drawn.errors,
+        drawn.limits,
+        drawn.schema_versions,
+        drawn.surface,
+        drawn.vocabulary,
+    ):
+        app.add_directive(function.__name__.replace("_", "-"), _drawing(function))
+    app.add_directive("configuration", Configuration)
+    app.add_directive("run-states", RunStates)
+    app.connect("build-finished", _look)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,78 @@
+"""What a service manager hands to a server and wants to hear from it (sd_listen_fds(3),
+sd_notify(3)); plain environment variables and a datagram, so no library is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import MutableMapping
+from typing import Final
+
+from .listeners import ListenError
+
+__all__ = ["Notifier", "inherited_listeners"]
+
+_FIRST: Final = 3
+"""The first descriptor that is passed on."""
+
+
+def inherited_listeners(environ: MutableMapping[str, str]) -> tuple[socket.socket, ...]:
+    """Return the listening sockets that were passed to this process; none where there are none.
+
+    The variables are taken out of `environ`: no child is to think they were meant for it.
+
+    Raises:
+        ListenError: What was passed is not a listening stream socket.
+    """
+    pid, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
+    environ.pop("LISTEN_FDNAMES", None)
+    if pid != str(os.getpid()) or not count.isascii() or not count.isdigit():
+        return ()
+    return tuple(_listener(fd) for fd in range(_FIRST, _FIRST + int(count)))
+
+
+def _listener(fd: int) -> socket.socket:
+    try:
+        os.set_inheritable(fd, False)
+        listener = socket.socket(fileno=fd)
+        listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ListenError(f"Descriptor {fd} is not a socket: {error.strerror}") from None
+    if listener.type != socket.SOCK_STREAM or not listens:
+        listener.detach()
+        raise ListenError(f"Descriptor {fd} is not a listening stream socket")
+    listener.setblocking(False)
+    return listener
+
+
+class Notifier:
+    """Tells the service manager how the server is; silent where nobody asked."""
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        address = environ.pop("NOTIFY_SOCKET", "")
+        # An abstract address is written with an @ in the place of its zero byte.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+
+    def ready(self) -> None:
+        """Say that requests are answered."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """Say that the configuration is being read again; `ready` follows."""
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Say that the end has begun."""
+        self._tell("STOPPING=1")
+
+    def _tell(self, state: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaker:
+            try:
+                speaker.connect(self._address)
+                speaker.send(state.encode("ascii"))
+            except OSError:
+                return  # a service manager that does not listen is no reason not to serve

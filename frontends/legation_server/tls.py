@@ -1,0 +1,146 @@
+"""TLS on a connection: the same wire, with OpenSSL between it and the socket.
+
+Nothing of this is imported where no certificate is named, and a plain connection pays nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+from typing import Final
+
+from attrs import define
+from trio.lowlevel import wait_readable, wait_writable
+
+from .wire import RECEIVE, ClientGone, Phase, Wire
+from .worker import Worker
+
+__all__ = ["Certificate", "CertificateError", "TlsWire"]
+
+RECORD: Final = 16 << 10
+"""Bytes encrypted at once: one record, so that progress shows in the time for writing."""
+
+_WAITS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class CertificateError(Exception):
+    """The certificate or its key cannot be used; the message is one sentence for the operator."""
+
+
+@define(eq=False)
+class Certificate:
+    """The certificate chain of the server with its key, read from files, and again on demand."""
+
+    certfile: str
+    keyfile: str
+    context: ssl.SSLContext
+
+    @classmethod
+    def load(cls, certfile: str, keyfile: str) -> Certificate:
+        """Read both files.
+
+        Raises:
+            CertificateError: A file is missing or is not what it should be.
+        """
+        return cls(certfile, keyfile, _context(certfile, keyfile))
+
+    def reload(self) -> None:
+        """Read both files again, for connections from now on; on failure nothing changes.
+
+        Raises:
+            CertificateError: As `load`.
+        """
+        self.context = _context(self.certfile, self.keyfile)
+
+    def wire(self, sock: socket.socket, worker: Worker) -> TlsWire:
+        """Return the wire of a connection that was accepted."""
+        return TlsWire(self.context, sock, worker)
+
+
+def _context(certfile: str, keyfile: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 8996
+    # Without renegotiation, reading never has to wait for room to write, nor writing for bytes.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certfile, keyfile, password=_no_password)
+    except ssl.SSLError as error:
+        reason = (error.reason or "they cannot be read").lower().replace("_", " ")
+        raise CertificateError(f"{certfile} and {keyfile} cannot be used: {reason}") from None
+    except OSError as error:
+        raise CertificateError(f"{_missing(certfile, keyfile)}: {error.strerror}") from None
+    return context
+
+
+def _no_password() -> bytes:
+    """Answer for the terminal, where nobody may be: a server starts without being asked."""
+    return b""
+
+
+def _missing(*paths: str) -> str:
+    """Return the first path that cannot be opened; OpenSSL does not say which one it was."""
+    for path in paths:
+        try:
+            with open(path, "rb"):  # noqa: PTH123 (a look, before a sentence is written)
+                continue
+        except OSError:
+            return path
+    return paths[0]
+
+
+class TlsWire(Wire):
+    """A wire whose bytes are encrypted."""
+
+    __slots__ = ("_tls",)
+
+    def __init__(self, context: ssl.SSLContext, sock: socket.socket, worker: Worker) -> None:
+        self._tls = context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+        super().__init__(self._tls, worker)
+        self._put = self._put_record
+
+    async def open(self) -> None:
+        """Shake hands, within the time for a head; the head has its own time after that."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await wait_readable(self.fd)
+            except ssl.SSLWantWriteError:
+                await wait_writable(self.fd)
+            except OSError as error:
+                raise ClientGone from error
+        self.enter(Phase.HEAD, self.worker.settings.header_seconds)
+
+    def take(self) -> bytes | None:
+        """Return what is there to be read, or None when it was a false alarm."""
+        pieces: list[bytes] = []
+        try:
+            pieces.append(self._tls.recv(RECEIVE))
+            # What OpenSSL holds already does not make the socket readable.
+            while self._tls.pending():
+                pieces.append(self._tls.recv(RECEIVE))
+        except _WAITS:
+            return b"".join(pieces) or None
+        except OSError as error:
+            raise ClientGone from error
+        return b"".join(pieces)
+
+    def _put_record(self, data: bytes | memoryview) -> int:
+        try:
+            return self._tls.send(data[:RECORD])
+        except _WAITS:
+            raise BlockingIOError from None
+
+    def shut(self, how: int) -> None:
+        """Close one side; the sending side with a farewell, so that the end is no truncation."""
+        with suppress(OSError, ValueError):
+            if how == socket.SHUT_WR:
+                self._tls.unwrap()
+        with suppress(OSError):
+            # Not `SSLSocket.shutdown`, which would make the rest plain.
+            socket.socket.shutdown(self._tls, how)

@@ -1,0 +1,459 @@
+"""The work on messages, on a real SQLite: what a person gets, and what a crash changes about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from legation import Agent, Model
+from legation.correspondence.answering import AnswerMessage, _said, owner_of
+from legation.correspondence.desk import Desk
+from legation.effects import Fetch, FetchReply, Sleep, Transact, Unreachable
+from legation.messages import compact_json
+from legation.runs.execute import Workshop
+from legation.store.failures import Busy, CommitLost, StoreFailure, Unavailable
+from legation.store.inbox import (
+    AttachRun,
+    ClaimMessages,
+    CompleteMessage,
+    FailMessage,
+    PutMessages,
+)
+from legation.store.letters import FetchLetter, Letter
+from legation.store.runs import FinishRun, RunRow, StartRun
+from legation_testing import Client, crash_everywhere, fail_everywhere
+
+from ..providers.deliveries import Delivery, Text, platform, signed, whatsapp
+from ..providers.strict import Provider, WhatsAppApi
+
+APOLOGY = "Sorry, something went wrong here and I could not answer. Please try again later."
+
+
+def client(provider: Provider | None = None, **configuration: Any) -> Client:
+    """Return a client whose platform is made anew at each restart."""
+    return Client(lambda: platform(**configuration), fetch=provider or WhatsAppApi())
+
+
+def deliver(c: Client, *texts: Text) -> str:
+    return post(c, whatsapp(*texts))
+
+
+def post(c: Client, sent: Delivery) -> str:
+    answer = c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+    return str(answer.json()["status"])
+
+
+def texts(provider: Provider) -> list[str]:
+    return [message.text for message in provider.seen]
+
+
+def letter(c: Client, message_id: str) -> Letter:
+    keys = (f"reply-{message_id}", f"apology-{message_id}")
+    found = c.simulation.run(_transact(FetchLetter("whatsapp", message_id, keys)))
+    assert isinstance(found, Letter)
+    return found
+
+
+def _transact(unit: Any) -> Any:
+    return (yield from Transact("main", unit))
+
+
+# --- what a person gets ------------------------------------------------------------------------
+
+
+def test_every_message_of_a_batch_is_answered_in_its_order() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        deliver(c, ("4911", "a", "one"), ("4911", "b", "two"), ("4922", "c", "three"))
+        c.settle()
+
+        ada = [message.text for message in provider.seen if message.recipient == "4911"]
+        assert ada == ["one", "two"]
+        assert sorted(texts(provider)) == ["one", "three", "two"]
+        assert provider.refused == []
+
+
+def test_senders_have_sessions_of_their_own_that_no_token_owns() -> None:
+    with client() as c:
+        deliver(c, ("4911", "a", "one"), ("4922", "b", "two"))
+        c.settle()
+        listed = c.get("/sessions", query={"sort_order": "asc"}).json()["data"]
+        owners = {row["session_id"] for row in listed}
+
+        assert owners == {"whatsapp:4911", "whatsapp:4922"}
+        assert owner_of("whatsapp", "4911") == "~channel:whatsapp:4911"
+
+
+def test_the_command_new_begins_another_session_and_may_be_followed_by_a_question() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        for name, words in (("a", "one"), ("b", "/new"), ("c", "two"), ("d", "/new three")):
+            deliver(c, ("4911", name, words))
+            c.advance(1)
+        deliver(c, ("4911", "e", "four"))
+        c.advance(1)
+        runs = {
+            session: [row["run_input"] for row in c.get(f"/sessions/{quoted}/runs").json()]
+            for session, quoted in (
+                ("first", "whatsapp:4911"),
+                ("second", "whatsapp:4911%23b"),
+                ("third", "whatsapp:4911%23d"),
+            )
+        }
+
+    assert runs == {"first": ["one"], "second": ["two"], "third": ["three", "four"]}
+    assert texts(provider)[1] == "A new conversation begins. What can I do for you?"
+
+
+def test_what_cannot_be_read_gets_a_sentence_and_a_reaction_nothing() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        for name, content in (
+            ("a", {"type": "sticker", "sticker": {"id": "1"}}),
+            ("b", {"type": "reaction", "reaction": {"message_id": "x", "emoji": "+"}}),
+        ):
+            post(c, _odd({"from": "4911", "id": name, "timestamp": "1", **content}))
+        c.settle()
+
+        assert texts(provider) == ["I can only read text, not stickers. Please write to me instead."]
+        assert letter(c, "b").message.state == "done"
+
+
+def _odd(message: dict[str, Any]) -> Delivery:
+    value = {"metadata": {"phone_number_id": "111"}, "messages": [message]}
+    entry = {"changes": [{"field": "messages", "value": value}]}
+    root = {"object": "whatsapp_business_account", "entry": [entry]}
+    return signed("whatsapp", compact_json(root).encode(), 0)
+
+
+def test_a_team_answers_as_an_agent_does() -> None:
+    from legation import Channel, Team
+
+    provider = WhatsAppApi()
+    channel = Channel(
+        id="whatsapp",
+        kind="whatsapp",
+        team="desk",
+        app_secret_env="APP_SECRET",
+        verify_token_env="VERIFY",
+        access_token_env="ACCESS",
+        phone_number_id="111",
+    )
+    with client(provider, teams=[Team(id="desk", members=["concierge"])], channels=[channel]) as c:
+        deliver(c, ("4911", "a", "hello"))
+        c.settle()
+
+    assert texts(provider) == ["hello"]
+
+
+ROW = RunRow(
+    owner="o",
+    session_id="s",
+    run_no=1,
+    run_id="r",
+    parent_run_id=None,
+    kind="agent",
+    component_id="concierge",
+    status="COMPLETED",
+    input="{}",
+    output=None,
+    reason=None,
+    created_us=0,
+    started_us=0,
+    ended_us=0,
+    events=1,
+    lease_by=None,
+    lease_us=None,
+    attempt=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (None, ""),
+        (ROW, ""),
+        (evolve(ROW, output='{"content": "hi"}', status="ERROR"), ""),
+        (evolve(ROW, output='{"content": null}'), ""),
+        (evolve(ROW, output='{"content": "  "}'), ""),
+        (evolve(ROW, output='{"content": " hi "}'), "hi"),
+        (evolve(ROW, output='{"content": {"a": "\u00e9"}}'), '{"a": "é"}'),
+    ],
+)
+def test_what_a_run_says_is_the_text_of_a_completed_one(row: RunRow | None, said: str) -> None:
+    assert _said(row) == said
+
+
+def test_a_run_that_fails_is_apologized_for_once() -> None:
+    provider = WhatsAppApi()
+    slow = {"models": [Model("slow", "echo", delay_seconds=0.123)]}
+    with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
+        c.fail_at(Sleep(0.123), RuntimeError("a bug in a model"))
+        for _ in range(3):
+            deliver(c, ("4911", "a", "hello"))
+            c.advance(60)
+
+    assert texts(provider) == [APOLOGY]
+
+
+# --- what goes wrong ---------------------------------------------------------------------------
+
+
+def _unit(kind: type[Any]) -> Callable[[Any], bool]:
+    return lambda effect: isinstance(effect, Transact) and isinstance(effect.unit, kind)
+
+
+def test_a_message_that_fails_is_tried_again_and_in_the_end_apologized_for() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        fault = c.fail_at(_unit(StartRun), Busy("x"), times=None)
+        deliver(c, ("4911", "a", "hello"), ("4922", "b", "/new"))
+        c.advance(3600 * 3)
+
+        assert texts(provider) == ["A new conversation begins. What can I do for you?", APOLOGY]
+        assert [(m.state, m.attempts) for m in [letter(c, "a").message]] == [("dead", 20)]
+        assert [log.level for log in c.logs if log.event == "message not answered"] == [
+            *["warning"] * 19,
+            "error",
+        ]
+
+        fault.disarm()
+        c.post("/channels/whatsapp/messages/a/retry").expect_success()
+        c.settle()
+        assert texts(provider)[-1] == "hello"
+
+
+@pytest.mark.parametrize("payload", ['{"kind":"hologram"}', "no JSON", "[]"])
+def test_a_message_of_a_later_version_waits_and_nobody_is_told(payload: str) -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        from legation.store.inbox import NewMessage
+
+        put = PutMessages("whatsapp", (NewMessage("a", "4911", payload),), c.clock.now_us)
+        c.simulation.run(_transact(put))
+        c.advance(3600 * 3)
+
+        assert provider.seen == []
+        assert letter(c, "a").message.state == "dead"
+
+
+def test_a_dead_message_that_wants_no_answer_gets_no_apology() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        c.fail_at(_unit(CompleteMessage), Busy("x"), times=None)
+        post(c, _odd({"from": "4911", "id": "a", "type": "reaction", "reaction": {"emoji": "+"}}))
+        c.advance(3600 * 3)
+
+        assert provider.seen == []
+        assert letter(c, "a").message.state == "dead"
+
+
+def test_a_lease_lost_before_the_run_begins_begins_none() -> None:
+    with client() as c:
+        deliver(c, ("4911", "a", "hello"))
+        c.fail_at(_unit(AttachRun), False, times=1)
+        c.settle()
+
+        assert letter(c, "a").message.run_id is None
+        assert not [p for p in c.effects if _unit(StartRun)(p.effect)]
+        c.advance(40)  # nobody keeps the lease any more
+        assert letter(c, "a").message.state == "done"
+
+
+def test_what_cannot_be_put_back_is_claimed_again_when_its_lease_has_run_out() -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        c.fail_at(_unit(StartRun), Unavailable("x"), times=1)
+        c.fail_at(_unit(FailMessage), Unavailable("x"), times=1)
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(5)
+        assert provider.seen == []
+        c.advance(40)
+
+    assert texts(provider) == ["hello"]
+
+
+def test_a_run_that_was_interrupted_is_begun_again() -> None:
+    provider = WhatsAppApi()
+    slow = {"models": [Model("slow", "echo", delay_seconds=5.0)]}
+    with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(2)
+        c.crash()
+        c.restart()
+        c.advance(120)
+        runs = c.get("/sessions/whatsapp:4911/runs").json()
+
+    assert [(row["status"], row["run_input"]) for row in runs] == [
+        ("ERROR", "hello"),
+        ("COMPLETED", "hello"),
+    ]
+    assert texts(provider) == ["hello"]
+
+
+def test_a_run_that_is_interrupted_again_and_again_is_apologized_for() -> None:
+    provider = WhatsAppApi()
+    slow = {"models": [Model("slow", "echo", delay_seconds=5.0)]}
+    with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
+        c.fail_at(
+            lambda effect: _unit(FinishRun)(effect) and effect.unit.reason is None,
+            Unavailable("x"),
+            times=None,
+        )
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(400)
+
+    assert texts(provider) == [APOLOGY]
+
+
+def test_the_run_of_an_earlier_attempt_is_waited_for_and_not_begun_again() -> None:
+    provider = WhatsAppApi()
+    slow = {"models": [Model("slow", "echo", delay_seconds=100.0)]}
+    with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(1)
+        # The leases of messages are not kept for a while; that of the run is.
+        fault = c.fail_at(_named("ExtendLeases", "legation.store.inbox"), (), times=4)
+        c.advance(100)
+        assert fault.hits >= 3
+        c.advance(60)
+        runs = c.get("/sessions/whatsapp:4911/runs").json()
+
+    assert [row["status"] for row in runs] == ["COMPLETED"]
+    assert texts(provider) == ["hello"]
+
+
+def _named(name: str, module: str) -> Callable[[Any], bool]:
+    def check(effect: Any) -> bool:
+        unit = effect.unit if isinstance(effect, Transact) else None
+        return type(unit).__name__ == name and type(unit).__module__ == module
+
+    return check
+
+
+# --- everywhere --------------------------------------------------------------------------------
+
+
+class Scene:
+    """Two deliveries of two senders, one of them a batch, delivered again by the provider."""
+
+    def __init__(self, *, honours_keys: bool) -> None:
+        self.provider = WhatsAppApi(honours_keys)
+
+    def make(self) -> Client:
+        self.provider = WhatsAppApi(self.provider.honours_keys)
+        return client(self.fetch)
+
+    @property
+    def fetch(self) -> Any:
+        return lambda effect: self.provider(effect)
+
+    def act(self, c: Client) -> None:
+        for batch in (
+            (("4911", "a", "one"), ("4911", "b", "two")),
+            (("4922", "c", "three"), ("4911", "d", "/new")),
+        ):
+            sent = whatsapp(*batch)
+            c.post(sent.target, headers=sent.headers, body=sent.body)
+        c.advance(1)
+
+    def check(self, c: Client) -> None:
+        """Deliver again, as a provider does that got no 200, and look at what people got."""
+        self.act(c)
+        c.advance(150)
+        first = dict.fromkeys((m.recipient, m.text) for m in self.provider.seen)
+        fresh = "A new conversation begins. What can I do for you?"
+        assert [words for who, words in first if who == "4911"] == ["one", "two", fresh]
+        assert [words for who, words in first if who == "4922"] == ["three"]
+        assert self.provider.refused == []
+        times = Counter(self.provider.seen)
+        if self.provider.honours_keys:
+            assert set(times.values()) == {1}
+        else:
+            assert sum(times.values()) <= len(times) + 1, "more than the one send was repeated"
+
+
+@pytest.mark.parametrize("honours_keys", [True, False], ids=["idempotent", "not idempotent"])
+def test_a_crash_anywhere_loses_nothing_and_answers_nothing_twice(
+    honours_keys: bool, figures: Callable[[str], None]
+) -> None:
+    scene = Scene(honours_keys=honours_keys)
+    tried = crash_everywhere(scene.make, scene.act, scene.check)
+
+    kind = "idempotent" if honours_keys else "other"
+    figures(f"channels: {tried.points} crash points ({kind} provider), nothing lost or answered twice")
+    assert tried.points > 80
+
+
+@pytest.mark.parametrize(
+    ("failure", "after"),
+    [(Busy("x"), False), (Unavailable("x"), False), (CommitLost("x"), False), (CommitLost("x"), True)],
+    ids=["busy", "unavailable", "commit lost, undone", "commit lost, done"],
+)
+def test_a_database_that_fails_anywhere_loses_nothing_and_answers_nothing_twice(
+    failure: StoreFailure, after: bool, figures: Callable[[str], None]
+) -> None:
+    scene = Scene(honours_keys=True)
+    tried = fail_everywhere(
+        scene.make,
+        scene.act,
+        scene.check,
+        which=_correspondence,
+        outcome=failure,
+        after=after,
+    )
+
+    figures(f"channels: {tried.points} units failed with {type(failure).__name__}, done={after}")
+    assert tried.points > 30
+
+
+def _correspondence(effect: Any) -> bool:
+    """Tell whether `effect` is a unit of work on messages, replies, sessions or runs."""
+    unit = effect.unit if isinstance(effect, Transact) else None
+    module = type(unit).__module__.rpartition(".")[2]
+    return module in {"inbox", "outbox", "runs", "conversations"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Unreachable("timeout"),
+        FetchReply(500, {}, b""),
+        FetchReply(429, {"retry-after": "7"}, b""),
+        FetchReply(200, {}, b"cut"),
+    ],
+    ids=["unreachable", "500", "429", "unreadable 200"],
+)
+def test_a_provider_that_fails_anywhere_gets_every_reply_once(answer: Any) -> None:
+    scene = Scene(honours_keys=True)
+    tried = fail_everywhere(
+        scene.make, scene.act, scene.check, which=Fetch, outcome=answer, after=True
+    )
+
+    assert tried.points >= 4
+
+
+def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value() -> None:
+    number, words = "4915551234567", "canary-of-the-text"
+    for failing in (StartRun, CompleteMessage, FailMessage, ClaimMessages):
+        with client(lambda _: FetchReply(400, {}, words.encode()), seed=1) as c:  # type: ignore[arg-type]
+            c.fail_at(_unit(failing), RuntimeError(words), times=3)
+            deliver(c, (number, "a", words))
+            c.advance(60)
+            said = repr(c.logs)
+            jobs = repr(
+                [AnswerMessage(_desk(c), p.effect.unit) for p in c.effects if _unit(failing)(p.effect)]
+            )
+
+        assert "not " in said or "wait" in said
+        assert number not in said + jobs.replace(f"~channel:whatsapp:{number}", "")
+        assert words not in said
+
+
+def _desk(c: Client) -> Desk:
+    workshop: Workshop = c.platform.workshop  # type: ignore[attr-defined]
+    return Desk(workshop, "main")

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.config import (
+    DEFAULT_EXCLUDED_ROUTES,
+    Agent,
+    AuthorizationConfig,
+    Channel,
+    ConfigurationError,
+    Database,
+    Model,
+    PlatformConfig,
+    Team,
+    structure,
+)
+
+WHOLE: Mapping[str, Any] = {
+    "platform": {
+        "id": "demo",
+        "name": "Demo",
+        "description": "Shows all",
+        "authorization": True,
+        "cors_allowed_origins": ["https://app.test"],
+    },
+    "authorization_config": {
+        "verification_keys": ["a key"],
+        "jwks_file": "keys.json",
+        "algorithm": "ES256",
+        "verify_audience": True,
+        "admin_scope": "root",
+        "excluded_routes": ["/health"],
+    },
+    "databases": {"main": {"url": "sqlite://", "auto_migrate": False}},
+    "models": {"slow": {"provider": "echo", "id": "echo-1", "delay_seconds": 1}},
+    "agents": [{"id": "a", "name": "A", "model": "slow", "database": "main"}],
+    "teams": [{"id": "t", "members": ["a"], "mode": "route"}],
+    "channels": {"chat": {"kind": "whatsapp", "agent": "a", "app_secret_env": "SECRET"}},
+}
+
+
+def faults(mapping: Mapping[str, Any]) -> set[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        structure(mapping)
+    assert str(caught.value).count("\n") + 1 == len(caught.value.faults)
+    return {f"{fault.path}: {fault.message}" for fault in caught.value.faults}
+
+
+def test_nothing_is_the_default_platform() -> None:
+    assert structure({}) == PlatformConfig()
+    assert PlatformConfig().authorization_config.excluded_routes == DEFAULT_EXCLUDED_ROUTES
+
+
+def test_a_whole_tree_is_read() -> None:
+    assert structure(WHOLE) == PlatformConfig(
+        id="demo",
+        name="Demo",
+        description="Shows all",
+        authorization=True,
+        authorization_config=AuthorizationConfig(
+            verification_keys=("a key",),
+            jwks_file="keys.json",
+            algorithm="ES256",
+            verify_audience=True,
+            admin_scope="root",
+            excluded_routes=("/health",),
+        ),
+        cors_allowed_origins=("https://app.test",),
+        databases=(Database("main", "sqlite://", auto_migrate=False),),
+        models=(Model("slow", "echo", "echo-1", 1.0),),
+        agents=(Agent(id="a", name="A", model="slow", database="main"),),
+        teams=(Team(id="t", members=("a",), mode="route"),),
+        channels=(Channel(id="chat", kind="whatsapp", agent="a", app_secret_env="SECRET"),),
+    )
+
+
+def test_lists_may_be_given_where_tuples_are_kept() -> None:
+    config = PlatformConfig(agents=[Agent(id="a")], cors_allowed_origins=["https://a"])
+
+    assert config.agents == (Agent(id="a"),)
+    assert config.cors_allowed_origins == ("https://a",)
+
+
+ONE_FAULT: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "an unknown table": ({"agent": []}, "agent: unknown key"),
+    "an unknown key": ({"platform": {"authorisation": True}}, "platform: unknown: authorisation"),
+    "two unknown keys": ({"platform": {"b": 1, "a": 2}}, "platform: unknown: a, b"),
+    "no table": ({"platform": 1}, "platform: expected a table"),
+    "a key that is missing": ({"agents": [{"name": "A"}]}, "agents[0].id: missing: id"),
+    "a number for a text": ({"platform": {"id": 1}}, "platform.id: expected a string"),
+    "a text for true": (
+        {"platform": {"authorization": "false"}},
+        "platform.authorization: expected true or false",
+    ),
+    "a number for true": (
+        {"platform": {"authorization": 1}},
+        "platform.authorization: expected true or false",
+    ),
+    "a text for a number": (
+        {"models": {"m": {"provider": "echo", "delay_seconds": "1"}}},
+        "models.m.delay_seconds: expected a number",
+    ),
+    "true for a number": (
+        {"models": {"m": {"provider": "echo", "delay_seconds": True}}},
+        "models.m.delay_seconds: expected a number",
+    ),
+    "a text for texts": (
+        {"platform": {"cors_allowed_origins": "https://a"}},
+        "platform.cors_allowed_origins: expected an array of strings",
+    ),
+    "a number among texts": (
+        {"agents": [{"id": "a"}], "teams": [{"id": "t", "members": ["a", 1]}]},
+        "teams[0].members: expected an array of strings",
+    ),
+    "keyed as an array": ({"databases": []}, "databases: expected a table of tables"),
+    "listed as a table": ({"agents": {}}, "agents: expected an array of tables"),
+    "an item that is no table": ({"databases": {"main": "sqlite://"}}, "databases.main: expected a table"),
+    "an agent that is no table": ({"agents": ["a"]}, "agents[0]: expected a table"),
+    "a name told twice": (
+        {"databases": {"main": {"id": "x", "url": "sqlite://"}}},
+        "databases.main.id: unknown key",
+    ),
+    "a secret in the file": (
+        {"channels": {"chat": {"kind": "whatsapp", "app_secret": "x"}}},
+        "channels.chat: unknown: app_secret",
+    ),
+    "an algorithm that is none": (
+        {"authorization_config": {"algorithm": None}},
+        "authorization_config.algorithm: expected a string",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_FAULT)
+def test_a_fault_has_its_place(name: str) -> None:
+    mapping, told = ONE_FAULT[name]
+
+    assert faults(mapping) == {told}
+
+
+def test_every_fault_is_told_at_once() -> None:
+    broken = {
+        "platfrom": {},
+        "platform": {"id": 1, "authorization": "yes"},
+        "databases": {"main": {}},
+        "agents": [{"id": "a"}, {"idd": "b"}],
+    }
+
+    assert faults(broken) == {
+        "platfrom: unknown key",
+        "platform.id: expected a string",
+        "platform.authorization: expected true or false",
+        "databases.main.url: missing: url",
+        "agents[1].id: missing: id",
+        "agents[1]: unknown: idd",
+    }
+
+
+def test_what_is_secret_does_not_show() -> None:
+    shown = repr((AuthorizationConfig(["hunter2"]), Database("main", "postgresql://u:hunter2@h")))
+
+    assert "hunter2" not in shown
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*WHOLE, "x"]), JSON))
+def test_any_tree_is_a_configuration_or_faults(tree: dict[str, Any]) -> None:
+    try:
+        config = structure(tree)
+    except ConfigurationError as error:
+        assert error.faults
+        assert all(fault.path and fault.message for fault in error.faults)
+    else:
+        assert isinstance(config, PlatformConfig)

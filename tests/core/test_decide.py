@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from legation.access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
+from legation.access.scopes import AnyToken, Public, Scoped, Signed
+
+READ = Scoped("agents", ("read",), parameter="agent_id")
+EITHER = Scoped("agents", ("read", "run"), parameter="agent_id")
+LIST = Scoped("agents", ("read", "run"), listing=True)
+PLAIN = Scoped("sessions", ("read",))
+OLDER = Scoped("databases", ("migrate",), parameter="db_id", also=("config:write",))
+
+
+def told(need: Any, *scopes: str, named: str | None = None) -> Any:
+    return decide(need, Principal("ada", frozenset(scopes)), named)
+
+
+@pytest.mark.parametrize("need", [Public(), Signed(), AnyToken()])
+def test_where_no_scope_is_needed_none_is_looked_at(need: Any) -> None:
+    assert told(need) == Allow()
+
+
+@pytest.mark.parametrize("need", [READ, LIST, PLAIN, OLDER])
+def test_admin_and_trusted_callers_may_do_everything(need: Any) -> None:
+    assert decide(need, Principal(trusted=True)) == Allow()
+    assert decide(need, Principal(admin_scope="root")) == Allow("root")
+
+
+@pytest.mark.parametrize(
+    ("need", "scopes", "named", "decision"),
+    [
+        (READ, ("agents:read",), "a", Allow("agents:read")),
+        (READ, ("agents:*:read",), "a", Allow("agents:*:read")),
+        (READ, ("agents:a:read",), "a", Allow("agents:a:read")),
+        (READ, ("agents:b:read",), "a", Deny("agents:a:read")),
+        (READ, ("agents:run",), "a", Deny("agents:a:read")),
+        (READ, (), None, Deny("agents:read")),
+        (READ, ("agents:a:read",), None, Deny("agents:read")),
+        (EITHER, ("agents:a:run",), "a", Allow("agents:a:run")),
+        (EITHER, (), "a", Deny("agents:a:read")),
+        # What is no id can be named by nothing, and is not repeated in a header.
+        (READ, ("agents:a:b:read",), "a:b", Deny("agents:read")),
+        (READ, ("agents::read",), "", Deny("agents:read")),
+        (READ, ("agents:*:read",), "a:b", Allow("agents:*:read")),
+        (READ, ("agents:read",), 'a"b', Allow("agents:read")),
+        (LIST, ("agents:run",), None, Allow("agents:run")),
+        (LIST, ("agents:*:run",), None, Allow("agents:*:run")),
+        (LIST, ("agents:a:run", "agents:b:read"), None, AllowOnly(frozenset("ab"), "agents:read")),
+        (LIST, ("teams:a:run", "agents:a:write", "agents:*:x"), None, Deny("agents:read")),
+        (PLAIN, ("sessions:read",), None, Allow("sessions:read")),
+        (PLAIN, ("sessions:*:read", "sessions:a:read"), None, Deny("sessions:read")),
+        (OLDER, ("config:write",), "main", Allow("config:write")),
+        (OLDER, ("databases:main:migrate",), "main", Allow("databases:main:migrate")),
+        (OLDER, ("config:main:write",), "main", Deny("databases:main:migrate")),
+    ],
+)
+def test_a_decision(need: Any, scopes: tuple[str, ...], named: str | None, decision: Any) -> None:
+    assert told(need, *scopes, named=named) == decision
+
+
+@pytest.mark.parametrize(
+    "scope",
+    ["agents:READ", "Agents:read", "agents:read ", " agents:read", "agents", "agents:", ":read",
+     "agents:*", "*", "*:*", "*:read", "agents:read:", "agents:*:*", "agents:?:read", "",
+     "agents:read agents:run", "\uff41gents:read", "agents:read\n"],
+)  # fmt: skip
+def test_what_is_no_scope_of_ours_allows_nothing(scope: str) -> None:
+    assert isinstance(told(READ, scope, named="a"), Deny)
+    assert isinstance(told(LIST, scope), Deny)
+
+
+def test_every_need_caller_and_id_has_an_answer() -> None:
+    needs = (Public(), Signed(), AnyToken(), READ, EITHER, LIST, PLAIN, OLDER)
+    callers = (
+        Principal(),
+        Principal("ada", frozenset({"agents:read"})),
+        Principal(admin_scope="root"),
+        Principal(trusted=True),
+    )
+    for need, caller, named in product(needs, callers, (None, "", "a", "*", "a:b", "\0")):
+        assert isinstance(decide(need, caller, named), Allow | AllowOnly | Deny)
+
+
+def test_the_ids_held_are_those_of_scopes_with_three_parts() -> None:
+    scopes = ("agents:a:read", "agents:b:run", "agents:*:read", "agents::read", "agents:c:d:read")
+    principal = Principal("ada", frozenset(scopes))
+
+    assert ids_held(LIST, principal) == frozenset("ab")
+    assert ids_held(READ, principal) == frozenset("a")
+    assert ids_held(PLAIN, principal) == frozenset()
+    assert ids_held(AnyToken(), principal) == frozenset()
+
+
+# --- whose data ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("principal", "owner", "sees"),
+    [
+        (Principal("ada"), "ada", {"ada"}),
+        (Principal(), None, set[str]()),
+        (Principal(""), "", {""}),
+        (Principal("~nobody:x"), "~~nobody:x", set[str]()),
+        (Principal("~"), "~~", set[str]()),
+        (Principal("ada", admin_scope="root"), "ada", {"ada", "eve", "", "~nobody:x"}),
+        (Principal(trusted=True), None, {"ada", "eve", "", "~nobody:x"}),
+    ],
+)
+def test_a_caller_sees_its_own_rows(principal: Principal, owner: str | None, sees: set[str]) -> None:
+    assert principal.owner == owner
+    assert {o for o in ("ada", "eve", "", "~nobody:x") if principal.may_see(o)} == sees
+
+
+def test_an_administrator_is_one_whose_token_says_so() -> None:
+    assert Principal(admin_scope="root").admin
+    assert not Principal("root", frozenset({"root"})).admin
+    assert not Principal(trusted=True).admin

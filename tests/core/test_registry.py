@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from legation.config import Agent, Channel, ConfigurationError, Database, Model, PlatformConfig, Team
+from legation.models.echo import Echo
+from legation.registry import DEFAULT_DATABASE, Registry, build
+
+SECRETS = {"S": "a-secret", "T": "a-token", "U": "another"}
+
+
+def made(**configuration: Any) -> Registry:
+    return build(PlatformConfig(**configuration), SECRETS)
+
+
+def faults(**configuration: Any) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        made(**configuration)
+    return [f"{fault.path}: {fault.message}" for fault in caught.value.faults]
+
+
+def chat(**more: Any) -> Channel:
+    settings: dict[str, Any] = {
+        "id": "chat",
+        "kind": "whatsapp",
+        "agent": "a",
+        "app_secret_env": "S",
+        "verify_token_env": "T",
+        "access_token_env": "U",
+        "phone_number_id": "100",
+        **more,
+    }
+    return Channel(**settings)
+
+
+def test_nothing_configured_has_the_default_database() -> None:
+    registry = made()
+
+    assert registry.databases == {"main": DEFAULT_DATABASE}
+    assert registry.default_database == "main"
+    assert not registry.agents
+    assert not registry.teams
+    assert not registry.channels
+
+
+def test_the_first_database_is_the_default() -> None:
+    databases = [Database("b", "sqlite://"), Database("a", "sqlite://")]
+    registry = made(databases=databases, agents=[Agent(id="x"), Agent(id="y", database="a")])
+
+    assert registry.default_database == "b"
+    assert registry.agents["x"].database == "b"
+    assert registry.agents["y"].database == "a"
+
+
+def test_an_agent_is_described_without_what_it_lacks() -> None:
+    registry = made(
+        models=[Model("slow", "echo", delay_seconds=1.0), Model("named", "echo", "echo-2")],
+        agents=[
+            Agent(id="a"),
+            Agent(id="b", name="B", role="R", description="D", model="slow", instructions="secret"),
+            Agent(id="c", model="named"),
+        ],
+    )
+    a, b, c = registry.agents.values()
+    echo = {"name": "Echo", "model": "echo", "provider": "Legation"}
+
+    assert json.loads(a.fragment) == {
+        "id": "a",
+        "name": "a",
+        "db_id": "main",
+        "model": echo,
+        "sessions": {"session_table": "sessions"},
+        "is_component": False,
+    }
+    assert a.admin_fragment == a.fragment
+    assert json.loads(b.fragment).keys() >= {"description", "role"}
+    assert b"secret" not in b.fragment
+    assert json.loads(b.admin_fragment)["system_message"] == {"instructions": "secret"}
+    assert b.model == Echo("slow", 1.0)
+    assert c.model == Echo("echo-2")
+    assert registry.components("agent") is registry.agents
+    assert registry.components("team") is registry.teams
+
+
+def test_teams_may_lead_teams_in_any_order() -> None:
+    registry = made(
+        agents=[Agent(id="a", instructions="secret")],
+        teams=[Team(id="top", members=("low", "a")), Team(id="low", members=("a",), mode="route")],
+    )
+    top = registry.teams["top"]
+
+    assert list(registry.teams) == ["top", "low"]
+    assert [member.id for member in top.members] == ["low", "a"]
+    assert [m["id"] for m in top.describe(admin=False)["members"]] == ["low", "a"]
+    assert b"secret" not in top.fragment
+    assert b"secret" in top.admin_fragment
+
+
+def test_a_channel_has_its_secrets_from_the_environment() -> None:
+    registry = made(agents=[Agent(id="a")], channels=[chat(apology="Sorry")])
+    channel = registry.channels["chat"]
+
+    assert channel.id == "chat"
+    assert channel.component is registry.agents["a"]
+    assert channel.apology == "Sorry"
+    assert "a-secret" not in repr(channel.codec)
+
+
+def test_a_team_answers_a_channel_with_the_usual_apology() -> None:
+    teams = [Team(id="t", members=("a",))]
+    registry = made(agents=[Agent(id="a")], teams=teams, channels=[chat(agent=None, team="t")])
+
+    assert registry.channels["chat"].component is registry.teams["t"]
+    assert registry.channels["chat"].apology
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "*", "ä", "x" * 129, "a\n"])
+def test_an_id_that_no_scope_could_name_is_refused(name: str) -> None:
+    told = [f"agents[0].id: {name!r} is not an id: [A-Za-z0-9._~-]{{1,128}}"]
+
+    assert faults(agents=[Agent(id=name)]) == told
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_an_id_that_no_path_could_name_is_refused(name: str) -> None:
+    told = [f"agents[0].id: {name!r} has another meaning in the paths"]
+
+    assert faults(agents=[Agent(id=name)]) == told
+
+
+def test_an_id_is_one_things_name() -> None:
+    agents = [Agent(id="a"), Agent(id="a")]
+    assert faults(agents=agents) == ["agents[1].id: 'a' is taken"]
+    databases = [Database("d", "sqlite://"), Database("d", "sqlite://")]
+    assert "databases[1].id: 'd' is taken" in faults(databases=databases)
+
+
+def test_an_id_that_is_a_path_of_another_route_is_refused() -> None:
+    databases = [Database("all", "sqlite://")]
+    assert faults(databases=databases) == ["databases[0].id: 'all' has another meaning in the paths"]
+    for name in ("agents", "databases", "me"):
+        told = faults(agents=[Agent(id="a")], channels=[chat(id=name)])
+        assert told == [f"channels[0].id: {name!r} has another meaning in the paths"]
+
+
+def test_what_is_named_must_be_there() -> None:
+    assert faults(
+        agents=[Agent(id="a", model="m", database="d")],
+        teams=[Team(id="t", members=("a", "b"), mode="chaos")],
+    ) == [
+        "agents[0].model: no model 'm'; there are: echo",
+        "agents[0].database: no database 'd'; there are: main",
+        "teams[0].members[1]: no agent or team 'b'",
+        "teams[0].mode: 'chaos' is none of: coordinate, route, collaborate",
+    ]
+
+
+def test_a_team_that_leads_itself_is_refused() -> None:
+    assert faults(
+        teams=[Team(id="t", members=("u",)), Team(id="u", members=("t",)), Team(id="v")]
+    ) == [
+        "teams[0].members: a team cannot be its own member",
+        "teams[1].members: a team cannot be its own member",
+    ]
+
+
+def test_a_provider_that_is_not_known_is_refused() -> None:
+    told = faults(models=[Model("m", "nobody")])
+
+    assert len(told) == 1
+    assert told[0].startswith("models.m.provider: 'nobody' is none of: ")
+
+
+CHANNELS: dict[str, tuple[dict[str, Any], str]] = {
+    "nobody answers": ({"agent": None}, "channels.chat: name either an agent or a team that answers"),
+    "two answer": ({"team": "t"}, "channels.chat: name either an agent or a team that answers"),
+    "who answers is not there": ({"agent": "b"}, "channels.chat.agent: no agent 'b'"),
+    "no such team": ({"agent": None, "team": "b"}, "channels.chat.team: no team 'b'"),
+    "a secret that is not set": (
+        {"app_secret_env": "NOT_SET"},
+        "channels.chat.app_secret_env: the environment variable NOT_SET is not set",
+    ),
+    "no secret": ({"app_secret_env": None}, "channels.chat.app_secret_env: missing"),
+    "no number": ({"phone_number_id": None}, "channels.chat.phone_number_id: missing"),
+    "a setting of another kind": (
+        {"signing_secret_env": "S"},
+        "channels.chat.signing_secret_env: means nothing to a channel of kind whatsapp",
+    ),
+    "a setting that cannot be": (
+        {"phone_number_id": "a/b"},
+        "channels.chat: phone_number_id must be of letters, digits, '_' and '-'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_channel_that_cannot_be_served_is_refused(name: str) -> None:
+    settings, told = CHANNELS[name]
+    teams = [Team(id="t", members=("a",))]
+
+    assert faults(agents=[Agent(id="a")], teams=teams, channels=[chat(**settings)]) == [told]
+
+
+def test_a_kind_of_channel_that_is_not_known_is_refused() -> None:
+    told = faults(agents=[Agent(id="a")], channels=[chat(kind="carrier-pigeon")])
+
+    assert len(told) == 1
+    assert told[0].startswith("channels.chat.kind: 'carrier-pigeon' is none of: ")
+
+
+def test_an_empty_secret_is_no_secret() -> None:
+    config = PlatformConfig(agents=(Agent(id="a"),), channels=(chat(),))
+    with pytest.raises(ConfigurationError, match="S is not set"):
+        build(config, {**SECRETS, "S": ""})

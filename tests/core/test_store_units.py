@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.store.units import Dialect, Sql, Statement, Statements, Undo, Unit, all_sql
+
+ASK = Sql("select :a, '%', 'x'", "select :a::text, '%', 'x'", registered=False)
+SAME = Sql("select :a", registered=False)
+
+
+def test_a_statement_has_a_text_for_each_engine() -> None:
+    asked = ASK(a=1)
+
+    assert asked == Statement(ASK, {"a": 1})
+    assert asked.text(Dialect.SQLITE) == "select :a, '%', 'x'"
+    assert asked.text(Dialect.POSTGRESQL) == "select %(a)s::text, '%%', 'x'"
+    assert SAME(a=1).text(Dialect.POSTGRESQL) == "select %(a)s"
+
+
+@pytest.mark.parametrize(
+    ("text", "psycopg"),
+    [
+        ("a = :a and b = :b_c", "a = %(a)s and b = %(b_c)s"),
+        ("x::bigint = :a", "x::bigint = %(a)s"),
+        ("12:30", "12:30"),
+        ("like 'a%'", "like 'a%%'"),
+        (":A", ":A"),
+        ("(:a)", "(%(a)s)"),
+    ],
+)
+def test_only_parameters_are_rewritten(text: str, psycopg: str) -> None:
+    assert Sql(text, registered=False).psycopg_text == psycopg
+
+
+@given(st.text(alphabet="ab:%_ '1"))
+def test_every_percent_is_one_of_ours_or_doubled(text: str) -> None:
+    rewritten = Sql(text, registered=False).psycopg_text
+    parameters = rewritten.count("%(")
+
+    assert rewritten.count("%") == parameters + 2 * text.count("%")
+
+
+def test_a_statement_of_the_core_registers_itself_and_one_of_a_test_does_not() -> None:
+    assert ASK not in all_sql()
+    mine = Sql("select 1")
+    assert all_sql()[-1] is mine
+    from legation.store import units
+
+    units._REGISTERED.remove(mine)
+
+
+def test_sql_is_compared_by_identity() -> None:
+    assert Sql("select 1", registered=False) != Sql("select 1", registered=False)
+
+
+@frozen
+class Double(Unit[int]):
+    number: int
+
+    def statements(self, dialect: Dialect) -> Statements[int | Undo[int]]:
+        rows = yield SAME(a=self.number)
+        return rows[0][0] * 2 if self.number else Undo(0)
+
+
+@pytest.mark.parametrize(("number", "result"), [(4, 8), (0, Undo(0))])
+def test_a_unit_is_a_value_that_starts_anew(number: int, result: object) -> None:
+    unit = Double(number)
+    assert unit == Double(number)
+    assert unit.writes
+    assert unit.needs_schema
+    assert not unit.exclusive
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for _ in range(2):
+            statements = unit.statements(Dialect.SQLITE)
+            statement = next(statements)
+            row = connection.execute(statement.text(Dialect.SQLITE), dict(statement.parameters))
+            with pytest.raises(StopIteration) as stop:
+                statements.send(row.fetchall())
+            assert stop.value.value == result
+
+
+def test_a_unit_without_statements_is_a_bug() -> None:
+    with pytest.raises(NotImplementedError):
+        Unit[int]().statements(Dialect.SQLITE)

@@ -1,0 +1,108 @@
+"""A provider behind a socket on loopback, and how it misbehaves."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any, Final
+
+from attrs import define, field
+
+from .strict import Provider, Reply
+
+__all__ = ["Faults", "listening"]
+
+_RESET: Final = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+
+
+@define(eq=False)
+class Faults:
+    """How often what goes wrong, each a share of the requests; `counted` is how often it did.
+
+    A refusal (`errors`, `throttles`) takes nothing; a cut answer and a slow one have taken the
+    message.
+    """
+
+    errors: float = 0.0
+    throttles: float = 0.0
+    cuts: float = 0.0
+    slow: float = 0.0
+    seconds: float = 0.05
+    retry_after: int = 1
+    random: Random = field(factory=lambda: Random(7))
+    counted: dict[str, int] = field(factory=dict[str, int], init=False)
+
+    def draw(self) -> str:
+        """Return what goes wrong this time, or nothing."""
+        drawn = self.random.random()
+        for name in ("errors", "throttles", "cuts", "slow"):
+            drawn -= getattr(self, name)
+            if drawn < 0:
+                self.counted[name] = self.counted.get(name, 0) + 1
+                return name
+        return ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        provider, fault = self.server.provider, self.server.faults.draw()
+        if fault == "errors":
+            self._write(Reply(500, b"{}"))
+            return
+        if fault == "throttles":
+            self._write(provider.throttled(self.server.faults.retry_after))
+            return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reply = provider.take("POST", self.path, headers, body)
+        if fault == "cuts":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.close_connection = True
+            return
+        if fault == "slow":
+            time.sleep(self.server.faults.seconds)
+        self._write(reply)
+
+    def _write(self, reply: Reply) -> None:
+        head = [f"HTTP/1.1 {reply.status} Said", f"Content-Length: {len(reply.body)}"]
+        head += [f"{name}: {value}" for name, value in reply.headers.items()]
+        self.wfile.write("\r\n".join([*head, "", ""]).encode() + reply.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, provider: Provider, faults: Faults) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.provider = provider
+        self.faults = faults
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients are killed here."""
+
+
+@contextmanager
+def listening(provider: Provider, faults: Faults | None = None) -> Generator[str]:
+    """Serve `provider`; yield the address to send to, without a slash at its end."""
+    server = _Server(provider, faults or Faults())
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

@@ -1,0 +1,259 @@
+"""Documents that are followed: their files are written, their commands typed, the output compared.
+
+What a document says is what happens.  In a Markdown page
+
+* a `code-block` with a caption is a file of that name;
+* a `console` block is typed, line by line, into one shell that lives as long as the page:  `$ `
+  begins a command, `> ` goes on with it, and the lines after it are what it prints;
+* `…` stands for anything, line breaks included, as what differs from run to run;
+* `legation serve` runs beside the shell until another one takes its port, or the page ends.
+
+Ports are those of the text, so that a reader can type it; here each is another one, a free one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from attrs import frozen
+
+__all__ = [
+    "DOCS",
+    "ROOT",
+    "Block",
+    "Exchange",
+    "Terminal",
+    "blocks",
+    "exchanges",
+    "follow",
+    "matches",
+]
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+
+PORTS: Final = ("7777", "7778")
+COMMAND_SECONDS: Final = 60
+START_SECONDS: Final = 30
+
+_FENCE: Final = re.compile(
+    r"^(?P<fence>`{3,})(?:\{code-block\} ?)?(?P<language>[\w-]+)\n(?P<body>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_OPTION: Final = re.compile(r"^:(?P<name>[\w-]+): ?(?P<value>.*)\n", re.MULTILINE)
+_SERVE: Final = re.compile(r"^legation serve\b")
+_SENTINEL: Final = "--transcript--"
+
+
+@frozen
+class Block:
+    """One block of code; `caption` is the name of the file it is, if it is one."""
+
+    language: str
+    text: str
+    caption: str | None = None
+
+
+@frozen
+class Exchange:
+    """One command and the output that is shown under it."""
+
+    command: str
+    shown: str
+
+
+def blocks(markdown: str) -> tuple[Block, ...]:
+    """Return the blocks of code of a page, in order; no other directive is one."""
+    return tuple(_block(found) for found in _FENCE.finditer(markdown))
+
+
+def _block(found: re.Match[str]) -> Block:
+    body, caption = found["body"], None
+    while option := _OPTION.match(body):
+        caption = option["value"] if option["name"] == "caption" else caption
+        body = body[option.end() :]
+    return Block(found["language"], body.removeprefix("\n") if caption else body, caption)
+
+
+def exchanges(console: str) -> tuple[Exchange, ...]:
+    """Return what is typed in a `console` block, with what is shown under it."""
+    found: list[Exchange] = []
+    for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        first, *rest = part.splitlines(keepends=True)
+        typed = [first]
+        while rest and re.match(r"> |>$", rest[0]):
+            typed.append(rest.pop(0)[2:] or "\n")
+        found.append(Exchange("".join(typed).rstrip("\n"), "".join(rest)))
+    return tuple(found)
+
+
+def matches(shown: str, got: str) -> bool:
+    """Compare with what is shown, where `…` stands for anything, line breaks included."""
+    pattern = ".*?".join(re.escape(part) for part in shown.strip().split("…"))
+    return re.fullmatch(pattern, got.strip(), re.DOTALL) is not None
+
+
+def follow(markdown: str, terminal: Terminal) -> int:
+    """Do what a page says, in its order; return how many commands were typed."""
+    typed = 0
+    for block in blocks(markdown):
+        if block.caption is not None:
+            terminal.write(block.caption, block.text)
+        elif block.language == "console":
+            for exchange in exchanges(block.text):
+                terminal.expect(exchange)
+                typed += 1
+    return typed
+
+
+class Terminal:
+    """A shell in a folder, with the commands of this environment on its path.
+
+    Attributes:
+        folder: Where it works.
+    """
+
+    def __init__(self, folder: Path, instead: Mapping[str, str] | None = None) -> None:
+        """Prepare a shell; `instead` are texts of the page, each with what is meant here."""
+        self.folder = folder
+        self._ports = {port: str(_free_port()) for port in PORTS}
+        self._instead = {**(instead or {}), **self._ports}
+        self._shell: subprocess.Popen[str] | None = None
+        self._servers: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        kept = {name: os.environ[name] for name in ("SYSTEMROOT", "TMPDIR") if name in os.environ}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        home = str(self.folder)
+        environ = {**kept, "PATH": path, "HOME": home, "LEGATION_DATA": home, "LANG": "C.UTF-8"}
+        self._shell = subprocess.Popen(
+            ["bash", "--noprofile", "--norc"],
+            cwd=self.folder,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for port in tuple(self._servers):
+            self._stop(port)
+        assert self._shell is not None
+        self._shell.communicate(timeout=COMMAND_SECONDS)
+
+    def translate(self, text: str) -> str:
+        """Return `text` with the ports and the other things of this run."""
+        for said, meant in self._instead.items():
+            text = text.replace(said, meant)
+        return text
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the page."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.translate(text), encoding="utf-8")
+
+    def expect(self, exchange: Exchange) -> None:
+        """Type a command; what it prints is what is shown, and it succeeds unless it says so."""
+        command, shown = self.translate(exchange.command), self.translate(exchange.shown)
+        if _SERVE.match(command):
+            self._serve(command, shown)
+            return
+        got, code = self.type(command)
+        assert matches(shown, got), f"{command}\nshown: {shown}\ngot: {got}"
+        assert code == 0 or "echo $?" in command, f"{command}\nexit code {code}\n{got}"
+
+    def type(self, command: str) -> tuple[str, int]:
+        """Return what `command` prints, and its exit code."""
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        end = f"printf '\\n{_SENTINEL} %s\\n' \"$?\""
+        self._shell.stdin.write(f"{{ {command}\n}} </dev/null\n{end}\n")
+        self._shell.stdin.flush()
+        got, deadline = b"", time.monotonic() + COMMAND_SECONDS
+        while not (found := re.search(rf"\n{_SENTINEL} (\d+)\n".encode(), got)):
+            left = deadline - time.monotonic()
+            assert left > 0, f"{command}\ndoes not end; so far: {got.decode()}"
+            if select.select([self._shell.stdout], [], [], left)[0]:
+                piece = os.read(self._shell.stdout.fileno(), 1 << 16)
+                assert piece, f"{command}\nended the shell: {got.decode()}"
+                got += piece
+        return got[: found.start()].decode(), int(found[1])
+
+    # --- servers --------------------------------------------------------------------------------
+
+    def _serve(self, command: str, shown: str) -> None:
+        """Start a server beside the shell; it is up when it listens."""
+        named = re.search(r"--port (\d+)", command)
+        port = named[1] if named else self._ports["7777"]
+        self._stop(port)
+        log = self.folder / f"serve-{port}.log"
+        whole = command if named else f"{command} --port {port}"
+        self.type(f"{whole} > {log.name} 2>&1 & LEGATION_PID=$!; disown $LEGATION_PID")
+        pid, _ = self.type("printf $LEGATION_PID")
+        self._servers[port] = int(pid)
+        deadline = time.monotonic() + START_SECONDS
+        while not (_listens(port) and matches(shown, _lines(log))):
+            said = f"{command}\nshown: {shown}\ngot: {_lines(log)}"
+            assert time.monotonic() < deadline and _lives(int(pid)), said
+            time.sleep(0.05)
+
+    def _stop(self, port: str) -> None:
+        """End the server at `port`, in order."""
+        pid = self._servers.pop(port, None)
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + START_SECONDS
+        while _lives(pid):
+            assert time.monotonic() < deadline, "the server does not end"
+            time.sleep(0.02)
+
+
+def _lines(log: Path) -> str:
+    """Return what a server printed for people; the lines of its log are JSON here."""
+    lines = log.read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("{"))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _listens(port: str) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
