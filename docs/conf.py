@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "Legation"
 author = "The Legation developers"
 copyright = author
 version = release = installed_version("legation")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest"]
-exclude_patterns = ["_build"]
+extensions = [
+    "legation_docs",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build", "_ext"]
+nitpicky = False
+default_role = "code"  # docstrings write `code` as Markdown does
+
 html_theme = "furo"
 html_title = f"Legation {release}"
+html_static_path = ["_static"]
+html_css_files = ["legation.css"]
+html_show_copyright = False
+html_copy_source = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
 doctest_test_doctest_blocks = ""  # an example that runs says so: it is a `doctest` directive

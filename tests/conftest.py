@@ -10,9 +10,12 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from legation_testing import watching
+
+from .contract import check, counted
 from .engines import Cluster, NoPostgres, cluster
 
-__all__ = ["figures", "golden", "postgres", "postgres_cluster", "postgres_database"]
+__all__ = ["contract", "figures", "golden", "postgres", "postgres_cluster", "postgres_database"]
 
 _GOLDEN: Final = Path(__file__).with_name("golden")
 _FIGURES: Final = pytest.StashKey[list[str]]()
@@ -20,6 +23,16 @@ _FIGURES: Final = pytest.StashKey[list[str]]()
 # A machine shared with others is slow at times; the suite bounds its examples, not their time.
 settings.register_profile("legation", deadline=None, print_blob=True)
 settings.load_profile("legation")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def contract(request: pytest.FixtureRequest) -> Generator[None]:
+    """Compares every response that a `Client` gets from a platform with the platform's document."""
+    with watching(check):
+        yield
+    if counted[0]:
+        figure = f"{counted[0]:,} responses are as the OpenAPI document says"
+        request.config.stash[_FIGURES].append(figure)
 
 
 @pytest.fixture(scope="session")

@@ -168,6 +168,9 @@ class PlatformConfig:
     """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`.
 
     Without `docs` there are no documentation pages, and no OpenAPI document is served.
+
+    `on_busy` says what becomes of a run whose session has another one active: it waits for its turn
+    (queue), or is refused (reject).  A run that takes longer than `run_timeout_seconds` is ended.
     """
 
     id: str = "legation"
@@ -177,6 +180,8 @@ class PlatformConfig:
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
+    on_busy: str = "queue"
+    run_timeout_seconds: float = 3600.0
     databases: tuple[Database, ...] = field(default=(), converter=tuple)
     models: tuple[Model, ...] = field(default=(), converter=tuple)
     agents: tuple[Agent, ...] = field(default=(), converter=tuple)

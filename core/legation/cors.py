@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from .messages import Answer, Headers, Request, Response, empty_response
+from .messages import Answer, Headers, Request, Response, empty_response, with_headers
 
 __all__ = ["Cors"]
 
@@ -61,4 +61,4 @@ class Cors:
 
     def dressed(self, answer: Answer, request: Request, more: Headers) -> Answer:
         """Return `answer` with `more` and what a browser has to know."""
-        return evolve(answer, headers=(*answer.headers, *more, *self.headers(request)))
+        return with_headers(answer, (*more, *self.headers(request)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import define, frozen
 
 from .access.caller import TRUSTED, Gate, Refused
 from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, ids_held
@@ -16,7 +16,7 @@ from .access.scopes import Public, Signed
 from .cors import Cors
 from .effects import Log, Program, RandomBytes
 from .incidents import where
-from .messages import Answer, Request, empty_response
+from .messages import Answer, Request, Response, empty_response
 from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
 from .resources.call import Account, Call, resource_of
 from .resources.manual import Manual
@@ -33,7 +33,8 @@ _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTE
 Outcome: TypeAlias = Answer | Refusal
 
 
-@frozen
+# Made for every request, and never changed: `frozen` would triple what making them costs.
+@define
 class Arrival:
     """A request, when it came, and the name it goes by."""
 
@@ -42,7 +43,7 @@ class Arrival:
     request_id: str
 
 
-@frozen
+@define
 class _Caller:
     """Who asks, and what was decided; `recorded` is False where nobody's rights were asked."""
 
@@ -69,16 +70,18 @@ class Door:
         match = _ROUTER.match(path) if path is not None else None
         if path is None or match is None:
             return self._unknown(arrival, NotFound())
-        allowed = _methods(match)
-        if (preflight := self.cors.preflight(request, allowed)) is not None:
-            return preflight
         if request.method == "OPTIONS":
-            return empty_response(204, ((b"allow", ", ".join(allowed).encode()),))
+            return self._options(request, _methods(match))
         method = "GET" if request.method == "HEAD" else request.method
         route = match.methods.get(method)
         if route is None:
-            return self._unknown(arrival, MethodNotAllowed(allowed))
+            return self._unknown(arrival, MethodNotAllowed(_methods(match)))
         return (yield from self._enter(arrival, route, match, path.query))
+
+    def _options(self, request: Request, methods: tuple[str, ...]) -> Response:
+        """Answer a browser's preflight, or tell what the path takes (RFC 9110 section 9.3.7)."""
+        preflight = self.cors.preflight(request, methods)
+        return preflight or empty_response(204, ((b"allow", ", ".join(methods).encode()),))
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""

@@ -32,7 +32,8 @@ from .refusals import Fault, Refusal, respond
 from .registry import build
 from .resources.manual import Manual
 from .routes import ROUTES
-from .runs.execute import KeepRuns, Workshop
+from .runs.execute import Workshop
+from .runs.keeping import KeepRuns
 from .serving import Served, Serving, WatchSchemas
 from .store.audit import AppendAudit, AuditEntry
 

@@ -25,6 +25,7 @@ from .refusals import Fault
 __all__ = ["Component", "HostedChannel", "Registry", "build"]
 
 DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
+_ON_BUSY: Final = ("queue", "reject")
 _MODES: Final = ("coordinate", "route", "collaborate")
 # Segments that no path has.
 _DOTS: Final = (".", "..")
@@ -146,6 +147,10 @@ class _Builder:
         config = self.config
         if not well_formed_id(config.id):
             self._fault("platform.id", f"{config.id!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
+        if config.on_busy not in _ON_BUSY:
+            self._fault("platform.on_busy", f"{config.on_busy!r} is none of: {', '.join(_ON_BUSY)}")
+        if not config.run_timeout_seconds > 0:
+            self._fault("platform.run_timeout_seconds", "must be more than 0")
         self._check_ids("databases", [database.id for database in config.databases])
         self._check_ids("agents", [agent.id for agent in config.agents])
         self._check_ids("teams", [team.id for team in config.teams])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 __all__ = ["Match", "Path", "Router", "parse_target"]
 
@@ -25,7 +25,8 @@ _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN: Final = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 
 
-@frozen
+# Made for every request, and never changed: `frozen` would triple what making them costs.
+@define
 class Path:
     """The decoded segments of a path, none of them empty, and the raw query."""
 
@@ -66,7 +67,7 @@ def _decode(raw: str) -> str | None:
     return segment
 
 
-@frozen
+@define
 class Match(Generic[R]):
     """What a path leads to: the methods it takes, and the parameters in it."""
 

@@ -15,6 +15,7 @@ from attrs import define, evolve, field
 
 from legation import Platform
 from legation.effects import Program
+from legation.incidents import where
 from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable, respond
 from legation_host import Host, Write, open_log
@@ -182,6 +183,6 @@ def _log(host: Host, request: Request, error: Exception) -> str:
     incident = _new_id()
     # The query of a target may hold what no log should.
     path = request.target.partition("?")[0]
-    fields = {"incident": incident, "method": request.method, "path": path, "exc_info": error}
+    fields = {"incident": incident, "method": request.method, "path": path, "error": where(error)}
     host.write("error", "request_failed", fields)
     return incident

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
-from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from legation import Platform
-from legation_host.host import Host
-
 from .demonstration import data_folder, demonstration
-from .failing import CannotGoOn, sentences
+
+if TYPE_CHECKING:
+    from legation import Platform
 
 __all__ = ["banner", "serve"]
 
 
+def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from attrs import asdict
+
+    from legation_server.settings import DEFAULT
+
+    for name, value in asdict(DEFAULT).items():
+        click.echo(f"{name:<24} {'no limit' if value is None else value}")
+    context.exit()
+
+
 @click.command()
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument("target", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -27,6 +36,47 @@ __all__ = ["banner", "serve"]
     show_default=True,
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 takes a free one.",
+)
+@click.option("--unix", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Processes that share the address.",
+)
+@click.option("--certfile", metavar="PATH", help="Serve TLS with this certificate chain (PEM).")
+@click.option("--keyfile", metavar="PATH", help="Its key, unless it is in the same file.")
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    metavar="CIDR",
+    multiple=True,
+    help="Believe this network, or `unix`, about the address of a client; repeatable.",
+)
+@click.option(
+    "--forwarded-header",
+    "forwarded",
+    default="x-forwarded-for",
+    show_default=True,
+    type=click.Choice(["x-forwarded-for", "forwarded"]),
+    help="The header in which all of these proxies tell it.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    help="Change a limit, as in --limit connections=5000; repeatable.",
+)
+@click.option(
+    "--limits",
+    "listed",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_list_limits,
+    help="List the limits with their defaults.",
 )
 @click.option(
     "--log-format",
@@ -40,70 +90,38 @@ __all__ = ["banner", "serve"]
     is_flag=True,
     help="Serve without authorization on an address that others can reach.",
 )
-def serve(platform: str | None, host: str, port: int, log_format: str, insecure: bool) -> None:
+def serve(target: str | None, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
     Without an argument it hosts a demonstration: two agents and a team that repeat what they are
     told, with a SQLite file in your data folder.  No key and no file is needed.
 
+    SIGTERM lets requests in flight finish, a second one does not.  SIGHUP reads keys and
+    certificate again; with several workers it reads the whole configuration and replaces the
+    workers one by one, without losing a request.  Sockets passed by systemd are served in the
+    place of --host and --port.
+
     \b
     Examples:
       legation serve
       legation serve platform.toml --port 8000
-      legation serve my_package.app:platform
+      legation serve my_package.app:platform --workers 4
     """
     # The server and what it needs take a tenth of a second to import; the other commands do not
     # need them.
     from legation_host.loading import load_platform
-    from legation_host.logs import open_log
-    from legation_server import ListenError, open_listeners, run
 
-    with sentences():
-        if platform is None:
-            made = demonstration(data_folder(os.environ))
-        else:
-            made = load_platform(platform, os.environ)
-        _refuse_open_door(made, host, insecure)
-        log = open_log(log_format)
-        try:
-            listeners = open_listeners(host, port)
-        except ListenError as error:
-            raise CannotGoOn(str(error)) from None
-        address, bound = listeners[0].getsockname()[:2]
-        url = f"http://{_bracketed(address)}:{bound}"
+    from .serving import Options, Service
 
-        def host_for(served: Platform) -> AbstractAsyncContextManager[Host]:
-            from legation_host.hosting import open_platform
+    def load() -> Platform:
+        if target is None:
+            return demonstration(data_folder(os.environ))
+        return load_platform(target, os.environ)
 
-            return open_platform(served, log=log)
+    def greet(platform: Platform, url: str) -> None:
+        click.echo(banner(platform, url, demo=target is None), err=True)
 
-        def greet(_: Any) -> None:
-            click.echo(banner(made, url, demo=platform is None), err=True)
-
-        run(lambda: made, host_for, listeners, log=log, started=greet)
-
-
-def _refuse_open_door(platform: Platform, host: str, insecure: bool) -> None:
-    """Refuse to serve without authorization where others can reach it, unless told to."""
-    if platform.config.authorization or insecure or _is_loopback(host):
-        return
-    raise CannotGoOn(
-        f"authorization is off, and {host} can be reached by others: switch it on"
-        " (`legation keys new` shows how), or say --insecure"
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+    raise SystemExit(Service(load, Options(**options), greet).run())
 
 
 def banner(platform: Platform, url: str, *, demo: bool) -> str:
@@ -125,6 +143,8 @@ def banner(platform: Platform, url: str, *, demo: bool) -> str:
 
 
 def _first_steps(url: str) -> tuple[str, ...]:
+    if url.startswith("unix:"):
+        return (f"curl --unix-socket {url.removeprefix('unix:')} http://localhost/agents",)
     return (
         f"curl {url}/agents",
         f"curl -N {url}/agents/concierge/runs -F 'message=Hello there' -F session_id=first",

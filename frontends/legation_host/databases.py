@@ -103,6 +103,11 @@ def _scheme(url: str) -> str:
         return ""
 
 
+def in_memory(url: str) -> bool:
+    """Tell whether the database at `url` lives in its process alone."""
+    return urlsplit(url).scheme == "sqlite" and _sqlite_path("", url) == MEMORY
+
+
 def _sqlite_path(name: str, url: str) -> str:
     """Return the path in `sqlite:///path`: relative after three slashes, absolute after four."""
     if _scheme(url) != "sqlite":

@@ -15,7 +15,7 @@ from .assets import read_assets
 from .host import Host, open_host
 from .units import Write, quiet
 
-__all__ = ["open_platform"]
+__all__ = ["open_platform", "take_keys"]
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -55,12 +55,17 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
         except OSError as error:
             log("error", "keys not reloaded", {"reason": error.strerror or "unreadable"})
             continue
-        faults = platform.load_jwks(jwks)
-        if faults:
-            reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
-            log("error", "keys not reloaded", {"reason": reasons})
-        else:
-            log("info", "keys reloaded", {"path": path})
+        take_keys(platform, jwks, path, log)
+
+
+def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:
+    """Give `platform` the keys that were read from `path`; broken ones change nothing."""
+    faults = platform.load_jwks(jwks)
+    if faults:
+        reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
+        log("error", "keys not reloaded", {"reason": reasons})
+    else:
+        log("info", "keys reloaded", {"path": path})
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

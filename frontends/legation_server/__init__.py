@@ -17,13 +17,14 @@ from .listeners import (
 from .proxies import BadNetwork, Proxies, parse_networks
 from .running import Life, run
 from .server import Server, serve
-from .settings import DEFAULT, Settings
+from .settings import DEFAULT, BadLimit, Settings, parse_limits
 from .systemd import Notifier, inherited_listeners
 from .worker import Platform, Runner
 from .workers import run_workers
 
 __all__ = [
     "DEFAULT",
+    "BadLimit",
     "BadNetwork",
     "Life",
     "ListenError",
@@ -39,6 +40,7 @@ __all__ = [
     "open_listeners",
     "open_slots",
     "open_unix_listener",
+    "parse_limits",
     "parse_networks",
     "run",
     "run_workers",

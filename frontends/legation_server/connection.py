@@ -13,6 +13,7 @@ from typing import Final
 import trio
 from trio.lowlevel import wait_readable
 
+from legation.incidents import where
 from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable
 
@@ -65,7 +66,7 @@ class Connection:
         except ClientGone:
             pass
         except Exception as error:  # noqa: BLE001 (the boundary of the connection)
-            fields = {"incident": new_incident(), "client": self.client, "exc_info": error}
+            fields = {"incident": new_incident(), "client": self.client, "error": where(error)}
             self._worker.log("error", "connection_failed", fields)
         finally:
             wire.close()
@@ -171,7 +172,7 @@ class Connection:
         incident = new_incident()
         # The query of a target may hold what no log should.
         path = head.target.partition("?")[0]
-        fields = {"incident": incident, "method": head.method, "path": path, "exc_info": error}
+        fields = {"incident": incident, "method": head.method, "path": path, "error": where(error)}
         self._worker.log("error", "request_failed", fields)
         return refuse(Internal(f"Internal server error, incident {incident}"), incident)
 

@@ -29,11 +29,11 @@ UNIX: Final = "unix"
 _HOPS: Final = 32
 """Elements looked at, from the right.  A real chain has two or three."""
 
-_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED: Final = r'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
-_PAIR: Final = rf"{_TOKEN}=(?:{_TOKEN}|{_QUOTED})"
+_PAIR: Final = rf"{_WORD}=(?:{_WORD}|{_QUOTED})"
 _ELEMENT: Final = re.compile(rf"[ \t]*(?:{_PAIR})(?:[ \t]*;[ \t]*(?:{_PAIR}))*[ \t]*")
-_FOR: Final = re.compile(rf"(?:^|;)[ \t]*for=({_TOKEN}|{_QUOTED})", re.IGNORECASE)
+_FOR: Final = re.compile(rf"(?:^|;)[ \t]*for=({_WORD}|{_QUOTED})", re.IGNORECASE)
 _SPLIT: Final = re.compile(rf'(?:[^",]|{_QUOTED})+')
 _WITH_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -91,7 +91,7 @@ def run(
         certificate: For TLS on every listener.
         life: What else is to happen, and when.
     """
-    serving = partial(
+    serving: Callable[..., Awaitable[None]] = partial(
         serve, settings=settings, log=log, proxies=proxies, certificate=certificate
     )
     try:
@@ -105,7 +105,7 @@ async def _main(
     platform_factory: Callable[[], P],
     host_factory: Callable[[P], AbstractAsyncContextManager[Runner]],
     listeners: Sequence[socket.socket],
-    serving: partial[object],
+    serving: Callable[..., Awaitable[None]],
     life: Life,
 ) -> None:
     platform = platform_factory()

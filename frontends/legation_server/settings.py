@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, fields, frozen
 from attrs.validators import ge, gt, optional
 
-__all__ = ["DEFAULT", "Settings"]
+__all__ = ["DEFAULT", "BadLimit", "Settings", "parse_limits"]
+
+
+class BadLimit(Exception):
+    """It is not a limit, or not a value for it; the message is one sentence for the operator."""
 
 
 @frozen
@@ -77,3 +82,25 @@ class Settings:
 
 
 DEFAULT: Final = Settings()
+
+
+def parse_limits(texts: Iterable[str]) -> Settings:
+    """Return the defaults, changed by `texts`, each `NAME=VALUE`.
+
+    Raises:
+        BadLimit: A name is unknown, or a value is not a number in its range.
+    """
+    changes: dict[str, Any] = {}
+    known = {attribute.name: attribute.default for attribute in fields(Settings)}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in known:
+            raise BadLimit(f"there is no limit {name!r}: write one of {', '.join(known)}")
+        try:
+            changes[name] = int(value) if isinstance(known[name], int) else float(value)
+        except ValueError:
+            raise BadLimit(f"the limit {text!r} is not {name}= and a number") from None
+    try:
+        return evolve(DEFAULT, **changes)
+    except ValueError as error:
+        raise BadLimit(f"a limit is out of range: {error.args[0]}") from None

@@ -1,5 +1,6 @@
-"""What a service manager hands to a server and wants to hear from it (sd_listen_fds(3),
-sd_notify(3)); plain environment variables and a datagram, so no library is needed.
+"""What a service manager hands to a server, and what it wants to hear from it.
+
+Environment variables and a datagram (sd_listen_fds(3), sd_notify(3)): no library is needed.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class _Parent:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._selector.close()
-            for each in (*self._lifeline,):
-                os.close(each)
+            os.close(self._lifeline[0])
+            os.close(self._lifeline[1])
             ours.close()
             theirs.close()
 
@@ -213,7 +213,7 @@ class _Parent:
         self._children[pid] = child
         self._selector.register(pipe, selectors.EVENT_READ, child)
 
-    def _become(self, slot: int, ready: int, mask: set[signal.Signals]) -> None:
+    def _become(self, slot: int, ready: int, mask: set[int | signal.Signals]) -> None:
         """Be a worker.  Does not return: what the parent would have done next is not ours."""
         code = 1
         try:
@@ -244,14 +244,17 @@ class _Parent:
         if not came or child.stage is not _Stage.STARTING:
             return  # it has ended, or was told to
         child.overdue = math.inf
-        for other in self._children.values():
-            if other.slot == child.slot and other.stage is _Stage.SERVING:
-                self._retire(other)
+        for other in self._serving(child.slot):
+            self._retire(other)
         child.stage = _Stage.SERVING
         self.log("info", "worker_serves", {"pid": child.pid, "slot": child.slot})
         if not self._up and not self._renew:
             self._up = True
             self.ready()
+
+    def _serving(self, slot: int) -> list[_Child]:
+        children = self._children.values()
+        return [child for child in children if (child.slot, child.stage) == (slot, _Stage.SERVING)]
 
     def _forget(self, child: _Child) -> None:
         if child.pipe >= 0:
@@ -276,7 +279,7 @@ class _Parent:
         if child.stage is _Stage.STARTING and not self._up:
             self._code = code if code > 0 else 1
             self._end()
-        elif any(other.slot == child.slot for other in self._children.values()):
+        elif self._serving(child.slot):
             self.log("error", "restart_abandoned", fields)
             self._renew.clear()
         else:

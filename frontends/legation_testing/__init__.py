@@ -20,6 +20,7 @@ from .scheduling import Deadlock, Endless, Task, Unfinished
 from .scripts import OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
 from .unwinding import YieldedWhileUnwinding, unwind
+from .watching import Watcher, watching
 
 __all__ = [
     "NEW_YEAR_2026",
@@ -47,6 +48,7 @@ __all__ = [
     "Task",
     "Tried",
     "Unfinished",
+    "Watcher",
     "YieldedWhileUnwinding",
     "close_at_every_effect",
     "crash_everywhere",
@@ -56,4 +58,5 @@ __all__ = [
     "parse_events",
     "play",
     "unwind",
+    "watching",
 ]

@@ -9,6 +9,7 @@ Nothing runs but while a method is called, and the clock stands still but for wa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
@@ -28,6 +29,7 @@ from .matching import Expected
 from .node import Node
 from .performing import Fetcher, nothing_listens
 from .simulation import Simulation
+from .watching import tell
 
 __all__ = ["Answering", "Client"]
 
@@ -240,9 +242,10 @@ class Client:
             target = f"{target}?{urlencode(query, doseq=True)}"
         bearer = self.token if token is None else token
         fields = request_headers(headers, content_type, content, bearer)
-        program = _exchange(self.platform, Request(method, target, fields, "127.0.0.1"))
+        request = Request(method, target, fields, "127.0.0.1")
+        program = _exchange(self.platform, request)
         task = self.simulation.start(program, f"{method} {target}", body=content, node=self.node)
-        return Exchange(self.simulation, task, method)
+        return Exchange(self.simulation, task, method, partial(tell, self.platform, request))
 
     def request(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Self
 
 from attrs import define, field, frozen
@@ -72,6 +73,7 @@ class Exchange:
     _simulation: Simulation
     _task: Task[Answer]
     _method: str
+    _tell: Callable[[ClientResponse], object]
 
     @property
     def received(self) -> bytes:
@@ -103,6 +105,7 @@ class Exchange:
         body = self.received if isinstance(answer, Streamed) else answer.body
         response = ClientResponse(answer.status, answer.headers, body)
         _check_framing(self._method, response, streamed=isinstance(answer, Streamed))
+        self._tell(response)
         return response
 
 

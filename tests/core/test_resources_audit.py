@@ -28,7 +28,7 @@ from legation_testing import Client, Crashed
 
 from ..callers import Issuer, demo
 
-ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate(), kid="k1")
+ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
 READER: Final = ISSUER.token("audit:read", sub="auditor")
 ADA: Final = ISSUER.token("agents:alpha:run", "sessions:read", sub="ada")
 
@@ -97,7 +97,8 @@ def test_a_request_leaves_one_row(client: Client, name: str) -> None:
     told = (entry.operation, entry.resource, entry.decision, entry.scope, entry.status)
     assert told == expected
     known = entry.status != 401
-    assert (entry.subject, entry.key_id) == (("ada", "k1") if known else (None, None))
+    assert entry.subject == ("ada" if known else None)
+    assert bool(entry.key_id) == known
     assert (entry.request_id, entry.client) == ("mine", "127.0.0.1")
 
 
@@ -244,7 +245,7 @@ def test_a_page_tells_everything_the_hash_is_over(client: Client) -> None:
             "at_us": row.entry.at_us,
             "request_id": row.entry.request_id,
             "subject": "ada",
-            "key_id": "k1",
+            "key_id": row.entry.key_id,
             "operation": "get_sessions",
             "resource": "",
             "decision": "allow",

@@ -57,6 +57,16 @@ class Reply:
 
 
 @frozen
+class _Content:
+    """A body that is here already."""
+
+    content: bytes
+
+    async def read(self, limit: int) -> bytes | None:
+        return self.content
+
+
+@frozen
 class Asked:
     """A running platform; `token` is sent with every request that has none of its own."""
 
@@ -73,13 +83,9 @@ class Asked:
             headers.append((b"content-type", b"application/json"))
         if bearer := token or self.token:
             headers.append((b"authorization", f"Bearer {bearer}".encode()))
-        content = b"" if body is None else json.dumps(body).encode()
-
-        async def read(limit: int) -> bytes | None:
-            return content
-
+        content = _Content(b"" if body is None else json.dumps(body).encode())
         request = Request(method, target, tuple(headers), "127.0.0.1")
-        answer = await self.host.run(self.platform.answer(request), body=read)
+        answer = await self.host.run(self.platform.answer(request), body=content)
         assert isinstance(answer, Response)
         fields = {name.decode(): value.decode() for name, value in answer.headers}
         return Reply(answer.status, fields, json.loads(answer.body))
@@ -138,10 +144,10 @@ def run(url: str, *statements: str) -> None:
                 other.execute(statement.encode())
 
 
-def shape(url: str) -> str:
-    """Return the schema at `url` as text."""
+def shape(url: str, *, ledger: bool = False) -> str:
+    """Return the schema at `url` as text, the table of the ledger in it if asked for."""
     with closing(driver_of(url)) as driver:
-        return dump(driver)
+        return dump(driver, ledger=ledger)
 
 
 def published(url: str, version: str) -> str:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import define, frozen
 
 from .scopes import Need, Scoped, well_formed_id
 
 __all__ = ["Allow", "AllowOnly", "Decision", "Deny", "Principal", "decide", "ids_held"]
 
 
-@frozen
+@define
 class Principal:
-    """Who asks, as the verified token says.
+    """Who asks, as the verified token says; made for every request, and never changed.
 
     `trusted` is set where authorization is off: everybody may do everything, and the caller's
     word is taken for whose data it is.  A principal that is neither trusted nor admin and has no
@@ -93,7 +93,10 @@ def decide(need: Need, principal: Principal, resource_id: str | None = None) -> 
     if principal.admin:
         return Allow(principal.admin_scope)
     held = principal.scopes
-    for scope in _enough(need, resource_id):
+    for scope in need.general:
+        if scope in held:
+            return Allow(scope)
+    for scope in _for_one(need, resource_id):
         if scope in held:
             return Allow(scope)
     if need.listing and (ids := ids_held(need, principal)):
@@ -101,17 +104,15 @@ def decide(need: Need, principal: Principal, resource_id: str | None = None) -> 
     return Deny(_missing(need, resource_id))
 
 
-def _enough(need: Scoped, resource_id: str | None) -> tuple[str, ...]:
-    """Return every scope that is enough alone."""
-    resource = need.resource
-    enough = [f"{resource}:{action}" for action in need.actions]
-    if need.listing or need.parameter:
-        enough += [f"{resource}:*:{action}" for action in need.actions]
-    # An id outside the grammar cannot be registered, and a colon in it could make a scope that
-    # was granted for something else fit.
-    if need.parameter and resource_id is not None and well_formed_id(resource_id):
-        enough += [f"{resource}:{resource_id}:{action}" for action in need.actions]
-    return (*enough, *need.also)
+def _for_one(need: Scoped, resource_id: str | None) -> tuple[str, ...]:
+    """Return the scopes that are enough for the id in the path alone.
+
+    An id outside the grammar cannot be registered, and a colon in it could make a scope that was
+    granted for something else fit.
+    """
+    if not need.parameter or resource_id is None or not well_formed_id(resource_id):
+        return ()
+    return tuple(f"{need.resource}:{resource_id}:{action}" for action in need.actions)
 
 
 def ids_held(need: Need, principal: Principal) -> frozenset[str]:
@@ -131,6 +132,4 @@ def ids_held(need: Need, principal: Principal) -> frozenset[str]:
 
 def _missing(need: Scoped, resource_id: str | None) -> str:
     """Return the narrowest scope that would be enough."""
-    if need.parameter and resource_id is not None and well_formed_id(resource_id):
-        return f"{need.resource}:{resource_id}:{need.actions[0]}"
-    return need.scope
+    return next(iter(_for_one(need, resource_id)), need.scope)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = ["AnyToken", "Need", "Public", "Scoped", "Signed", "well_formed_id"]
 
@@ -51,6 +51,15 @@ class Scoped:
     parameter: str | None = None
     listing: bool = False
     also: tuple[str, ...] = ()
+    general: tuple[str, ...] = field(init=False, eq=False, repr=False)
+
+    @general.default
+    def _whatever_the_id(self) -> tuple[str, ...]:
+        """Return the scopes that are enough for every id, and where there is none."""
+        enough = [f"{self.resource}:{action}" for action in self.actions]
+        if self.listing or self.parameter:
+            enough += [f"{self.resource}:*:{action}" for action in self.actions]
+        return (*enough, *self.also)
 
     @property
     def scope(self) -> str:

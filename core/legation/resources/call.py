@@ -76,7 +76,7 @@ class Account:
             yield from Record(evolve(self.entry, status=status))
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Call:
     """One authorized request."""
 

@@ -41,7 +41,12 @@ def component(call: Call, kind: str) -> Component | NotFound:
 def _list(call: Call, kind: str) -> Program[Answer | Refusal]:
     hosted = call.registry.components(kind)
     only = call.decision.ids if isinstance(call.decision, AllowOnly) else hosted.keys()
-    shown = [_fragment(call, item) for name, item in hosted.items() if name in only]
+    everything = call.principal.sees_all
+    shown = [
+        item.admin_fragment if everything else item.fragment
+        for name, item in hosted.items()
+        if name in only
+    ]
     return encoded_json_response(200, b"[" + b",".join(shown) + b"]")
     yield  # a program without effects
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..effects import Now, Nudge, Program, Publish
 from ..messages import compact_json
 from ..store.runs import CancelRun, RunRow, StoredEvent
 from .journal import Speaker, shown
 from .output import cancelled
-from .patience import FEW, patiently
+from .patience import FEW, PASSING, Change, patiently, plainly
 
 __all__ = ["REASON", "cancel", "cancel_topic"]
 
-REASON = "Run {} was cancelled"
+REASON: Final = "Run {} was cancelled"
 
 
 def cancel_topic(run_id: str) -> str:
@@ -19,7 +21,7 @@ def cancel_topic(run_id: str) -> str:
     return f"cancel:{run_id}"
 
 
-def cancel(database: str, row: RunRow, name: str) -> Program[str | None]:
+def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> Program[str | None]:
     """Cancel the run of `row`; return the status it had, None when it is gone.
 
     A run that is executed ends a moment later: the wish is stored, so that also another node's
@@ -38,7 +40,7 @@ def cancel(database: str, row: RunRow, name: str) -> Program[str | None]:
         output=compact_json(cancelled(row.claim, name, None, "")),
         event=event,
     )
-    found = yield from patiently(database, unit, FEW)
+    found = yield from patiently(database, unit, FEW, PASSING, change)
     if found == "RUNNING":
         yield from Nudge(cancel_topic(row.run_id))
     elif found in ("PENDING", "PAUSED"):

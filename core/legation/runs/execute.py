@@ -31,7 +31,7 @@ from ..registry import Component, Registry
 from ..store.failures import StoreFailure
 from ..store.runs import ClaimedRun, Ended, FinishRun
 from .cancelling import REASON, cancel_topic
-from .journal import CancelAsked, Journal, LeaseLost, Speaker, shown
+from .journal import LEASE_US, CancelAsked, Journal, LeaseLost, Speaker, shown
 from .output import cancelled, completed, failed
 from .patience import MANY, patiently
 from .states import RunState
@@ -108,11 +108,10 @@ class ExecuteRun(Job):
         )
         if isinstance(outcome, LeaseLost):
             return None
-        end = outcome
-        if not isinstance(end, _End):
+        if not isinstance(outcome, _End):
             journal.now_us = yield from Now()
-            end = yield from self._broken_off(journal, outcome)
-        ended = yield from _finish(journal, end)
+            outcome = yield from self._broken_off(journal, outcome)
+        ended = yield from _finish(journal, outcome)
         return ended.following
 
     def _attempt(self, text: str, journal: Journal, started_us: int) -> Program[_End | Exception]:
@@ -189,6 +188,7 @@ def _finish(journal: Journal, end: _End) -> Program[Ended]:
         lease=journal.lease(),
         node=journal.node,
         now_us=journal.now_us,
+        until_us=journal.now_us + LEASE_US,
         status=end.state.value,
         output=compact_json(end.output),
         reason=end.reason,

@@ -120,6 +120,7 @@ class KeepRuns(Job):
             lease=row.lease,
             node=node,
             now_us=now_us,
+            until_us=now_us + LEASE_US,
             status=state.value,
             output=compact_json(output),
             reason="cancelled" if state is RunState.CANCELLED else "interrupted",

@@ -7,14 +7,27 @@ list of its session, with other names and ISO times, as clients expect there.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from ..models.conversation import Reply
 from ..registry import Component
 from ..store.runs import ClaimedRun, RunRow
 
-__all__ = ["completed", "failed", "iso_time", "metrics", "run_output", "run_row"]
+__all__ = [
+    "MEDIA",
+    "cancelled",
+    "completed",
+    "failed",
+    "iso_time",
+    "metrics",
+    "run_output",
+    "run_row",
+]
+
+MEDIA: Final = ("images", "videos", "audio", "files")
+"""The kinds of media that a run may be given, by their name in the form."""
 
 
 def iso_time(at_us: int) -> str:
@@ -24,28 +37,50 @@ def iso_time(at_us: int) -> str:
 
 
 def completed(
-    component: Component, run: ClaimedRun, text: str, reply: Reply, started_us: int, now_us: int
+    component: Component, run: ClaimedRun, reply: Reply, started_us: int, now_us: int
 ) -> dict[str, Any]:
     """Return the output of a run whose model answered."""
-    said = {"role": "user", "content": text, "created_at": started_us // 1_000_000}
-    answered = {"role": "assistant", "content": reply.content, "created_at": now_us // 1_000_000}
+    asked = json.loads(run.input)
+    told = {"content": reply.content, "content_type": "str", **_model(component)}
+    said = _message(run, 1, "user", asked["message"], started_us)
+    answered = _message(run, 2, "assistant", reply.content, now_us)
     return {
         **_head(run, component.name),
-        "content": reply.content,
-        "content_type": "str",
-        "model": component.model.id,
-        "model_provider": component.model.provider,
-        **_tail(run, text, "COMPLETED"),
+        **told,
+        **_standing(run, "COMPLETED"),
         "metrics": metrics(component, reply, started_us, now_us),
         "messages": [said, answered],
         "tools": [],
+        **_asked(asked),
     }
 
 
-def failed(run: ClaimedRun, name: str, text: str, sentence: str) -> dict[str, Any]:
+def failed(
+    run: ClaimedRun, name: str, component: Component | None, sentence: str
+) -> dict[str, Any]:
     """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
-    told = {"content": sentence, "content_type": "str"}
-    return {**_head(run, name), **told, **_tail(run, text, "ERROR"), "metrics": {}}
+    return _broken_off(run, name, component, sentence, "ERROR")
+
+
+def cancelled(
+    run: ClaimedRun, name: str, component: Component | None, content: str
+) -> dict[str, Any]:
+    """Return the output of a run that was cancelled, with as much of the answer as there was."""
+    return _broken_off(run, name, component, content, "CANCELLED")
+
+
+def _broken_off(
+    run: ClaimedRun, name: str, component: Component | None, content: str, status: str
+) -> dict[str, Any]:
+    return {
+        **_head(run, name),
+        "content": content,
+        "content_type": "str",
+        **(_model(component) if component is not None else {}),
+        **_standing(run, status),
+        "metrics": {},
+        **_asked(json.loads(run.input)),
+    }
 
 
 def metrics(component: Component, reply: Reply, started_us: int, now_us: int) -> dict[str, Any]:
@@ -70,13 +105,39 @@ def _head(run: ClaimedRun, name: str) -> dict[str, Any]:
     }
 
 
-def _tail(run: ClaimedRun, text: str, status: str) -> dict[str, Any]:
+def _model(component: Component) -> dict[str, Any]:
+    return {"model": component.model.id, "model_provider": component.model.provider}
+
+
+def _standing(run: ClaimedRun, status: str) -> dict[str, Any]:
     return {
-        "session_state": {},
+        "session_state": json.loads(run.state),
         "created_at": run.created_us // 1_000_000,
         "status": status,
-        "input": {"input_content": text},
     }
+
+
+def _message(run: ClaimedRun, number: int, role: str, content: str, at_us: int) -> dict[str, Any]:
+    return {
+        "id": f"{run.run_id}.{number}",
+        "content": content,
+        "from_history": False,
+        "stop_after_tool_call": False,
+        "role": role,
+        "created_at": at_us // 1_000_000,
+    }
+
+
+def _asked(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the run was asked; of a file its name, type and size, never its content."""
+    media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
+    shown = {kind: items for kind, items in media.items() if items}
+    metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
+    return {**metadata, "input": {"input_content": asked["message"], **shown}}
+
+
+def _without_content(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name != "content"}
 
 
 def run_output(row: RunRow) -> dict[str, Any]:
@@ -92,21 +153,23 @@ def run_output(row: RunRow) -> dict[str, Any]:
         "created_at": row.created_us // 1_000_000,
         "status": row.status,
         "metrics": {},
-        "input": {"input_content": json.loads(row.input)["message"]},
+        "events": [],
+        **_asked(json.loads(row.input)),
     }
 
 
 def run_row(row: RunRow) -> dict[str, Any]:
     """Return a run as an item of its session's list."""
     output = run_output(row)
-    content = output.get("content")
+    content, asked = output.get("content"), output["input"]
+    media = {f"{kind.rstrip('s')}s": asked.get(kind, []) for kind in MEDIA}
     return {
         "run_id": row.run_id,
         "parent_run_id": row.parent_run_id or "",
         f"{row.kind}_id": row.component_id,
         "user_id": row.owner,
         "status": row.status,
-        "run_input": output["input"]["input_content"],
+        "run_input": asked["input_content"],
         "content": content,
         "run_response_format": "text" if isinstance(content, str | None) else "json",
         "reasoning_content": "",
@@ -122,5 +185,5 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "videos": [],
         "audio": [],
         "files": [],
-        "input_media": {"images": [], "videos": [], "audios": [], "files": []},
+        "input_media": media,
     }

@@ -6,15 +6,19 @@ answer needs no other care than a lock that was not to be had.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..effects import Program, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
 
-__all__ = ["FEW", "MANY", "PASSING", "patiently"]
+__all__ = ["FEW", "MANY", "PASSING", "Change", "patiently", "plainly"]
 
 R = TypeVar("R")
+
+Change: TypeAlias = Callable[[str, Unit[Any]], Program[Any]]
+"""How a unit is run on a database: plainly, or with the record of who asked for it."""
 
 PASSING: Final[tuple[type[StoreFailure], ...]] = (Busy, CommitLost, Unavailable)
 """What may be otherwise at the next try."""
@@ -26,11 +30,17 @@ MANY: Final = (0.05, 0.1, 0.2, 0.4, 0.8, *(1.0,) * 20)
 """Seconds between the tries under a lease: as long as it lasts without being extended."""
 
 
+def plainly(database: str, unit: Unit[R]) -> Program[R]:
+    """Return the result of `unit`."""
+    return (yield from Transact(database, unit))
+
+
 def patiently(
     database: str,
     unit: Unit[R],
     pauses: tuple[float, ...] = MANY,
     passing: tuple[type[StoreFailure], ...] = PASSING,
+    change: Change = plainly,
 ) -> Program[R]:
     """Return the result of `unit`.
 
@@ -39,8 +49,8 @@ def patiently(
     """
     for pause in pauses:
         try:
-            return (yield from Transact(database, unit))
+            return (yield from change(database, unit))  # type: ignore[no-any-return]
         except passing:
             pass
         yield from Sleep(pause)
-    return (yield from Transact(database, unit))
+    return (yield from change(database, unit))  # type: ignore[no-any-return]

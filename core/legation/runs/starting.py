@@ -15,7 +15,7 @@ from ..store.failures import Busy, CommitLost, Conflict
 from ..store.runs import ClaimedRun, FetchRun, RunRow, Started, StartRun
 from .execute import ExecuteRun, Workshop
 from .journal import LEASE_US
-from .patience import FEW
+from .patience import FEW, Change, plainly
 
 __all__ = ["NewRun", "new_id", "start", "uuid_text"]
 
@@ -55,7 +55,9 @@ def uuid_text(sixteen: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def start(workshop: Workshop, component: Component, new: NewRun) -> Program[Started]:
+def start(
+    workshop: Workshop, component: Component, new: NewRun, change: Change = plainly
+) -> Program[Started]:
     """Store a run and see that it is executed; it goes on whatever becomes of this program.
 
     The first message names the session; control characters have no place in a name.  A run that
@@ -79,13 +81,14 @@ def start(workshop: Workshop, component: Component, new: NewRun) -> Program[Star
             state=compact_json(new.state),
             waits=new.waits,
         ),
+        change,
     )
     if started.claim is not None:
         yield from Spawn(ExecuteRun(workshop, component.database, started.claim))
     return started
 
 
-def _stored(database: str, unit: StartRun) -> Program[Started]:
+def _stored(database: str, unit: StartRun, change: Change) -> Program[Started]:
     """Store the run, once.
 
     A run that is found after a lost commit was claimed by that commit, and nobody has begun it.
@@ -94,7 +97,8 @@ def _stored(database: str, unit: StartRun) -> Program[Started]:
     for pause in FEW:
         lost = False
         try:
-            return (yield from Transact(database, unit))
+            started: Started = yield from change(database, unit)
+            return started
         except CommitLost:
             lost = True
         except (Busy, Conflict):
@@ -103,7 +107,8 @@ def _stored(database: str, unit: StartRun) -> Program[Started]:
         if row is not None:
             return Started(row.run_no, _own(row, unit.node) if lost else None)
         yield from Sleep(pause)
-    return (yield from Transact(database, unit))
+    started = yield from change(database, unit)
+    return started
 
 
 def _own(row: RunRow, node: str) -> ClaimedRun | None:

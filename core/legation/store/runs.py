@@ -367,7 +367,7 @@ class Ended:
 
 @frozen
 class FinishRun(Unit[Ended]):
-    """End a run with its last events and claim the next one of its session for `node`.
+    """End a run with its last events and claim the next one of its session, until `until_us`.
 
     `lease` is that of the executor.  Whoever ends the run of a dead node names the dead one's, and
     in `expired_us` the time by which it must have passed.  Done twice, as after a commit without
@@ -380,6 +380,7 @@ class FinishRun(Unit[Ended]):
     lease: Lease
     node: str
     now_us: int
+    until_us: int
     status: str
     output: str | None
     reason: str | None
@@ -408,7 +409,7 @@ class FinishRun(Unit[Ended]):
             return Undo((yield from self._before()))
         yield _insert_events(dialect, self.run_id, self.now_us, self.events)
         claimed = yield CLAIM_NEXT(
-            **session, node=self.node, now=self.now_us, until_us=self.lease.until_us
+            **session, node=self.node, now=self.now_us, until_us=self.until_us
         )
         return Ended(kept=True, following=_claimed(claimed, touched))
 

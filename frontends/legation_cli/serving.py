@@ -1,0 +1,308 @@
+"""A platform served by the trio server, in one process or in several."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from attrs import define, field, frozen
+
+from legation import Platform
+from legation_host import Host, Write, open_log
+from legation_host.databases import in_memory
+from legation_host.hosting import open_platform, take_keys
+from legation_host.loading import LoadError, read_jwks
+from legation_server import (
+    BadLimit,
+    BadNetwork,
+    Life,
+    ListenError,
+    Notifier,
+    Proxies,
+    Settings,
+    address_of,
+    close_listeners,
+    inherited_listeners,
+    open_listeners,
+    open_slots,
+    open_unix_listener,
+    parse_limits,
+    parse_networks,
+    run,
+    run_workers,
+)
+from legation_server.tls import Certificate, CertificateError
+
+from .failing import CannotGoOn, sentences
+
+if TYPE_CHECKING:
+    from legation_server.proxies import Named
+
+__all__ = ["Options", "Service", "url_of"]
+
+Slots: TypeAlias = Sequence[Sequence[socket.socket]]
+
+OPEN_DOOR: Final = (
+    "authorization is off, and {host} can be reached by others: switch it on"
+    " (`legation keys new` shows how), or say --insecure"
+)
+NOT_SHARED: Final = (
+    "databases.{name} is in memory, and every worker would have one of its own:"
+    " give it a file, or serve it with one worker"
+)
+
+
+@frozen
+class Options:
+    """What the command line says about serving, as it was typed."""
+
+    host: str
+    port: int
+    unix: str | None = None
+    workers: int = 1
+    certfile: str | None = None
+    keyfile: str | None = None
+    proxies: tuple[str, ...] = ()
+    forwarded: Named = "x-forwarded-for"
+    limits: tuple[str, ...] = ()
+    log_format: str = "auto"
+    insecure: bool = False
+
+
+@define(eq=False)
+class HeldLog:
+    """A log that keeps its lines until the server listens.
+
+    Formatting the first line loads a library, which takes a quarter of the time to start.
+    """
+
+    log: Write
+    _held: list[tuple[str, str, Mapping[str, Any]]] | None = field(factory=list, init=False)
+
+    def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        """Write a line, now or as soon as lines are let go."""
+        held = self._held
+        if held is None:
+            self.log(level, event, fields)
+        else:
+            held.append((level, event, fields))
+
+    def let_go(self) -> None:
+        """Write what was held, and from now on everything at once."""
+        held, self._held = self._held, None
+        for line in held or ():
+            self.log(*line)
+
+
+@define(eq=False)
+class Service:
+    """A platform on its way to being served.
+
+    Attributes:
+        load: Makes the platform, again at each reload.
+        greet: Is told where it is served.
+    """
+
+    load: Callable[[], Platform]
+    options: Options
+    greet: Callable[[Platform, str], object]
+    platform: Platform = field(init=False)
+    settings: Settings = field(init=False)
+    proxies: Proxies = field(init=False)
+    certificate: Certificate | None = field(init=False)
+    log: HeldLog = field(init=False)
+    _doors: tuple[str, ...] = field(init=False)
+    notifier: Notifier = field(init=False)
+
+    def run(self) -> int:
+        """Serve until told to end; return the exit code.
+
+        Raises:
+            CannotGoOn: Something is wrong that the operator can mend.
+        """
+        self.log = HeldLog(open_log(self.options.log_format))
+        self.notifier = Notifier(os.environ)
+        try:
+            with sentences():
+                return self._run()
+        except (ListenError, BadNetwork, BadLimit) as error:
+            raise CannotGoOn(str(error)) from None
+        finally:
+            self.log.let_go()
+
+    def _run(self) -> int:
+        options = self.options
+        self.settings = parse_limits(options.limits)
+        self.proxies = parse_networks(options.proxies, options.forwarded)
+        self.certificate = _certificate(options)
+        inherited = inherited_listeners(os.environ)
+        self._doors = _doors(options, inherited)
+        self.platform = self._loaded()
+        slots = self._open(inherited)
+        try:
+            return self._serve_alone(slots[0]) if len(slots) == 1 else self._serve_many(slots)
+        finally:
+            for listeners in slots:
+                close_listeners(listeners)
+
+    def _loaded(self) -> Platform:
+        """Return the platform, read now, unless it is not to be served like this."""
+        platform, options = self.load(), self.options
+        closed = platform.config.authorization or options.insecure
+        for host in () if closed else self._doors:
+            if not _is_loopback(host):
+                raise CannotGoOn(OPEN_DOOR.format(host=host or "every address"))
+        for name, url in platform.databases.items():
+            if options.workers > 1 and in_memory(url):
+                raise CannotGoOn(NOT_SHARED.format(name=name))
+        return platform
+
+    def _open(self, inherited: tuple[socket.socket, ...]) -> Slots:
+        options, backlog = self.options, self.settings.backlog
+        if inherited:
+            return (inherited,) * options.workers
+        if options.unix is not None:
+            return ((open_unix_listener(options.unix, backlog=backlog),),) * options.workers
+        if options.workers == 1:
+            return (open_listeners(options.host, options.port, backlog=backlog),)
+        return open_slots(options.host, options.port, options.workers, backlog=backlog)
+
+    def _worker(self, listeners: Sequence[socket.socket], life: Life) -> None:
+        """Be the one worker of this process."""
+        run(
+            lambda: self.platform,
+            self._host,
+            listeners,
+            self.settings,
+            log=self.log.write,
+            proxies=self.proxies,
+            certificate=self.certificate,
+            life=life,
+        )
+
+    def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
+        return open_platform(platform, log=self.log.write)
+
+    def _serve_alone(self, listeners: Sequence[socket.socket]) -> int:
+        url = self._url(listeners)
+
+        def started(_: object) -> None:
+            self.notifier.ready()
+            self.greet(self.platform, url)
+            self._let_go_beside()
+
+        life = Life(started, self._reload_in_place, self.notifier.stopping)
+        self._worker(listeners, life)
+        return 0
+
+    def _let_go_beside(self) -> None:
+        """Write the lines held, while requests are answered already."""
+        threading.Thread(target=self.log.let_go, name="log", daemon=True).start()
+
+    def _reload_in_place(self) -> None:
+        """Read keys and certificate again.  The rest of the configuration needs a restart."""
+        self.notifier.reloading()
+        path = self.platform.config.authorization_config.jwks_file
+        try:
+            if (jwks := read_jwks(self.platform.config)) is not None and path is not None:
+                take_keys(self.platform, jwks, path, self.log.write)
+            self._reload_certificate()
+        except (LoadError, CannotGoOn) as error:
+            self.log.write("error", "not_reloaded", {"reason": str(error)})
+        self.notifier.ready()
+
+    def _reload_certificate(self) -> None:
+        if self.certificate is None:
+            return
+        try:
+            self.certificate.reload()
+        except CertificateError as error:
+            raise CannotGoOn(str(error)) from None
+        self.log.write("info", "certificate_reloaded", {"path": self.certificate.certfile})
+
+    def _serve_many(self, slots: Slots) -> int:
+        # Before the first fork: what the log needs is loaded once, and shared.
+        self.log.let_go()
+        self.log.write("info", "starting", {"workers": len(slots)})
+        url = self._url(slots[0])
+
+        def ready() -> None:
+            self.notifier.ready()
+            self.greet(self.platform, url)
+
+        return run_workers(
+            slots,
+            self._be_one_of_many,
+            drain_seconds=self.settings.drain_seconds,
+            log=self.log.write,
+            ready=ready,
+            reload=self._reload_for_successors,
+            stopping=self.notifier.stopping,
+        )
+
+    def _be_one_of_many(
+        self, listeners: Sequence[socket.socket], ready: Callable[[], object], parent: int
+    ) -> int:
+        try:
+            with sentences():
+                self._worker(listeners, Life(started=lambda _: ready(), parent=parent))
+        except CannotGoOn as error:
+            error.show()
+            return error.exit_code
+        return 0
+
+    def _reload_for_successors(self) -> bool:
+        """Read the configuration again for the workers to come; tell whether it can be served."""
+        self.notifier.reloading()
+        try:
+            with sentences():
+                platform = self._loaded()
+                self._reload_certificate()
+        except CannotGoOn as error:
+            self.log.write("error", "not_reloaded", {"reason": error.message})
+            return False
+        finally:
+            self.notifier.ready()
+        self.platform = platform
+        return True
+
+    def _url(self, listeners: Sequence[socket.socket]) -> str:
+        return url_of(address_of(listeners[0]), secure=self.certificate is not None)
+
+
+def url_of(address: str, *, secure: bool) -> str:
+    """Return the URL of a server that listens at `address`."""
+    return address if address.startswith("unix:") else f"http{'s' * secure}://{address}"
+
+
+def _certificate(options: Options) -> Certificate | None:
+    if options.certfile is None:
+        if options.keyfile is not None:
+            raise CannotGoOn("--keyfile is the key of a certificate: name that with --certfile")
+        return None
+    try:
+        return Certificate.load(options.certfile, options.keyfile or options.certfile)
+    except CertificateError as error:
+        raise CannotGoOn(str(error)) from None
+
+
+def _doors(options: Options, inherited: Sequence[socket.socket]) -> tuple[str, ...]:
+    """Return the addresses that others may reach; the file system guards a Unix socket."""
+    if inherited:
+        names = [each.getsockname() for each in inherited if each.family != socket.AF_UNIX]
+        return tuple(name[0] for name in names)
+    return () if options.unix is not None else (options.host,)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

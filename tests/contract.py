@@ -1,0 +1,172 @@
+"""Every response of a platform against the platform's own OpenAPI document.
+
+The document says which members a shape has; here a member that it does not name is an error as
+well, so that nothing is answered that is not described.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import jsonschema_rs
+from attrs import define, field, frozen
+
+from legation import Platform
+from legation.messages import Request
+from legation.openapi import OPERATIONS
+from legation.routes import ROUTES
+from legation.routing import Match, Router, parse_target
+from legation_testing import ClientResponse, parse_events
+
+__all__ = ["BrokenContract", "Contract", "check", "contract_of", "counted"]
+
+counted: Final[list[int]] = [0]
+"""How many responses were checked."""
+
+# While a route waits for its description, `test_openapi` alone says so.
+_COMPLETE: Final = {route.operation for route in ROUTES} <= OPERATIONS.keys()
+
+
+class BrokenContract(AssertionError):
+    """A response is not what the document says."""
+
+
+@frozen
+class _Operation:
+    """One operation, its answers by status with references resolved."""
+
+    id: str
+    responses: Mapping[str, Mapping[str, Any]]
+
+
+@define(eq=False)
+class Contract:
+    """A document, ready to be compared with."""
+
+    document: Mapping[str, Any]
+    _validators: dict[str, jsonschema_rs.Validator] = field(factory=dict, init=False)
+
+    @cached_property
+    def _router(self) -> Router[_Operation]:
+        return Router(self._operations())
+
+    def _operations(self) -> Iterator[tuple[str, str, _Operation]]:
+        for path, methods in self.document["paths"].items():
+            for method, told in methods.items():
+                responses = {s: self._resolved(r) for s, r in told["responses"].items()}
+                yield method.upper(), path, _Operation(told["operationId"], responses)
+
+    def _resolved(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "$ref" not in value:
+            return value
+        found: Any = self.document
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        return self._resolved(found)
+
+    @cached_property
+    def _components(self) -> Mapping[str, Any]:
+        return {"schemas": {n: _closed(s) for n, s in self.document["components"]["schemas"].items()}}
+
+    def check(self, request: Request, response: ClientResponse) -> None:
+        """Raise `BrokenContract` unless `response` is one of those that the document names."""
+        path = parse_target(request.target)
+        match = None if path is None else self._router.match(path)
+        method = "GET" if request.method == "HEAD" else request.method
+        operation = match.methods.get(method) if isinstance(match, Match) else None
+        if method == "OPTIONS":
+            return
+        if operation is None:
+            self._check_error(f"{method} {request.target}", response)
+            return
+        told = operation.responses.get(str(response.status))
+        where = f"{operation.id}: {method} {request.target}: {response.status}"
+        if told is None:
+            _broken(where, f"expected one of {', '.join(operation.responses)}", response)
+        self._check_told(where, request, response, told)
+
+    def _check_error(self, where: str, response: ClientResponse) -> None:
+        """What no operation answers is an error in the envelope."""
+        if response.status >= 400 and response.body:
+            self._check_json(where, {"$ref": "#/components/schemas/Error"}, response.body, response)
+
+    def _check_told(
+        self, where: str, request: Request, response: ClientResponse, told: Mapping[str, Any]
+    ) -> None:
+        for name, header in told.get("headers", {}).items():
+            if self._resolved(header).get("required") and response.header(name) is None:
+                _broken(where, f"expected the header {name}", response)
+        content = told.get("content")
+        if request.method == "HEAD" or (not content and not response.body):
+            return
+        media = (response.header("content-type") or "none").partition(";")[0]
+        found = (content or {}).get(media) or (content or {}).get("*/*")
+        if found is None:
+            expected = ", ".join(content or ["no content"])
+            _broken(where, f"expected {expected}, not {media}", response)
+        if media == "text/event-stream":
+            self._check_events(where, found["schema"], response)
+        elif media == "application/json":
+            self._check_json(where, found["schema"], response.body, response)
+
+    def _check_events(
+        self, where: str, schema: Mapping[str, Any], response: ClientResponse
+    ) -> None:
+        for event in parse_events(response.body):
+            if event.data:
+                self._check_json(where, schema["x-event"], event.data.encode(), response)
+                named = json.loads(event.data)["event"]
+                if named != event.event:
+                    _broken(where, f"the event {event.event} says it is {named}", response)
+
+    def _check_json(
+        self, where: str, schema: Mapping[str, Any], body: bytes, response: ClientResponse
+    ) -> None:
+        for error in self._validator(schema).iter_errors(json.loads(body)):
+            path = ".".join(str(step) for step in error.instance_path) or "the body"
+            _broken(where, f"{path}: {error.message[:400]}", response)
+
+    def _validator(self, schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+        key = json.dumps(schema)
+        if key not in self._validators:
+            whole = {**_closed(schema), "components": self._components}
+            self._validators[key] = jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+        return self._validators[key]
+
+
+def _broken(where: str, what: str, response: ClientResponse) -> None:
+    shown = response.body[:600].decode("utf-8", "replace")
+    raise BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/openapi)")
+
+
+def _closed(schema: Any) -> Any:
+    """Return `schema` so that objects have the members it names and no others."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+@lru_cache(maxsize=64)
+def _of(document: bytes) -> Contract:
+    return Contract(json.loads(document))
+
+
+def contract_of(platform: Platform) -> Contract:
+    """Return the contract of `platform`."""
+    return _of(platform.manual.document.body)
+
+
+def check(answering: object, request: Request, response: ClientResponse) -> None:
+    """Check `response`, if a whole platform gave it."""
+    if os.environ.get("TMP_CONTRACT") and _COMPLETE and isinstance(answering, Platform):
+        counted[0] += 1
+        contract_of(answering).check(request, response)

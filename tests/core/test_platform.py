@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from legation import AuthorizationConfig, ConfigurationError, Database, Platform
+from legation.config import PlatformConfig
+from legation.effects import Now, RandomBytes, ThisNode, Transact
+from legation.messages import Request, Response, Streamed
+from legation.platform import with_environment
+from legation.store.audit import AppendAudit, AuditEntry
+from legation_testing import NEW_YEAR_2026, Client, close_at_every_effect, play
+
+from ..callers import Issuer, demo
+
+ISSUER: Final = Issuer()
+PLATFORM: Final = demo(None)
+
+
+def answered(target: str, *headers: tuple[bytes, bytes], drawn: bool = False) -> Response:
+    script: list[tuple[Any, Any]] = [(Now(), NEW_YEAR_2026)]
+    script += [(RandomBytes(16), b"0123456789abcdef")] * drawn
+    request = Request("GET", target, headers)
+    assert close_at_every_effect(lambda: PLATFORM.answer(request), script)
+    answer = play(PLATFORM.answer(request), script)
+    assert isinstance(answer, Response)
+    return answer
+
+
+@pytest.mark.parametrize("sent", [b"a", b"A-z_0.9~", b"x" * 64])
+def test_a_sober_request_id_is_kept(sent: bytes) -> None:
+    assert dict(answered("/", (b"x-request-id", sent)).headers)[b"x-request-id"] == sent
+
+
+@pytest.mark.parametrize("sent", [b"", b"x" * 65, b"a b", b"a\nb", b"\xff", b"<a>", None])
+def test_another_one_is_drawn(sent: bytes | None) -> None:
+    headers = () if sent is None else ((b"x-request-id", sent),)
+    answer = answered("/", *headers, drawn=True)
+
+    assert dict(answer.headers)[b"x-request-id"] == b"0123456789abcdef".hex().encode()
+
+
+def test_every_answer_has_an_id_and_what_a_browser_needs() -> None:
+    origin = (b"origin", b"http://localhost:3000")
+    for target in ("/", "/nowhere", "/health"):
+        headers = dict(answered(target, origin, drawn=True).headers)
+        assert headers[b"x-request-id"]
+        assert headers[b"access-control-allow-origin"] == b"http://localhost:3000"
+
+
+def test_the_platform_says_who_it_is() -> None:
+    told = json.loads(answered("/", drawn=True).body)
+
+    assert (told["id"], told["name"]) == ("legation", "Legation")
+
+
+def test_a_platform_is_made_of_options_or_of_a_whole_configuration() -> None:
+    options: dict[str, Any] = {"id": "x", "databases": (Database("d", "sqlite://"),)}
+
+    assert Platform(**options).config == Platform.from_config(PlatformConfig(**options)).config
+    assert Platform(**options).databases == {"d": "sqlite://"}
+    with pytest.raises(TypeError):
+        Platform(agent=())
+
+
+def test_an_excluded_route_must_be_one() -> None:
+    config = AuthorizationConfig(excluded_routes=["/health", "/helth", "/agents/alpha"])
+    with pytest.raises(ConfigurationError) as caught:
+        Platform(authorization_config=config)
+
+    assert [fault.path for fault in caught.value.faults] == [
+        "authorization_config.excluded_routes[1]",
+        "authorization_config.excluded_routes[2]",
+    ]
+
+
+def test_the_start_is_noted_and_databases_are_brought_to_their_schema() -> None:
+    databases = (
+        Database("main", "sqlite://"),
+        Database("later", "sqlite://", auto_migrate=False),
+        Database("shared", "postgresql://nowhere"),
+        Database("eager", "postgresql://nowhere", auto_migrate=True),
+    )
+    with Client(demo(None, databases=databases)) as client:
+        started = client.get("/health").json()["instantiated_at"]
+        states = {item["id"]: item["state"] for item in client.get("/databases").json()}
+
+    assert started == "2026-01-01T00:00:00Z"
+    assert states == {"main": "current", "later": "empty", "shared": "empty", "eager": "current"}
+
+
+def test_what_streams_is_dressed_as_well_and_head_ends_it() -> None:
+    with Client(PLATFORM) as client:
+        run_id = client.run("alpha", "hi")["run_id"]
+        path = f"/agents/alpha/runs/{run_id}/events"
+        streamed = client.get(path, headers={"x-request-id": "r"})
+        head = client.request("HEAD", path)
+
+    assert streamed.header("x-request-id") == "r"
+    assert streamed.events()[-1].event == "RunCompleted"
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_jobs_go_on_as_long_as_the_process_does() -> None:
+    jobs = PLATFORM.jobs()
+
+    assert len(jobs) >= 1 + len(PLATFORM.databases)
+    for job in jobs:
+        program = job.program()
+        program.send(None)
+        program.close()
+
+
+ENTRY: Final = AuditEntry(1, "r", "ada", "k", "get_agent", "a", "allow", "agents:read", 200, "")
+
+
+def test_the_audit_trail_is_kept_in_the_default_database() -> None:
+    script = [(ThisNode(), "n1"), (Transact("main", AppendAudit("n1", (ENTRY,))), None)]
+
+    assert play(PLATFORM.write_audit((ENTRY,)), script) is None
+    assert close_at_every_effect(lambda: PLATFORM.write_audit((ENTRY,)), script) == 2
+
+
+def test_keys_mean_nothing_where_authorization_is_off() -> None:
+    assert PLATFORM.load_jwks(b"{") == ()
+
+
+def test_keys_are_replaced_where_it_is_on() -> None:
+    named = Issuer(kid="named")
+    platform = demo(ISSUER)
+    token = named.token("agents:read").encode()
+
+    assert platform.explain(token, "GET", "/agents", NEW_YEAR_2026)["reason"] == "token"
+    assert platform.load_jwks(json.dumps({"keys": [named.jwk]}).encode()) == ()
+    assert platform.explain(token, "GET", "/agents", NEW_YEAR_2026)["by"] == "agents:read"
+    assert platform.load_jwks(b"{")
+
+
+def test_what_a_token_may_do_is_explained() -> None:
+    platform = demo(ISSUER)
+    token = ISSUER.token("agents:alpha:read").encode()
+
+    def explained(token: bytes, target: str) -> dict[str, Any]:
+        return platform.explain(token, "GET", target, NEW_YEAR_2026)
+
+    assert explained(token, "/agents/alpha")["by"] == "agents:alpha:read"
+    assert explained(token, "/agents/beta")["missing"] == "agents:beta:read"
+    assert explained(b"a.b.c", "/agents/alpha") == {"allowed": False, "reason": "token"}
+    assert PLATFORM.explain(b"", "GET", "/agents", 0)["by"] == "authorization is off"
+
+
+def test_the_environment_adds_a_key_and_names_a_file() -> None:
+    config = PlatformConfig(authorization_config=AuthorizationConfig(["a"]))
+    environ = {"JWT_VERIFICATION_KEY": "b", "JWT_JWKS_FILE": "keys.json"}
+    told = with_environment(config, environ).authorization_config
+
+    assert told.verification_keys == ("a", "b")
+    assert told.jwks_file == "keys.json"
+
+
+def test_the_configuration_goes_before_the_environment() -> None:
+    config = PlatformConfig(authorization_config=AuthorizationConfig(jwks_file="mine.json"))
+
+    told = with_environment(config, {"JWT_JWKS_FILE": "theirs.json", "JWT_VERIFICATION_KEY": ""})
+    assert told == config
+    assert with_environment(config, {}) == config
+
+
+def test_no_stream_is_given_to_head_by_a_platform_that_has_one_for_get() -> None:
+    with Client(PLATFORM) as client:
+        path = f"/agents/alpha/runs/{client.run('alpha', 'hi')['run_id']}/events"
+        answer = client.simulation.run(PLATFORM.answer(Request("GET", path)), "get")
+        assert isinstance(answer, Streamed)
+        answer.body.close()

@@ -1,0 +1,124 @@
+"""Channels, broken off and failed at every effect: what people got in the end is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from legation.effects import Fetch, FetchReply, Transact, Unreachable
+from legation.store.failures import Busy, CommitLost, StoreFailure, Unavailable
+from legation_testing import Client, crash_everywhere, fail_everywhere
+
+from ..providers.deliveries import platform, whatsapp
+from ..providers.strict import WhatsAppApi
+
+
+class Scene:
+    """Two deliveries of two senders, one of them a batch, delivered again by the provider."""
+
+    def __init__(self, *, honours_keys: bool) -> None:
+        self.provider = WhatsAppApi(honours_keys)
+
+    def make(self) -> Client:
+        self.provider = WhatsAppApi(self.provider.honours_keys)
+        return Client(platform, fetch=self.fetch)
+
+    @property
+    def fetch(self) -> Any:
+        return lambda effect: self.provider(effect)
+
+    def act(self, c: Client) -> None:
+        for batch in (
+            (("4911", "a", "one"), ("4911", "b", "two")),
+            (("4922", "c", "three"), ("4911", "d", "/new")),
+        ):
+            sent = whatsapp(*batch)
+            # A provider delivers what was not taken again before it delivers more.
+            while c.post(sent.target, headers=sent.headers, body=sent.body).status != 200:
+                c.advance(1)
+        c.advance(1)
+
+    def check(self, c: Client) -> None:
+        """Deliver again, as a provider does that got no 200, and look at what people got."""
+        self.act(c)
+        c.advance(60)
+        first = dict.fromkeys((m.recipient, m.text) for m in self.provider.seen)
+        fresh = "A new conversation begins. What can I do for you?"
+        assert [words for who, words in first if who == "4911"] == ["one", "two", fresh]
+        assert [words for who, words in first if who == "4922"] == ["three"]
+        assert self.provider.refused == []
+        times = Counter(self.provider.seen)
+        if self.provider.honours_keys:
+            assert set(times.values()) == {1}
+        else:
+            assert sum(times.values()) <= len(times) + 1, "more than the one send was repeated"
+
+
+@pytest.mark.parametrize("honours_keys", [True, False], ids=["idempotent", "not idempotent"])
+def test_a_crash_anywhere_loses_nothing_and_answers_nothing_twice(
+    honours_keys: bool, figures: Callable[[str], None]
+) -> None:
+    scene = Scene(honours_keys=honours_keys)
+    tried = crash_everywhere(scene.make, scene.act, scene.check)
+
+    kind = "idempotent" if honours_keys else "other"
+    figures(
+        f"channels: {tried.points} crash points ({kind} provider), nothing lost or answered twice"
+    )
+    assert tried.points > 80
+
+
+@pytest.mark.parametrize(
+    ("failure", "after"),
+    [
+        (Busy("x"), False),
+        (Unavailable("x"), False),
+        (CommitLost("x"), False),
+        (CommitLost("x"), True),
+    ],
+    ids=["busy", "unavailable", "commit lost, undone", "commit lost, done"],
+)
+def test_a_database_that_fails_anywhere_loses_nothing_and_answers_nothing_twice(
+    failure: StoreFailure, after: bool, figures: Callable[[str], None]
+) -> None:
+    scene = Scene(honours_keys=True)
+    tried = fail_everywhere(
+        scene.make,
+        scene.act,
+        scene.check,
+        which=_correspondence,
+        outcome=failure,
+        after=after,
+    )
+
+    figures(f"channels: {tried.points} units failed with {type(failure).__name__}, done={after}")
+    assert tried.points > 30
+
+
+def _correspondence(effect: Any) -> bool:
+    """Tell whether `effect` is a unit of work on messages, replies, sessions or runs."""
+    unit = effect.unit if isinstance(effect, Transact) else None
+    module = type(unit).__module__.rpartition(".")[2]
+    return module in {"inbox", "outbox", "runs", "conversations"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Unreachable("timeout"),
+        FetchReply(500, {}, b""),
+        FetchReply(429, {"retry-after": "7"}, b""),
+        FetchReply(200, {}, b"cut"),
+    ],
+    ids=["unreachable", "500", "429", "unreadable 200"],
+)
+def test_a_provider_that_fails_anywhere_gets_every_reply_once(answer: Any) -> None:
+    scene = Scene(honours_keys=True)
+    tried = fail_everywhere(
+        scene.make, scene.act, scene.check, which=Fetch, outcome=answer, after=True
+    )
+
+    assert tried.points >= 4
