@@ -21,8 +21,8 @@ extensions = [
     "sphinx.ext.napoleon",
 ]
 exclude_patterns = ["_build", "_ext"]
-nitpicky = False
 default_role = "code"  # docstrings write `code` as Markdown does
+smartquotes = False  # `--host` is no dash, and a text to match has the quotes it has
 
 html_theme = "furo"
 html_title = f"Legation {release}"
@@ -35,6 +35,8 @@ myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: f"legation.effects.{name}" for name in ("Effect", "Program")}
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 doctest_test_doctest_blocks = ""  # an example that runs says so: it is a `doctest` directive

@@ -59,6 +59,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/health"): OPEN,
     ("GET", "/info"): OPEN,
     ("GET", "/docs"): OPEN,
+    ("GET", "/docs/assets/{name}"): OPEN,  # the page is nothing without them
     ("GET", "/redoc"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/docs/oauth2-redirect"): OPEN,
@@ -134,12 +135,16 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/{channel}/webhook"): SIGNATURE,
     ("POST", "/{channel}/webhook"): SIGNATURE,
     ("GET", "/channels"): _scope("channels", "read", lists=True),
-    ("GET", "/channels/{channel_id}"): _scope("channels", "read", names="channel_id"),
-    ("GET", "/channels/{channel_id}/messages"): _scope("channels", "read", names="channel_id"),
-    ("GET", "/channels/{channel_id}/dead-letters"): _scope("channels", "read", names="channel_id"),
-    ("POST", "/channels/{channel_id}/dead-letters/{letter_id}/retry"): _scope(
-        "channels", "write", names="channel_id"
+    ("GET", "/channels/{channel}"): _scope("channels", "read", names="channel"),
+    ("GET", "/channels/{channel}/messages"): _scope("channels", "read", names="channel"),
+    ("GET", "/channels/{channel}/messages/{message_id}"): _scope(
+        "channels", "read", names="channel"
     ),
+    ("POST", "/channels/{channel}/messages/{message_id}/retry"): _scope(
+        "channels", "write", names="channel"
+    ),
+    ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
+    ("GET", "/{channel}/status"): TOKEN,
     ("GET", "/audit"): _scope("audit", "read"),
 }
 

@@ -68,8 +68,7 @@ class Issuer:
         told = {"sub": sub, "scopes": scopes, "iat": NOW, "exp": NOW + 3600, **claims}
         payload = {name: value for name, value in told.items() if value is not None}
         header = {} if self.kid is None else {"kid": self.kid}
-        signed = PyJWS().encode(json.dumps(payload).encode(), self.key, self.algorithm, header)
-        return signed
+        return PyJWS().encode(json.dumps(payload).encode(), self.key, self.algorithm, header)
 
     def authorization(self, **options: Any) -> AuthorizationConfig:
         """Return a configuration in which this issuer alone is believed."""
@@ -85,14 +84,14 @@ def demo(
         Agent(id="alpha", instructions="the secret of alpha"),
         Agent(id="beta", instructions="the secret of beta"),
     ),
-    databases: Iterable[Database] = (Database("main", "sqlite://"), Database("second", "sqlite://")),
+    databases: Iterable[Database] = (Database("main", "sqlite://"),),
     channels: Iterable[Channel] = (CHAT,),
     jwks: bytes | None = None,
     environ: dict[str, str] = ENVIRON,
     options: dict[str, Any] | None = None,
     **configuration: Any,
 ) -> Platform:
-    """Return a platform of two agents, a team, two databases and a channel.
+    """Return a platform of two agents, a team and a channel.
 
     Without an issuer authorization is off; `options` are those of the authorization.
     """

@@ -2,19 +2,167 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from .transcripts import DOCS, Terminal, follow
+from legation.config import structure
 
-pytestmark = pytest.mark.skipif(
-    not Path("/bin/bash").exists(), reason="the pages are typed into bash"
+from .asgi_driver import AsgiDriver
+from .transcripts import DOCS, ROOT, Terminal, blocks, follow
+
+PAGES: Final = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+FOLLOWED: Final = (
+    "tutorial",
+    "howto/audit",
+    "howto/authorization",
+    "howto/migrating",
+    "howto/testing",
+    "howto/whatsapp",
 )
 
 
-def test_tutorial_says_what_happens(tmp_path: Path) -> None:
-    with Terminal(tmp_path) as terminal:
-        typed = follow((DOCS / "tutorial.md").read_text("utf-8"), terminal)
+def load(path: Path) -> Any:
+    spec = spec_from_file_location(f"page_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    assert typed > 20
+
+# --- followed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_page_says_what_happens(tmp_path: Path, name: str) -> None:
+    with Terminal(tmp_path) as terminal:
+        assert follow(DOCS / f"{name}.md", terminal) > 0
+
+
+def test_two_nodes_on_postgresql_do_what_the_page_says(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    instead = {"postgresql://legation@db.internal/legation": postgres_database}
+    with Terminal(tmp_path, instead) as terminal:
+        assert follow(DOCS / "howto/postgresql.md", terminal) > 0
+
+
+async def test_embedded_platforms_answer(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    for block in blocks(DOCS / "howto/embedding.md"):
+        if block.caption:
+            (tmp_path / block.caption).write_text(block.text, "utf-8")
+    with working_in(tmp_path):
+        served = AsgiDriver(load(tmp_path / "served.py").app)
+        async with served.alive():
+            assert (await served.get("/agents"))[1].startswith(b'[{"id":"concierge"')
+        mounted = AsgiDriver(load(tmp_path / "mounted.py").app)
+        async with mounted.alive():
+            assert (await mounted.get("/"))[1] == b"The agents are below /mission."
+            assert (await mounted.get("/mission/agents"))[1].startswith(b'[{"id":"concierge"')
+
+
+@contextmanager
+def working_in(folder: Path) -> Generator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def test_commands_are_shown_nowhere_without_being_run() -> None:
+    typed = {
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in PAGES
+        if any(block.language == "console" for block in blocks(page))
+    }
+
+    assert typed == {*FOLLOWED, "howto/postgresql"}
+
+
+def test_tutorial_is_installed_as_the_readme_is() -> None:
+    (install,) = (block.text for block in blocks(DOCS / "tutorial.md") if block.language == "sh")
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    assert (
+        install.rpartition(" && ")[0] in readme
+    )  # `nox -s build` does it, in an empty environment
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_configurations_that_are_shown_have_no_unknown_key(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "toml":
+            structure(tomllib.loads(block.text))
+
+
+# --- complete ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Any:
+    """The module that draws the reference; it needs no Sphinx."""
+    return load(DOCS / "_ext/drawn.py")
+
+
+def explained(page: str) -> dict[str, list[str]]:
+    """Return the lines under each `configuration` directive of a page."""
+    text = (DOCS / page).read_text("utf-8")
+    found = re.findall(r"^```\{configuration\} (\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return {name: body.splitlines() for name, body in found}
+
+
+def test_every_key_of_the_configuration_is_explained(drawn: Any) -> None:
+    tables = explained("reference/configuration.md")
+
+    assert tables.keys() == drawn.CONFIGURATION.keys()
+    for name, lines in tables.items():
+        assert drawn.meanings(lines).keys() == drawn.keys_of(drawn.CONFIGURATION[name]).keys()
+
+
+def test_key_that_is_not_explained_fails_the_build(drawn: Any) -> None:
+    with pytest.raises(ValueError, match="Model: not explained: provider"):
+        drawn.configuration("Model", ["name: x", "id: x", "delay_seconds: x"])
+
+
+def test_default_exclusions_are_listed(drawn: Any) -> None:
+    page = (DOCS / "reference/configuration.md").read_text("utf-8")
+    listed = " ".join(page.partition("Excluded by default are ")[2].partition(".  ")[0].split())
+
+    assert tuple(re.findall(r"`([^`]+)`", listed)) == drawn.config.DEFAULT_EXCLUDED_ROUTES
+
+
+def test_every_route_command_effect_and_refusal_is_in_the_reference(drawn: Any) -> None:
+    surface, commands = drawn.surface(), drawn.commands()
+
+    assert all(f"`{r.method} {r.template}`" in surface for r in drawn.routes.ROUTES)
+    assert all(f"legation {name}" in commands for name in drawn.main.commands)
+    assert all(f"[`{name}`]" in drawn.effects() for name in ("Transact", "Fetch", "Emit"))
+    assert all(str(status) in drawn.errors() for status in (400, 401, 403, 404, 405, 409, 413))
+
+
+def test_event_names_in_the_reference_are_those_of_the_code(drawn: Any) -> None:
+    page = (DOCS / "reference/events.md").read_text("utf-8")
+    code = "".join(p.read_text("utf-8") for p in (ROOT / "core/legation/runs").glob("*.py"))
+    noted = set(re.findall(r'\.note\(\s*"(\w+)"', code))
+
+    assert noted
+    assert all(name in page for name in noted), noted
+    assert all(kind in page for kind in re.findall(r'error_type="(\w+)"', code))
+
+
+def test_no_path_of_this_machine_is_in_a_page() -> None:
+    for page in PAGES:
+        assert str(ROOT) not in page.read_text("utf-8")
+        assert sys.prefix not in page.read_text("utf-8")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import trio
 
 from legation_host.loading import load_platform
 
+from .asgi_driver import AsgiDriver
 from .transcripts import ROOT, Exchange, Terminal
 
 EXAMPLES: Final = ROOT / "examples"
@@ -70,59 +70,6 @@ def test_plain_platform_is_served(tmp_path: Path, named: str) -> None:
 # --- mounted -------------------------------------------------------------------------------------
 
 
-class Server:
-    """The least of an ASGI server: a lifespan, and one request after another."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def get(self, path: str, root_path: str = "") -> tuple[int, bytes]:
-        """Return the status and the body of the answer to a GET."""
-        scope: dict[str, Any] = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "GET",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": root_path,
-            "query_string": b"",
-            "headers": [(b"host", b"localhost")],
-        }
-        sent: list[Mapping[str, Any]] = []
-
-        async def receive() -> Mapping[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        head, *parts = sent
-        body = b"".join(part["body"] for part in parts)
-        lengths = [value for name, value in head["headers"] if name == b"content-length"]
-        assert lengths == [b"%d" % len(body)]
-        return head["status"], body
-
-    async def live(self, task_status: trio.TaskStatus[trio.Event]) -> None:
-        """Send the lifespan; the event that is told ends it."""
-        ending = trio.Event()
-        told: list[str] = []
-
-        async def receive() -> Mapping[str, Any]:
-            if not told:
-                return {"type": "lifespan.startup"}
-            await ending.wait()
-            return {"type": "lifespan.shutdown"}
-
-        async def send(message: Mapping[str, Any]) -> None:
-            told.append(message["type"])
-            if len(told) == 1:
-                task_status.started(ending)
-
-        await self.app({"type": "lifespan"}, receive, send)
-        assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-
-
 @contextmanager
 def working_in(folder: Path) -> Generator[None]:
     before = Path.cwd()
@@ -144,14 +91,11 @@ def load(name: str) -> Any:
 
 async def test_mounted_platform_answers_below_its_mount(tmp_path: Path) -> None:
     with working_in(tmp_path):
-        server = Server(load("mounted").app)
+        server = AsgiDriver(load("mounted").app)
 
         assert (await server.get("/mission/health"))[0] == 503
-        with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                ending: trio.Event = await nursery.start(server.live)
-                assert (await server.get("/"))[1] == b"The agents are below /mission.\n"
-                assert (await server.get("/mission/agents"))[1].startswith(b'[{"id":"concierge"')
-                assert (await server.get("/v1/mission/health", "/v1"))[0] == 200
-                assert (await server.get("/missionary"))[1].startswith(b"The agents")
-                ending.set()
+        async with server.alive():
+            assert (await server.get("/"))[1] == b"The agents are below /mission.\n"
+            assert (await server.get("/mission/agents"))[1].startswith(b'[{"id":"concierge"')
+            assert (await server.get("/v1/mission/health", "/v1"))[0] == 200
+            assert (await server.get("/missionary"))[1].startswith(b"The agents")

@@ -15,7 +15,7 @@ from legation.config import structure
 
 from .transcripts import ROOT, Exchange, Terminal, blocks, follow
 
-README: Final = (ROOT / "README.md").read_text("utf-8")
+README: Final = ROOT / "README.md"
 
 
 def texts(language: str) -> list[str]:
@@ -64,5 +64,5 @@ def test_configuration_that_is_shown_has_no_unknown_key(text: str) -> None:
 
 def test_documents_that_are_named_exist() -> None:
     for name in ("docs/index.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"):
-        assert f"({name})" in README
+        assert f"({name})" in README.read_text("utf-8")
         assert (ROOT / name).exists()

@@ -2,7 +2,7 @@
 
 What a document says is what happens.  In a Markdown page
 
-* a `code-block` with a caption is a file of that name;
+* a `code-block` or `literalinclude` with a caption is a file of that name;
 * a `console` block is typed, line by line, into one shell that lives as long as the page:  `$ `
   begins a command, `> ` goes on with it, and the lines after it are what it prints;
 * `…` stands for anything, line breaks included, as what differs from run to run;
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -48,8 +49,10 @@ COMMAND_SECONDS: Final = 60
 START_SECONDS: Final = 30
 
 _FENCE: Final = re.compile(
-    r"^(?P<fence>`{3,})(?:\{code-block\} ?)?(?P<language>[\w-]+)\n(?P<body>.*?)^(?P=fence)$",
-    re.MULTILINE | re.DOTALL,
+    r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL
+)
+_INFO: Final = re.compile(
+    r"(?:\{code-block\} )?(?P<language>[\w-]+)|\{literalinclude\} (?P<included>\S+)"
 )
 _OPTION: Final = re.compile(r"^:(?P<name>[\w-]+): ?(?P<value>.*)\n", re.MULTILINE)
 _SERVE: Final = re.compile(r"^legation serve\b")
@@ -73,17 +76,26 @@ class Exchange:
     shown: str
 
 
-def blocks(markdown: str) -> tuple[Block, ...]:
-    """Return the blocks of code of a page, in order; no other directive is one."""
-    return tuple(_block(found) for found in _FENCE.finditer(markdown))
+def blocks(page: Path) -> tuple[Block, ...]:
+    """Return the blocks of code of a page, in order; no other directive is one.
+
+    A `literalinclude` with a caption is the whole file that it names, whatever it shows of it.
+    """
+    found: list[Block] = []
+    for fenced in _FENCE.finditer(page.read_text("utf-8")):
+        if info := _INFO.fullmatch(fenced["info"]):
+            found.append(_block(info, fenced["body"], page.parent))
+    return tuple(found)
 
 
-def _block(found: re.Match[str]) -> Block:
-    body, caption = found["body"], None
+def _block(info: re.Match[str], body: str, folder: Path) -> Block:
+    caption = None
     while option := _OPTION.match(body):
         caption = option["value"] if option["name"] == "caption" else caption
         body = body[option.end() :]
-    return Block(found["language"], body.removeprefix("\n") if caption else body, caption)
+    if included := info["included"]:
+        return Block("included", (folder / included).read_text("utf-8"), caption)
+    return Block(info["language"], body.removeprefix("\n") if caption else body, caption)
 
 
 def exchanges(console: str) -> tuple[Exchange, ...]:
@@ -104,10 +116,10 @@ def matches(shown: str, got: str) -> bool:
     return re.fullmatch(pattern, got.strip(), re.DOTALL) is not None
 
 
-def follow(markdown: str, terminal: Terminal) -> int:
+def follow(page: Path, terminal: Terminal) -> int:
     """Do what a page says, in its order; return how many commands were typed."""
     typed = 0
-    for block in blocks(markdown):
+    for block in blocks(page):
         if block.caption is not None:
             terminal.write(block.caption, block.text)
         elif block.language == "console":
@@ -155,10 +167,13 @@ class Terminal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for port in tuple(self._servers):
-            self._stop(port)
         assert self._shell is not None
-        self._shell.communicate(timeout=COMMAND_SECONDS)
+        with self._shell as shell:
+            try:
+                for port in tuple(self._servers):
+                    self._stop(port)
+            finally:
+                shell.kill()
 
     def translate(self, text: str) -> str:
         """Return `text` with the ports and the other things of this run."""
@@ -223,7 +238,8 @@ class Terminal:
         pid = self._servers.pop(port, None)
         if pid is None:
             return
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + START_SECONDS
         while _lives(pid):
             assert time.monotonic() < deadline, "the server does not end"
@@ -232,7 +248,7 @@ class Terminal:
 
 def _lines(log: Path) -> str:
     """Return what a server printed for people; the lines of its log are JSON here."""
-    lines = log.read_text("utf-8").splitlines()
+    lines = log.read_text("utf-8").splitlines() if log.exists() else ()
     return "\n".join(line for line in lines if not line.startswith("{"))
 
 

@@ -5,6 +5,7 @@ Nothing is read of a body, and nothing of a database, before the decision has be
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
@@ -19,6 +20,7 @@ from .incidents import where
 from .messages import Answer, Request, Response, empty_response
 from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
 from .resources.call import Account, Call, resource_of
+from .resources.idempotency import answer_once
 from .resources.manual import Manual
 from .routes import ROUTES, Route
 from .routing import Match, Router, parse_target
@@ -115,7 +117,11 @@ class Door:
                 started_us=self.started_us,
                 account=account,
             )
-            outcome = yield from attempted(route.handler(call), arrival)
+            signed = isinstance(route.need, Signed)
+            answer = (
+                route.handler if signed else partial(answer_once, route.operation, route.handler)
+            )
+            outcome = yield from attempted(answer(call), arrival)
         yield from account.close(outcome.status)
         return outcome
 
@@ -134,8 +140,11 @@ class Door:
 
     # --- Asking about it ------------------------------------------------------------------------
 
-    def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
-        """Return where a request would lead, and whether `principal` may make it."""
+    def explain(self, principal: Principal | Refused, method: str, target: str) -> dict[str, Any]:
+        """Return where a request would lead, and whether `principal` may make it.
+
+        For who is refused it is told why: the answer is for whoever holds the platform's keys.
+        """
         path = parse_target(target)
         match = _ROUTER.match(path) if path is not None else None
         if match is None:
@@ -156,11 +165,15 @@ class Door:
         need = describe_need(route.need, route.template, self.workshop.registry.config)
         return {"method": route.method, "route": route.template, "needs": need}
 
-    def _permission(self, principal: Principal, route: Route, named: str | None) -> dict[str, Any]:
+    def _permission(
+        self, principal: Principal | Refused, route: Route, named: str | None
+    ) -> dict[str, Any]:
         if isinstance(route.need, Signed):
             return {"allowed": False, "reason": "signature"}
         if route.template in self.excluded:
             return {"allowed": True, "by": "excluded route"}
+        if isinstance(principal, Refused):
+            return {"allowed": False, "reason": "token", "because": principal.reason}
         decision = decide(route.need, principal, named)
         match decision:
             case Allow():

@@ -136,8 +136,6 @@ class Platform:
         if self._door.gate is not None:
             headers = ((b"authorization", b"Bearer " + token),)
             principal = self._door.gate.caller(Request(method, target, headers), now_us)
-        if isinstance(principal, Refused):
-            return {"allowed": False, "reason": "token"}
         return self._door.explain(principal, method, target)
 
     # --- Answering ------------------------------------------------------------------------------

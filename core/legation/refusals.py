@@ -29,6 +29,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnsupportedMediaType",
+    "UriTooLong",
     "respond",
 ]
 
@@ -155,6 +156,16 @@ class TooLarge(Refusal):
 
     limit: int
     detail: str = field(default=Factory(_limit_sentence, takes_self=True), kw_only=True)
+
+
+@frozen
+class UriTooLong(Refusal):
+    """The request line is longer than the server reads (RFC 9112 section 3)."""
+
+    status: ClassVar[int] = 414
+    error_code: ClassVar[str] = "URI_TOO_LONG"
+
+    detail: str = "The request line is too long"
 
 
 @frozen

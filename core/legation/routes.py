@@ -15,6 +15,7 @@ from .resources import (
     audit,
     channels,
     components,
+    config,
     databases,
     docs,
     runs,
@@ -64,6 +65,7 @@ def _sessions(action: str) -> Scoped:
     return Scoped("sessions", (action,))
 
 
+_CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
 _LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
 _LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
 _LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
@@ -75,21 +77,23 @@ ROUTES: Final = (
     Route("GET", "/health", Public(), system.health, "health_check", "Health"),
     Route("GET", "/ready", Public(), system.ready, "readiness_check", "Health"),
     Route("GET", "/info", Public(), system.info, "get_info", "Home"),
-    Route("GET", "/openapi.json", Public(), docs.openapi, "get_openapi", "Home"),
-    Route("GET", "/docs", Public(), docs.swagger, "get_docs", "Home"),
+    Route("GET", "/openapi.json", Public(), docs.openapi, "get_openapi", "Documentation"),
+    Route("GET", "/docs", Public(), docs.swagger, "get_docs", "Documentation"),
     Route(
         "GET",
         "/docs/oauth2-redirect",
         Public(),
         docs.oauth2_redirect,
         "get_oauth2_redirect",
-        "Home",
+        "Documentation",
     ),
-    Route("GET", "/docs/assets/{name}", Public(), docs.asset, "get_docs_asset", "Home"),
-    Route("GET", "/redoc", Public(), docs.redoc, "get_redoc", "Home"),
+    Route("GET", "/docs/assets/{name}", Public(), docs.asset, "get_docs_asset", "Documentation"),
+    Route("GET", "/redoc", Public(), docs.redoc, "get_redoc", "Documentation"),
     Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
     Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
     Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
+    Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
+    Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
     Route(
         "GET", "/agents/{agent_id}", _agents("read"), components.get_agent, "get_agent", "Agents"
@@ -124,6 +128,30 @@ ROUTES: Final = (
         _agents("read", "run"),
         runs.run_events("agent"),
         "get_agent_run_events",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/cancel",
+        _agents("run"),
+        runs.cancel_run("agent"),
+        "cancel_agent_run",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/continue",
+        _agents("run"),
+        runs.continue_run("agent"),
+        "continue_agent_run",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/resume",
+        _agents("run"),
+        runs.resume_run("agent"),
+        "resume_agent_run",
         "Agents",
     ),
     Route("GET", "/teams", _LIST_TEAMS, components.list_teams, "get_teams", "Teams"),
@@ -161,7 +189,47 @@ ROUTES: Final = (
         "Teams",
     ),
     Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/cancel",
+        _teams("run"),
+        runs.cancel_run("team"),
+        "cancel_team_run",
+        "Teams",
+    ),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/continue",
+        _teams("run"),
+        runs.continue_run("team"),
+        "continue_team_run",
+        "Teams",
+    ),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/resume",
+        _teams("run"),
+        runs.resume_run("team"),
+        "resume_team_run",
+        "Teams",
+    ),
+    Route(
         "GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"
+    ),
+    Route(
+        "POST",
+        "/sessions",
+        _sessions("write"),
+        sessions.create_session,
+        "create_session",
+        "Sessions",
+    ),
+    Route(
+        "DELETE",
+        "/sessions",
+        _sessions("delete"),
+        sessions.delete_sessions,
+        "delete_sessions",
+        "Sessions",
     ),
     Route(
         "GET",
@@ -169,6 +237,30 @@ ROUTES: Final = (
         _sessions("read"),
         sessions.get_session,
         "get_session_by_id",
+        "Sessions",
+    ),
+    Route(
+        "PATCH",
+        "/sessions/{session_id}",
+        _sessions("write"),
+        sessions.update_session,
+        "update_session",
+        "Sessions",
+    ),
+    Route(
+        "DELETE",
+        "/sessions/{session_id}",
+        _sessions("delete"),
+        sessions.delete_session,
+        "delete_session",
+        "Sessions",
+    ),
+    Route(
+        "POST",
+        "/sessions/{session_id}/rename",
+        _sessions("write"),
+        sessions.rename_session,
+        "rename_session",
         "Sessions",
     ),
     Route(

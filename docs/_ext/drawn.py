@@ -20,6 +20,7 @@ from legation.access.scopes import AnyToken, Need, Public, Scoped, Signed
 from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.migrations.catalogue import CATALOGUE
+from legation.openapi.operations import OPERATIONS
 from legation.runs.states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings
@@ -86,7 +87,11 @@ def configuration(name: str, lines: Iterable[str]) -> str:
 
 
 def _type(attribute: attrs.Attribute[Any]) -> str:
-    said = attribute.type if isinstance(attribute.type, str) else getattr(attribute.type, "__name__", "")
+    said = (
+        attribute.type
+        if isinstance(attribute.type, str)
+        else getattr(attribute.type, "__name__", "")
+    )
     said = str(said).removesuffix(" | None")
     if said.startswith("tuple[str"):
         return "array of strings"
@@ -135,7 +140,10 @@ def channel_kinds() -> str:
 def limits() -> str:
     """Return the limits of the server, each with its default and its reason."""
     said = _attributes(inspect.getdoc(Settings) or "")
-    rows = [(f"`{a.name}`", f"`{getattr(DEFAULT, a.name)}`", said[a.name]) for a in attrs.fields(Settings)]
+    rows = [
+        (f"`{a.name}`", f"`{getattr(DEFAULT, a.name)}`", said[a.name])
+        for a in attrs.fields(Settings)
+    ]
     return _table(("limit", "default", "meaning"), rows)
 
 
@@ -164,17 +172,23 @@ def surface() -> str:
 
 def _routes(tag: str) -> str:
     rows = [
-        (f"`{route.method} {route.template}`", _need(route.need), f"`{route.operation}`")
+        (f"`{route.method} {route.template}`", _need(route.need, route.template), _does(route))
         for route in routes.ROUTES
         if route.tag == tag
     ]
-    return _table(("route", "needs one of", "operation"), rows)
+    return _table(("route", "needs one of", "what it does, and its operation id"), rows)
 
 
-def _need(need: Need) -> str:
+def _does(route: routes.Route) -> str:
+    return f"{OPERATIONS[route.operation].summary} (`{route.operation}`)"
+
+
+def _need(need: Need, template: str) -> str:
     match need:
+        case Public() if config.AuthorizationConfig().excludes(template):
+            return "nothing, [by default](configuration.md#authorization-config)"
         case Public():
-            return "nothing, while the route is [excluded](configuration.md#authorization-config)"
+            return "any valid token, [by default](configuration.md#authorization-config)"
         case AnyToken():
             return "any valid token"
         case Signed():
@@ -204,7 +218,9 @@ def effects() -> str:
     for member in get_args(Effect):
         cls = getattr(member, "__origin__", member)
         answer = next(_named(get_args(b)[0]) for b in cls.__orig_bases__ if b.__origin__ is Asks)
-        rows.append((f"[`{cls.__name__}`](#legation.effects.{cls.__name__})", f"`{answer}`", _summary(cls)))
+        rows.append(
+            (f"[`{cls.__name__}`](#legation.effects.{cls.__name__})", f"`{answer}`", _summary(cls))
+        )
     return _table(("effect", "answer", "meaning"), rows)
 
 
@@ -234,18 +250,25 @@ def run_states_svg() -> str:
     return _ladder(states, arrows)
 
 
+_TIP: Final = (
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
+    ' orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>'
+)
+
+
 def _ladder(states: Sequence[str], arrows: Sequence[tuple[str, str, str]]) -> str:
     wide, high, top = 124, 34, 40
+    title = "The moves of a run, from state to state"
     at = {state: wide // 2 + index * wide for index, state in enumerate(states)}
     width, height = wide * len(states), top + high * len(arrows) + 12
     parts = [
-        f'<svg class="ladder" viewBox="0 0 {width} {height}" role="img"'
-        ' aria-label="The moves of a run, from state to state">',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8"'
-        ' markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>',
+        f'<svg class="ladder" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">',
+        _TIP,
     ]
     for state in states:
-        parts.append(f'<line class="life" x1="{at[state]}" y1="26" x2="{at[state]}" y2="{height}"/>')
+        parts.append(
+            f'<line class="life" x1="{at[state]}" y1="26" x2="{at[state]}" y2="{height}"/>'
+        )
         parts.append(f'<text class="state" x="{at[state]}" y="18">{escape(state)}</text>')
     for index, (source, move, target) in enumerate(arrows):
         y = top + high * index + 20
@@ -261,8 +284,7 @@ def _ladder(states: Sequence[str], arrows: Sequence[tuple[str, str, str]]) -> st
 def schema_versions() -> str:
     """Return the versions of the schema, with what the way back from each discards."""
     rows = [
-        (f"`{m.version}`", m.title, "; ".join(m.loses) or "nothing")
-        for m in CATALOGUE.migrations
+        (f"`{m.version}`", m.title, "; ".join(m.loses) or "nothing") for m in CATALOGUE.migrations
     ]
     return _table(("version", "brings", "the way down from it discards"), rows)
 
@@ -289,16 +311,22 @@ def _commands(command: click.Command, path: str) -> Iterable[str]:
         return
     context = click.Context(command, info_name=path)
     usage = " ".join((path, *command.collect_usage_pieces(context)))
-    yield f"## {path}\n\n```text\n{usage}\n```\n\n{_help(command.help or '')}\n\n{_options(command)}"
+    shown = f"```text\n{usage}\n```"
+    yield "\n\n".join((f"## {path}", shown, _help(command.help or ""), _options(command)))
 
 
 def _help(text: str) -> str:
-    """Return a help text; what it keeps as it is (`\\b`) becomes a block."""
+    """Return a help text; a paragraph that click would keep as it is becomes a block."""
     parts: list[str] = []
     for part in inspect.cleandoc(text).split("\n\n"):
         kept = part.startswith("\b\n")
-        parts.append(f"```text\n{part[2:]}\n```" if kept else escape(part, quote=False))
+        parts.append(f"```text\n{part[2:]}\n```" if kept else _prose(part))
     return "\n\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """Return plain text as Markdown; options in it are code."""
+    return re.sub(r"(?<![`\w-])--[\w-]+", r"`\g<0>`", escape(text, quote=False))
 
 
 def _options(command: click.Command) -> str:
@@ -306,7 +334,7 @@ def _options(command: click.Command) -> str:
     for option in command.params:
         if isinstance(option, click.Option) and not option.hidden:
             names = ", ".join(f"`{name}`" for name in option.opts)
-            said = (option.help or "").rstrip(".")
+            said = _prose(option.help or "").rstrip(".")
             if isinstance(option.type, click.Choice):
                 said += f" ({', '.join(f'`{choice}`' for choice in option.type.choices)})"
             rows.append((names, _option_default(option), f"{said}."))
@@ -331,4 +359,6 @@ def _summary(cls: type[Any] | Callable[..., Any]) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

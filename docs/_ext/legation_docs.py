@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
+import attrs
 import drawn
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -75,6 +77,44 @@ def _drawing(function: Callable[[], str]) -> type[Drawn]:
     return type(function.__name__, (Drawn,), {"draw": staticmethod(function)})
 
 
+# --- docstrings ----------------------------------------------------------------------------------
+
+
+def _show_examples(
+    _: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]
+) -> None:
+    """Make an indented block under a plain paragraph what it is meant to be: code."""
+    shown: list[str] = []
+    last = ""
+    for index, line in enumerate(lines):
+        begins = line.startswith("    ") and index > 0 and not lines[index - 1].strip()
+        if begins and last and not last.startswith((" ", "*", "-", ":", "..")):
+            shown += ["::", ""]
+        shown.append(line)
+        last = line if line.strip() else last
+    lines[:] = shown
+
+
+def _show_defaults(
+    _: Sphinx,
+    __: str,
+    ___: str,
+    thing: Any,
+    ____: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str | None, str | None]:
+    """Write the defaults of an attrs class as they are, not as its generated `__init__` does."""
+
+    def shown(found: re.Match[str]) -> str:
+        default = getattr(attrs.fields_dict(thing)[found[1]], "default", None)
+        return "…" if isinstance(default, attrs.Factory) else repr(default)  # type: ignore[arg-type]
+
+    if signature is not None and isinstance(thing, type) and attrs.has(thing):
+        signature = re.sub(r"attr_dict\['(\w+)'\]\.default", shown, signature)
+    return signature, returns
+
+
 # --- a last look ---------------------------------------------------------------------------------
 
 
@@ -124,7 +164,11 @@ def _wrong(path: Path, pages: dict[Path, _Page]) -> Iterator[str]:
         target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
         if not target.exists():
             yield f"leads to {url}, which is not there"
-        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].names:
+        elif (
+            parts.fragment
+            and target in pages
+            and unquote(parts.fragment) not in pages[target].names
+        ):
             yield f"leads to {url}, where nothing has that name"
 
 
@@ -143,5 +187,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_directive(function.__name__.replace("_", "-"), _drawing(function))
     app.add_directive("configuration", Configuration)
     app.add_directive("run-states", RunStates)
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-process-docstring", _show_examples, priority=900)  # after napoleon
+    app.connect("autodoc-process-signature", _show_defaults)
     app.connect("build-finished", _look)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

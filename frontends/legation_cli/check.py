@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
 import click
@@ -12,18 +13,29 @@ from legation.access.posture import Finding, posture
 from legation.access.rights import describe_need
 from legation.routes import ROUTES
 
-from .failing import CannotGoOn, sentences
+from .failing import sentences
 
 __all__ = ["check", "explain"]
 
+_LONGEST = 1 << 16  # characters; no token has so many
+
 
 @click.command()
-@click.argument("platform", metavar="PLATFORM.TOML | MODULE:ATTRIBUTE")
+@click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
 def check(platform: str, as_json: bool) -> None:
     """List every route with what it needs, and every setting that is unsafe.
 
+    Nothing is started and no database is opened, so it has its place before every deployment.  A
+    scope such as agents:<id>:run is granted for one agent by its id, for all of them as
+    agents:run or agents:*:run.
+
     Exit code 1 says that something is unsafe, 2 that the configuration cannot be served.
+
+    \b
+    Examples:
+      legation check
+      legation check platform.toml --json | jq .unsafe
     """
     from legation_host.loading import load_platform
 
@@ -63,15 +75,32 @@ def _print(routes: list[tuple[str, str, str]], findings: tuple[Finding, ...]) ->
 def explain(token: str, method: str, path: str, platform: str) -> None:
     """Say whether TOKEN may ask METHOD PATH of a platform, and by which scope.
 
+    No server is asked: the token is verified with the keys of the platform, as it would do it
+    now.  With - for TOKEN it is read from standard input, and in no list of processes.
+
+    \b
+    What is told:
+      route, needs   where the request leads, and every scope that would be enough
+      by             what allows it
+      only           the ids that a list is narrowed to
+      reason         why not: token, scope, signature, method, or no route
+      because        what is wrong with the token
+      missing        the narrowest scope that would be enough
+
     Exit code 1 says that it may not.
+
+    \b
+    Examples:
+      legation explain "$TOKEN" POST /agents/concierge/runs
+      echo "$TOKEN" | legation explain - GET /sessions
     """
     from legation_host.loading import load_platform
 
     with sentences():
         made = load_platform(platform, os.environ)
-    told = made.explain(token.encode(), method.upper(), path, time.time_ns() // 1000)
+    text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105
+    sent = text.strip().encode("utf-8", "surrogateescape")
+    told = made.explain(sent, method.upper(), path, time.time_ns() // 1000)
     click.echo(json.dumps(told, indent=2))
-    if told.get("reason") == "token":
-        raise CannotGoOn("the token does not verify with the keys of this platform")
     if not told["allowed"]:
         raise SystemExit(1)

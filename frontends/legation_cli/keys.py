@@ -35,7 +35,7 @@ Then make a token and use it:
 
 @click.group()
 def keys() -> None:
-    """Make keys."""
+    """Make the keys that tokens are signed with."""
 
 
 @keys.command()
@@ -50,7 +50,13 @@ def keys() -> None:
 def new(folder: Path, algorithm: str) -> None:
     """Make a key pair in FOLDER (keys, if not given): private.pem and public.pem.
 
-    Nothing that is there already is overwritten.
+    Whoever signs tokens keeps the private key; the server needs the public one alone.  Nothing
+    that is there already is overwritten.
+
+    \b
+    Examples:
+      legation keys new
+      legation keys new production --algorithm EdDSA
     """
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -60,6 +66,9 @@ def new(folder: Path, algorithm: str) -> None:
     )
 
     private, public = folder / "private.pem", folder / "public.pem"
+    for path in (private, public):
+        if path.exists():
+            raise CannotGoOn(f"{path} is there already, and is not overwritten")
     key = _generate(algorithm)
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -68,7 +77,7 @@ def new(folder: Path, algorithm: str) -> None:
         _write(private, secret, 0o600)
         _write(public, pem, 0o644)
     except OSError as error:
-        raise CannotGoOn(f"{error.filename}: {error.strerror}") from None
+        raise CannotGoOn(f"{error.filename or folder}: {error.strerror}") from None
     text = _NEXT.format(private=private, public=public, algorithm=algorithm, pem=pem.decode())
     click.echo(text, nl=False)
 

@@ -10,6 +10,7 @@ import click
 from legation import __version__
 
 from .audit import audit
+from .channels import channels
 from .check import check, explain
 from .keys import keys
 from .migrate import migrate
@@ -33,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (serve, migrate, token, keys, check, explain, audit):
+for command in (serve, migrate, token, keys, check, explain, audit, channels):
     main.add_command(command)

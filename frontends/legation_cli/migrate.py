@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from attrs import frozen
 
 from legation import Platform
-from legation.effects import Program, ThisNode, Transact
-from legation.migrations.catalogue import CATALOGUE
+from legation.effects import Program, Sleep, ThisNode, Transact
 from legation.migrations.ledger import Corrupt, LedgerReading, ReadLedger
 from legation.migrations.migrate import Migrated, MigrationOutcome
 from legation.migrations.migrate import migrate as migrate_program
-from legation.migrations.plan import Plan, plan
+from legation.migrations.plan import LosesData, Move, Plan, plan
 from legation.migrations.version import MalformedVersion, Version, parse_version
+from legation.store.failures import StoreFailure
 from legation.store.units import Dialect
 
 from .demonstration import data_folder, demonstration
 from .failing import CannotGoOn, sentences
 
-__all__ = ["migrate", "show_plan"]
+__all__ = ["migrate"]
+
+R = TypeVar("R")
 
 _DEFAULT_FILE = "platform.toml"
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] DATABASE")
+@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] DATABASE")
 @click.option("--to", "to", metavar="VERSION", help="The version to reach; else the newest.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--allow-data-loss", is_flag=True, help="Go down also where that discards data.")
-def migrate(names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_loss: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+def migrate(
+    names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_loss: bool, as_json: bool
+) -> None:
     """Migrate DATABASE, by its id in the configuration, to a version of the schema.
 
-    All of it is done in one transaction, or nothing.  Without a file, platform.toml is taken
-    where there is one, and the demonstration's database otherwise.
+    All of it is done in one transaction, or nothing.  It waits for no lock longer than a fraction
+    of a second, so that nobody queues behind it, and tries again for ten seconds.  Nodes that run
+    notice within seconds; those of an older release go on where the new schema says that they may.
+
+    Without a file, platform.toml is taken where there is one, and the demonstration's database
+    otherwise.  Exit code 2 says that nothing was changed, and standard error says why.
 
     \b
     Examples:
       legation migrate main --plan
+      legation migrate main
       legation migrate platform.toml main --to 2.5.0 --allow-data-loss
+      legation migrate platform.toml main --plan --json | jq .loses
     """
     import anyio
 
@@ -47,17 +62,29 @@ def migrate(names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_
         *files, database = names or [""]
         if not database or len(files) > 1:
             raise click.UsageError("name one database, after the platform's file if there is one")
-        served = _platform(files[0] if files else None)
-        if database not in served.databases:
-            known = ", ".join(served.databases)
+        platform = _platform(files[0] if files else None)
+        if database not in platform.databases:
+            known = ", ".join(platform.databases)
             raise CannotGoOn(f"there is no database {database!r}; there are: {known}")
-        target = _target(to)
-        url = served.databases[database]
-        outcome = anyio.run(_migrate, database, url, target, plan_only, allow_data_loss)
-    if outcome is not None:
-        if not isinstance(outcome, Migrated):
-            raise CannotGoOn(outcome.detail)
-        click.echo(outcome.detail)
+        asked = _Asked(platform, database, _target(to), plan_only, allow_data_loss, as_json)
+        anyio.run(_migrate, asked)
+
+
+@frozen
+class _Asked:
+    """What is to be done, and how it is to be told."""
+
+    platform: Platform
+    database: str
+    target: Version | None
+    plan_only: bool
+    allow_data_loss: bool
+    as_json: bool
+
+    def say(self, line: str) -> None:
+        """Print a line, unless it is JSON that is read."""
+        if not self.as_json:
+            click.echo(line)
 
 
 def _platform(path: str | None) -> Platform:
@@ -77,58 +104,138 @@ def _target(text: str | None) -> Version | None:
     return version
 
 
-async def _migrate(
-    name: str, url: str, target: Version | None, plan_only: bool, allow_data_loss: bool
-) -> MigrationOutcome | None:
-    """Show the plan; then, unless that is all, carry it out."""
+def _complain(level: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Print what a database said when it failed: who types this is who may know."""
+    if level == "error" and "error" in fields:
+        click.echo(fields["error"], err=True)
+
+
+async def _migrate(asked: _Asked) -> None:
+    """Show the plan; then, unless that is all, carry it out and tell what came of it."""
     from legation_host import open_host
 
-    async with open_host({name: url}) as host:
-        reading = await host.run(_read(name))
-        show_plan(reading, target)
-        if plan_only:
-            return None
-        return await host.run(_carry_out(name, target, allow_data_loss))
+    url = asked.platform.databases[asked.database]
+    async with open_host({asked.database: url}, log=_complain) as host:
+        try:
+            reading = await host.run(_read(asked.database))
+        except StoreFailure:
+            raise CannotGoOn(f"the database {asked.database!r} does not answer") from None
+        way = _planned(asked, reading)
+        _show(asked, way, reading)
+        if asked.plan_only:
+            _tell(asked, way, reading.dialect, None)
+            return
+        outcome = await host.run(_watched(asked, _carry_out(asked)))
+    if not isinstance(outcome, Migrated):
+        raise CannotGoOn(_refusal(outcome))
+    asked.say(outcome.detail)
+    _tell(asked, way, reading.dialect, outcome)
 
 
 def _read(name: str) -> Program[LedgerReading]:
     return (yield from Transact(name, ReadLedger()))
 
 
-def _carry_out(
-    name: str, target: Version | None, allow_data_loss: bool
-) -> Program[MigrationOutcome]:
+def _planned(asked: _Asked, reading: LedgerReading) -> Plan:
+    """Return the way; what it discards is shown before it is refused for that."""
+    if isinstance(reading.state, Corrupt):
+        raise CannotGoOn(reading.state.detail)
+    catalogue = asked.platform.registry.catalogue
+    way = plan(catalogue, reading.state, asked.target, reading.dialect, allow_data_loss=True)
+    if not isinstance(way, Plan):
+        raise CannotGoOn(_refusal(way))
+    return way
+
+
+def _refusal(outcome: Any) -> str:
+    """Return why not, in the words of this command."""
+    if isinstance(outcome, LosesData):
+        losses = "; ".join(outcome.loses)
+        return f"going down to {outcome.target} discards {losses}: --allow-data-loss accepts that"
+    detail: str = outcome.detail
+    return detail
+
+
+def _show(asked: _Asked, way: Plan, reading: LedgerReading) -> None:
+    """Print where the database stands and each move with what it loses."""
+    asked.say(f"Now at {way.from_version} ({reading.dialect.value}).")
+    if not way.moves:
+        asked.say(f"Already at {way.to_version}: nothing to do.")
+    for move in way.moves:
+        arrow = "up to" if move.direction.value == "up" else "down from"
+        asked.say(f"  {arrow} {move.migration.version}: {move.migration.title}")
+        asked.say(f"    {len(_texts(move, reading.dialect))} statements")
+        for loss in move.loses:
+            asked.say(click.style(f"    loses {loss}", fg="yellow"))
+
+
+def _texts(move: Move, dialect: Dialect) -> list[str]:
+    statements = (step.statement(dialect) for step in move.steps)
+    return [" ".join(s.text(dialect).split()) for s in statements if s is not None]
+
+
+def _carry_out(asked: _Asked) -> Program[MigrationOutcome]:
     node = yield from ThisNode()
     return (
         yield from migrate_program(
-            name,
-            CATALOGUE,
-            target,
+            asked.database,
+            asked.platform.registry.catalogue,
+            asked.target,
             actor="legation migrate",
             request_id="",
             node=node,
-            allow_data_loss=allow_data_loss,
+            allow_data_loss=asked.allow_data_loss,
         )
     )
 
 
-def show_plan(reading: LedgerReading, target: Version | None) -> None:
-    """Print where the database stands and each move with what it loses."""
-    if isinstance(reading.state, Corrupt):
-        raise CannotGoOn(reading.state.detail)
-    click.echo(f"Now at {reading.state.version} ({reading.dialect.value}).")
-    planned = plan(CATALOGUE, reading.state, target, reading.dialect, allow_data_loss=True)
-    if not isinstance(planned, Plan):
-        raise CannotGoOn(planned.detail)
-    if not planned.moves:
-        click.echo(f"Already at {planned.to_version}: nothing to do.")
-    for move in planned.moves:
-        arrow = "up to" if move.direction.value == "up" else "down from"
-        click.echo(f"  {arrow} {move.migration.version}: {move.migration.title}")
-        click.echo(f"    {_statements(planned, move, reading.dialect)} statements")
-        for loss in move.loses:
-            click.echo(click.style(f"    loses {loss}", fg="yellow"))
+def _watched(asked: _Asked, program: Program[R]) -> Program[R]:
+    """Run `program`; say once that it waits for a lock, which is when it sleeps."""
+    reply: object = None
+    trouble: Exception | None = None
+    waits = False
+    try:
+        while True:
+            effect = program.send(reply) if trouble is None else program.throw(trouble)
+            if isinstance(effect, Sleep) and not waits:
+                waits = True
+                asked.say("Somebody else holds a lock: waiting, out of everybody's way ...")
+            reply = trouble = None
+            try:
+                reply = yield effect
+            except StoreFailure as failure:
+                trouble = failure
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    finally:
+        program.close()
 
 
-def _statements(planned: Plan, move: object, dialect: Dialect) -> int:
-    return sum(step.move is move for step in planned.steps(dialect))
+def _tell(asked: _Asked, way: Plan, dialect: Dialect, outcome: Migrated | None) -> None:
+    """Print the plan and what came of it as JSON, where that was asked for.
+
+    Another node may have been faster: then nothing was moved here.
+    """
+    if not asked.as_json:
+        return
+    moves = way.moves if outcome is None else outcome.moves
+    told = {
+        "database": asked.database,
+        "engine": dialect.value,
+        "from_version": str(way.from_version),
+        "to_version": str(way.to_version),
+        "moves": [
+            {
+                "direction": move.direction.value,
+                "version": str(move.migration.version),
+                "title": move.migration.title,
+                "loses": list(move.loses),
+                "statements": _texts(move, dialect),
+            }
+            for move in moves
+        ],
+        "loses": [loss for move in moves for loss in move.loses],
+        "done": outcome is not None,
+    }
+    click.echo(json.dumps(told, indent=2))

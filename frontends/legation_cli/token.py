@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from legation.access.key_material import ALGORITHMS
+
 from .failing import CannotGoOn
 
 __all__ = ["Duration", "token"]
@@ -38,12 +40,26 @@ class Duration(click.ParamType[int]):
     help="The private key, PEM (`legation keys new` makes one).",
 )
 @click.option("--sub", help="Who the token is for; without it the bearer owns no data.")
-@click.option("--scope", "scopes", multiple=True, help="A scope to grant; may be repeated.")
-@click.option("--expires", default="1h", show_default=True, type=Duration(), help="How long.")
-@click.option("--aud", help="The platform's id, where audiences are verified.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    help="A scope to grant, such as agents:concierge:run; may be repeated.",
+)
+@click.option(
+    "--expires", default="1h", show_default=True, type=Duration(), help="How long it is good for."
+)
+@click.option("--aud", help="The platform's id; needed where verify_audience is on.")
 @click.option("--session-id", help="Pins every run of the bearer to this session.")
 @click.option("--kid", help="The key's id in the JWKS.")
-@click.option("--algorithm", default="RS256", show_default=True, help="As configured.")
+@click.option(
+    "--algorithm",
+    default="RS256",
+    show_default=True,
+    type=click.Choice(list(ALGORITHMS)),
+    metavar="NAME",
+    help="The one in [authorization_config].",
+)
 def token(
     key_path: Path,
     sub: str | None,
@@ -55,6 +71,9 @@ def token(
     algorithm: str,
 ) -> None:
     """Print a signed token with these claims.
+
+    It is for a first try and for tests: in production tokens come from your identity provider.
+    `legation check` lists the scopes, `legation explain` says what a token allows.
 
     \b
     Example:
@@ -72,10 +91,18 @@ def token(
         "exp": now + expires,
     }
     told = {name: value for name, value in claims.items() if value is not None}
+    header = {"kid": kid} if kid else None
     try:
-        signed = jwt.encode(
-            told, key_path.read_bytes(), algorithm, headers={"kid": kid} if kid else None
-        )
-    except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError) as error:
-        raise CannotGoOn(f"{key_path}: not a private key for {algorithm} ({error})") from None
+        signed = jwt.encode(told, _key(key_path, algorithm), algorithm, headers=header)
+    except (jwt.PyJWTError, ValueError, TypeError, AttributeError, NotImplementedError):
+        raise CannotGoOn(f"{key_path}: not a private key for {algorithm}, unencrypted") from None
     click.echo(signed)
+
+
+def _key(path: Path, algorithm: str) -> bytes:
+    """Return what the file at `path` holds; a shared secret without the end of its line."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CannotGoOn(f"{path}: {error.strerror}") from None
+    return content.rstrip(b"\r\n") if algorithm.startswith("HS") else content

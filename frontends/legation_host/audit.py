@@ -1,4 +1,9 @@
-"""Audit entries on their way to the store: gathered for a tenth of a second, written as a batch."""
+"""Audit entries on their way to the store: gathered for a tenth of a second, written as a batch.
+
+These are the decisions on reads, and refusals.  A process that is killed loses the last 100 ms of
+them; one that ends in order loses none.  A change is not among them: its row is stored with it, in
+its own transaction (`legation.store.audit.Audited`).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +37,10 @@ LAST_WORDS_SECONDS: Final = 5.0
 
 @define(eq=False)
 class Trail:
-    """The entries not stored yet.  What cannot be stored is written to the log, never dropped.
+    """The entries not stored yet, at most `WAITING` of them; what is more goes to the log at once.
 
-    An entry is stored at least once: twice where the answer to a commit was lost.
+    What cannot be stored is written to the log, as warnings, and never dropped.  An entry is stored
+    at least once: twice where the answer to a commit was lost.
     """
 
     write: Write
@@ -99,4 +105,4 @@ class Trail:
         return False
 
     def _log(self, entry: AuditEntry) -> None:
-        self.write("info", "audit", asdict(entry))
+        self.write("warning", "audit", asdict(entry))

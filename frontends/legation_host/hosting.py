@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -42,12 +42,17 @@ async def open_platform(platform: Platform, *, log: Write = quiet) -> AsyncGener
 
 
 async def _watch(platform: Platform, path: str, log: Write) -> None:
-    """Load the keys anew when the file is another one; a broken file keeps the old keys."""
-    seen = await anyio.to_thread.run_sync(_stamp, path)
+    """Load the keys anew when the file is another one; a broken file keeps the old keys.
+
+    The first look is at once: the file may have changed since `platform` was made.
+    """
+    seen: tuple[int, int, int] | None = (0, 0, 0)
+    say = _troubles(log)
     while True:
-        await anyio.sleep(_LOOK_SECONDS)
         now = await anyio.to_thread.run_sync(_stamp, path)
         if now == seen:
+            say = log
+            await anyio.sleep(_LOOK_SECONDS)
             continue
         seen = now
         try:
@@ -55,7 +60,17 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
         except OSError as error:
             log("error", "keys not reloaded", {"reason": error.strerror or "unreadable"})
             continue
-        take_keys(platform, jwks, path, log)
+        take_keys(platform, jwks, path, say)
+
+
+def _troubles(log: Write) -> Write:
+    """Return a log that is told of errors alone."""
+
+    def write(level: str, event: str, fields: Mapping[str, Any]) -> None:
+        if level == "error":
+            log(level, event, fields)
+
+    return write
 
 
 def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:

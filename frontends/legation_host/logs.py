@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
 from typing import Any, Final, TextIO, TypeAlias
 
 from attrs import define, field
@@ -48,33 +49,35 @@ class _Log:
     stream: TextIO
     text: bool
     lowest: int
-    _logger: Any = field(default=None, init=False)
+    _console: Any = field(default=None, init=False)
 
     def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write one line."""
         rank = LEVELS.index(level) if level in LEVELS else LEVELS.index("error")
         if rank < self.lowest:
             return
-        if self._logger is None:
-            self._logger = self._build()
-        self._logger.log(
-            (rank + 1) * 10, event, **{_free(key): value for key, value in fields.items()}
-        )
-
-    def _build(self) -> Any:
-        import structlog  # noqa: PLC0415 (70 ms that a process need not spend before it listens)
-
-        last: list[Any] = [_as_json]
+        told = _redact(_placed({_free(key): value for key, value in fields.items()}))
         if self.text:
-            last = [_escaped, structlog.dev.ConsoleRenderer(colors=self.stream.isatty())]
+            if self._console is None:
+                self._console = self._open_console()
+            self._console.log((rank + 1) * 10, event, **told)
+            return
+        stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        line = _as_json({**told, "event": event, "level": LEVELS[rank], "time": stamp})
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def _open_console(self) -> Any:
+        # 70 ms and 6 MiB, which a process need not spend whose lines nobody looks at.
+        import structlog  # noqa: PLC0415
+
         return structlog.wrap_logger(
             structlog.WriteLogger(self.stream),
             processors=[
-                _placed,
-                _redact,
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-                *last,
+                _escaped,
+                structlog.dev.ConsoleRenderer(colors=self.stream.isatty()),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
         )
@@ -88,7 +91,7 @@ def _free(key: str) -> str:
 Fields: TypeAlias = MutableMapping[str, Any]
 
 
-def _placed(_: object, __: str, fields: Fields) -> Fields:
+def _placed(fields: Fields) -> Fields:
     """Put the kind and the place of an exception where the exception is."""
     if "exc_info" in fields:
         fields["error"] = fields.pop("exc_info")
@@ -98,7 +101,7 @@ def _placed(_: object, __: str, fields: Fields) -> Fields:
     return fields
 
 
-def _redact(_: object, __: str, fields: Fields) -> Fields:
+def _redact(fields: Fields) -> Fields:
     for key in fields:
         if any(word in key.lower() for word in _SECRET):
             fields[key] = "[redacted]"
@@ -110,7 +113,7 @@ def _redact(_: object, __: str, fields: Fields) -> Fields:
 _UNUSUAL: Final = re.compile(r"[^\x20-\x7e]")
 
 
-def _as_json(_: object, __: str, fields: Fields) -> str:
+def _as_json(fields: Fields) -> str:
     """Return one line of JSON, in which all that cannot be seen is escaped."""
     line = json.dumps(fields, ensure_ascii=False, default=repr)
     return _UNUSUAL.sub(_json_escape, line)

@@ -88,9 +88,6 @@ def failure(
     """
     incident = secrets.token_hex(4)
     level = "debug" if kind in (Busy, Conflict) else "error"
-    diagnosis = getattr(error, "diag", None)
-    # The detail that PostgreSQL gives beside its message quotes rows.
-    words = getattr(diagnosis, "message_primary", None) or str(error)
     write(
         level,
         "store_failed",
@@ -98,7 +95,20 @@ def failure(
             "database": database,
             "failure": kind.__name__,
             "incident": incident,
-            "error": f"{type(error).__name__}: {words}",
+            "error": f"{type(error).__name__}: {_words(error)}",
         },
     )
     return kind(f"incident {incident}")
+
+
+def _words(error: BaseException) -> str:
+    """Return what the driver said, as far as it does not quote what a user sent.
+
+    The detail that PostgreSQL gives beside its message quotes rows, and its message quotes the
+    value where that is what is wrong (class 22, data exception), as does an error of encoding.
+    """
+    state: str = getattr(error, "sqlstate", None) or ""
+    if state.startswith("22") or isinstance(error, UnicodeError):
+        return state or "a text that cannot be encoded"
+    diagnosis = getattr(error, "diag", None)
+    return getattr(diagnosis, "message_primary", None) or str(error)

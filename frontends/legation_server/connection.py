@@ -142,6 +142,8 @@ class Connection:
         # A client that asked for the end, and sent all it had to, needs no waiting for.
         if head.keep_alive or not body.done or wire.guard.pending:
             await wire.linger()
+        else:
+            wire.part()
         return False
 
     async def _ask(self, head: Head, body: Body | NoBody) -> Answer:

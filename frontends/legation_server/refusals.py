@@ -8,7 +8,7 @@ from typing import ClassVar
 from attrs import frozen
 
 from legation.messages import Response
-from legation.refusals import Refusal, respond
+from legation.refusals import Refusal, UriTooLong, respond
 
 __all__ = [
     "HeadTooLarge",
@@ -29,16 +29,6 @@ class RequestTimeout(Refusal):
     error_code: ClassVar[str] = "REQUEST_TIMEOUT"
 
     detail: str = "The request did not arrive in time"
-
-
-@frozen
-class UriTooLong(Refusal):
-    """The request line is longer than the server reads (RFC 9112 section 3)."""
-
-    status: ClassVar[int] = 414
-    error_code: ClassVar[str] = "URI_TOO_LONG"
-
-    detail: str = "The request line is too long"
 
 
 @frozen

@@ -136,11 +136,15 @@ class TlsWire(Wire):
         except _WAITS:
             raise BlockingIOError from None
 
-    def shut(self, how: int) -> None:
-        """Close one side; the sending side with a farewell, so that the end is no truncation."""
+    def part(self) -> None:
+        """Send the farewell that tells the end of what was said from a cut (RFC 8446 6.1)."""
         with suppress(OSError, ValueError):
-            if how == socket.SHUT_WR:
-                self._tls.unwrap()
+            self._tls.unwrap()
+
+    def shut(self, how: int) -> None:
+        """Close one side; the sending side with a farewell."""
+        if how == socket.SHUT_WR:
+            self.part()
         with suppress(OSError):
             # Not `SSLSocket.shutdown`, which would make the rest plain.
             socket.socket.shutdown(self._tls, how)

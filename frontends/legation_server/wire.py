@@ -102,6 +102,9 @@ class Wire:
         """Cancel the connection, its deadline having passed."""
         self.scope.cancel()
 
+    def part(self) -> None:
+        """Say that everything has been said, where closing does not say so."""
+
     def close(self) -> None:
         """Close the socket."""
         notify_closing(self._sock)

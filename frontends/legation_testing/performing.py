@@ -223,7 +223,7 @@ def _store(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
             yield from Sleep(pause)
         else:
             return
-    yield from Log("info", "audit", tuple(asdict(entry).items()))
+    yield from Log("warning", "audit", tuple(asdict(entry).items()))
 
 
 def _log(world: World, _: Task[Any], effect: Log) -> None:

@@ -102,7 +102,7 @@ def test_3_no_route_but_those_for_any_token_answers_one_without_scopes(
     }
 
     documents = {"/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"}
-    assert answered - documents <= {"/", "/health", "/info", "/ready", "/me"}
+    assert answered - documents <= {"/", "/health", "/info", "/ready", "/me", "/{channel}/status"}
 
 
 def _filled(template: str) -> str:
@@ -230,9 +230,7 @@ def test_6_an_administrator_sees_everybodys_data_whatever_the_subject(
 
 
 @pytest.mark.parametrize("target", ["/agents/alpha/runs", "/me/explain", "/chat/webhook"])
-def test_15_a_body_over_the_limit_is_not_taken(
-    client: Client, issuer: Issuer, target: str
-) -> None:
+def test_15_a_body_over_the_limit_is_not_taken(client: Client, issuer: Issuer, target: str) -> None:
     token = issuer.token("agents:run")
     response = client.post(target, body=b"x" * ((10 << 20) + 1), token=token)
 
@@ -314,9 +312,7 @@ def test_16_an_error_of_ours_tells_an_incident_and_nothing_else(
 @pytest.mark.parametrize(
     "field", ["run_id", "retries", "debug_mode", "knowledge_filters", "sub", "scopes", "agent_id"]
 )
-def test_17_an_unknown_field_is_refused_by_name(
-    client: Client, issuer: Issuer, field: str
-) -> None:
+def test_17_an_unknown_field_is_refused_by_name(client: Client, issuer: Issuer, field: str) -> None:
     token = issuer.token("agents:run")
     response = client.post("/agents/alpha/runs", form={**FORM, field: "x"}, token=token)
 
@@ -380,7 +376,9 @@ def test_22_the_audit_trail_names_the_subject_of_the_token_and_the_decision(
     client.get("/agents/beta?user_id=ada", headers={"x-user": "ada"})
     entries = client.audit[before:]
 
-    assert [(e.subject, e.operation, e.resource, e.decision, e.scope, e.status) for e in entries] == [
+    assert [
+        (e.subject, e.operation, e.resource, e.decision, e.scope, e.status) for e in entries
+    ] == [
         ("ada", "get_agent", "alpha", "allow", "agents:read", 200),
         ("eve", "get_agent", "beta", "deny", "agents:beta:read", 403),
         (None, "get_agent", "beta", "deny", "", 401),

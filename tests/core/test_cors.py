@@ -69,7 +69,10 @@ def test_a_preflight_may_name_its_headers() -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [asked("OPTIONS", origin=PAGE), asked("GET", origin=PAGE, access_control_request_method=b"GET")],
+    [
+        asked("OPTIONS", origin=PAGE),
+        asked("GET", origin=PAGE, access_control_request_method=b"GET"),
+    ],
 )
 def test_what_is_no_preflight_is_not_answered(request_: Request) -> None:
     assert CORS.preflight(request_, ("GET",)) is None

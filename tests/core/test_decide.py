@@ -74,7 +74,7 @@ def test_what_is_no_scope_of_ours_allows_nothing(scope: str) -> None:
 
 
 def test_every_need_caller_and_id_has_an_answer() -> None:
-    needs = (Public(), Signed(), AnyToken(), READ, EITHER, LIST, PLAIN, OLDER)
+    needs: tuple[Any, ...] = (Public(), Signed(), AnyToken(), READ, EITHER, LIST, PLAIN, OLDER)
     callers = (
         Principal(),
         Principal("ada", frozenset({"agents:read"})),
@@ -110,7 +110,9 @@ def test_the_ids_held_are_those_of_scopes_with_three_parts() -> None:
         (Principal(trusted=True), None, {"ada", "eve", "", "~nobody:x"}),
     ],
 )
-def test_a_caller_sees_its_own_rows(principal: Principal, owner: str | None, sees: set[str]) -> None:
+def test_a_caller_sees_its_own_rows(
+    principal: Principal, owner: str | None, sees: set[str]
+) -> None:
     assert principal.owner == owner
     assert {o for o in ("ada", "eve", "", "~nobody:x") if principal.may_see(o)} == sees
 

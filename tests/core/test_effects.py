@@ -23,7 +23,7 @@ from legation.effects import (
 )
 from legation_testing import close_at_every_effect, play
 
-MEMBERS = {get_origin(member) or member for member in get_args(Effect)}
+MEMBERS: set[type[Any]] = {get_origin(member) or member for member in get_args(Effect)}
 
 
 def subclasses(of: type[Any]) -> Iterator[type[Any]]:
@@ -56,10 +56,10 @@ def test_the_union_holds_every_effect_of_the_module() -> None:
     assert {kind.__name__ for kind in MEMBERS} <= set(effects.__all__)
 
 
-@pytest.mark.parametrize("kind", sorted(MEMBERS, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(MEMBERS, key=str))
 def test_every_effect_is_a_frozen_value_that_says_what_it_is(kind: type[Any]) -> None:
-    assert kind.__setattr__ is not object.__setattr__
-    assert kind.__eq__ is not object.__eq__
+    assert "__setattr__" in vars(kind)
+    assert "__eq__" in vars(kind)
     assert (kind.__doc__ or "").strip()
 
 

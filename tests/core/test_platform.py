@@ -99,7 +99,7 @@ def test_what_streams_is_dressed_as_well_and_head_ends_it() -> None:
         head = client.request("HEAD", path)
 
     assert streamed.header("x-request-id") == "r"
-    assert streamed.events()[-1].event == "RunCompleted"
+    assert streamed.events()[-1].name == "RunCompleted"
     assert (head.status, head.body) == (200, b"")
 
 
@@ -147,7 +147,10 @@ def test_what_a_token_may_do_is_explained() -> None:
 
     assert explained(token, "/agents/alpha")["by"] == "agents:alpha:read"
     assert explained(token, "/agents/beta")["missing"] == "agents:beta:read"
-    assert explained(b"a.b.c", "/agents/alpha") == {"allowed": False, "reason": "token"}
+    refused = explained(b"a.b.c", "/agents/alpha")
+    assert (refused["allowed"], refused["reason"]) == (False, "token")
+    assert "base64" in refused["because"]
+    assert explained(b"a.b.c", "/health")["allowed"]
     assert PLATFORM.explain(b"", "GET", "/agents", 0)["by"] == "authorization is off"
 
 

@@ -11,7 +11,7 @@ from legation.config import AuthorizationConfig, PlatformConfig
 
 
 def found(**more: Any) -> list[tuple[str, str]]:
-    config = PlatformConfig(**{"authorization": True, **more})
+    config = PlatformConfig(authorization=True, **more)
     return [(finding.path, finding.message) for finding in posture(config)]
 
 

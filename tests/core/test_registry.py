@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from legation.config import Agent, Channel, ConfigurationError, Database, Model, PlatformConfig, Team
+from legation.config import (
+    Agent,
+    Channel,
+    ConfigurationError,
+    Database,
+    Model,
+    PlatformConfig,
+    Team,
+)
 from legation.models.echo import Echo
 from legation.registry import DEFAULT_DATABASE, Registry, build
 
@@ -140,7 +148,9 @@ def test_an_id_is_one_things_name() -> None:
 
 def test_an_id_that_is_a_path_of_another_route_is_refused() -> None:
     databases = [Database("all", "sqlite://")]
-    assert faults(databases=databases) == ["databases[0].id: 'all' has another meaning in the paths"]
+    assert faults(databases=databases) == [
+        "databases[0].id: 'all' has another meaning in the paths"
+    ]
     for name in ("agents", "databases", "me"):
         told = faults(agents=[Agent(id="a")], channels=[chat(id=name)])
         assert told == [f"channels[0].id: {name!r} has another meaning in the paths"]
@@ -175,7 +185,10 @@ def test_a_provider_that_is_not_known_is_refused() -> None:
 
 
 CHANNELS: dict[str, tuple[dict[str, Any], str]] = {
-    "nobody answers": ({"agent": None}, "channels.chat: name either an agent or a team that answers"),
+    "nobody answers": (
+        {"agent": None},
+        "channels.chat: name either an agent or a team that answers",
+    ),
     "two answer": ({"team": "t"}, "channels.chat: name either an agent or a team that answers"),
     "who answers is not there": ({"agent": "b"}, "channels.chat.agent: no agent 'b'"),
     "no such team": ({"agent": None, "team": "b"}, "channels.chat.team: no team 'b'"),
@@ -212,6 +225,23 @@ def test_a_kind_of_channel_that_is_not_known_is_refused() -> None:
 
 
 def test_an_empty_secret_is_no_secret() -> None:
-    config = PlatformConfig(agents=(Agent(id="a"),), channels=(chat(),))
+    options: dict[str, Any] = {"agents": (Agent(id="a"),), "channels": (chat(),)}
+    config = PlatformConfig(**options)
     with pytest.raises(ConfigurationError, match="S is not set"):
         build(config, {**SECRETS, "S": ""})
+
+
+@pytest.mark.parametrize(
+    ("option", "path"),
+    [
+        ({"id": ""}, "platform.id"),
+        ({"id": "a b"}, "platform.id"),
+        ({"on_busy": "never"}, "platform.on_busy"),
+        ({"run_timeout_seconds": 0.0}, "platform.run_timeout_seconds"),
+        ({"run_timeout_seconds": float("nan")}, "platform.run_timeout_seconds"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(option: dict[str, Any], path: str) -> None:
+    [told] = faults(**option)
+
+    assert told.startswith(f"{path}: ")

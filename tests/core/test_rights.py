@@ -31,14 +31,23 @@ READ = Scoped("agents", ("read", "run"), parameter="agent_id", also=("old:read",
             READ,
             "/x",
             ON,
-            "agents:read or agents:run or agents:<id>:read or agents:<id>:run or old:read"
-            " or platform:admin",
+            f"{' or '.join(scopes_enough(READ))} or platform:admin",
         ),
         (Scoped("audit", ("read",)), "/x", ON, "audit:read or platform:admin"),
     ],
 )
 def test_a_need_in_words(need: Any, template: str, config: PlatformConfig, words: str) -> None:
     assert describe_need(need, template, config) == words
+
+
+def test_every_form_of_a_scope_is_told() -> None:
+    assert scopes_enough(READ) == (
+        "agents:read",
+        "agents:run",
+        "agents:<id>:read",
+        "agents:<id>:run",
+        "old:read",
+    )
 
 
 def test_a_list_may_be_read_by_an_id() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -30,11 +33,13 @@ __all__ = [
     "Asked",
     "Migrators",
     "Reply",
+    "Server",
     "asked",
     "driver_of",
     "migrators",
     "published",
     "run",
+    "serving",
     "shape",
 ]
 
@@ -155,6 +160,74 @@ def published(url: str, version: str) -> str:
     engine = (Dialect.SQLITE if url.startswith("sqlite:") else Dialect.POSTGRESQL).value
     folder = Path(__file__).parents[1] / "golden"
     return (folder / f"schema-{engine}-{version}.txt").read_text(encoding="utf-8")
+
+
+# --- servers
+
+
+@frozen
+class Server:
+    """A `legation serve` process on a free port."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes = b"",
+        token: str | None = None,
+        patience: float = 30.0,
+    ) -> Reply:
+        """Send a request on a connection of its own; wait for its answer `patience` seconds."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=patience)
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        if body:
+            headers["content-type"] = "application/json"
+        try:
+            connection.request(method, target, body or None, headers)
+            response = connection.getresponse()
+            fields = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, fields, json.loads(response.read()))
+        finally:
+            connection.close()
+
+    def stands(self, name: str = "main") -> tuple[str | None, str]:
+        """Return the version and the state of a database."""
+        told = self.ask("GET", f"/databases/{name}").json
+        return told["version"], told["state"]
+
+
+@contextmanager
+def serving(folder: Path, configuration: str) -> Generator[Server]:
+    """Serve `configuration`, the text of a platform.toml, and stop at the end."""
+    file, said = folder / "platform.toml", folder / "serve.log"
+    file.write_text(configuration)
+    command = [sys.executable, "-m", "legation_cli", "serve", str(file), "--port", "0"]
+    with said.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        yield Server(process, _port(process, said))
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _port(process: subprocess.Popen[bytes], said: Path) -> int:
+    """Return the port that the banner names."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        found = re.search(r"http://127\.0\.0\.1:([0-9]+)", said.read_text())
+        if found is not None:
+            return int(found[1])
+        time.sleep(0.02)
+    raise AssertionError(said.read_text())
 
 
 # --- processes

@@ -65,13 +65,20 @@ def _thread(run: Callable[[], object], stop: Callable[[], object]) -> Generator[
 
 
 @contextmanager
-def uvicorn_asyncio(app: Application, *, http: Any = "h11", root_path: str = "") -> Generator[Wire]:
+def uvicorn_asyncio(
+    app: Application, *, http: Any = "h11", loop: Any = "asyncio", root_path: str = ""
+) -> Generator[Wire]:
     with _listening() as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app, http=http, ws="none", lifespan="on", log_config=None, root_path=root_path
-            )
+        config = uvicorn.Config(
+            app,
+            http=http,
+            loop=loop,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            root_path=root_path,
         )
+        server = uvicorn.Server(config)
 
         def stop() -> None:
             server.should_exit = True
@@ -166,6 +173,9 @@ SERVED: Final[Mapping[str, Open]] = {
     "asgi under uvicorn": lambda platform: uvicorn_asyncio(application(platform)),
     "asgi under uvicorn with httptools": lambda platform: uvicorn_asyncio(
         application(platform), http="httptools"
+    ),
+    "asgi under uvicorn with uvloop": lambda platform: uvicorn_asyncio(
+        application(platform), http="httptools", loop="uvloop"
     ),
     "asgi under hypercorn on trio": lambda platform: hypercorn_trio(application(platform)),
     "asgi under hypercorn on asyncio": lambda platform: hypercorn_asyncio(application(platform)),

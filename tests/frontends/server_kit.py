@@ -15,7 +15,8 @@ from legation.effects import AwaitNudge, Emit, Program, ReadBody, Sleep
 from legation.messages import Answer, Request, Response, Streamed, json_response
 from legation.refusals import TooLarge, Unauthenticated, respond
 from legation_host import open_host
-from legation_server import DEFAULT, Server, Settings, open_listeners, serve
+from legation_server import DEFAULT, Proxies, Server, Settings, open_listeners, serve
+from legation_server.proxies import NO_PROXIES
 
 __all__ = ["ALIVE", "HIDDEN", "SSE", "Client", "Reply", "Served", "Tried", "reset", "serving"]
 
@@ -228,7 +229,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    settings: Settings = DEFAULT, platform: Tried | None = None
+    settings: Settings = DEFAULT, platform: Tried | None = None, proxies: Proxies = NO_PROXIES
 ) -> AsyncGenerator[Served]:
     """Run a server; at the end check that it is alive, then stop it."""
     tried = Tried() if platform is None else platform
@@ -243,7 +244,15 @@ async def serving(
         done = trio.Event()
 
         async def run(task_status: trio.TaskStatus[Server]) -> None:
-            await serve(tried, host, listeners, settings, log=write, task_status=task_status)
+            await serve(
+                tried,
+                host,
+                listeners,
+                settings,
+                log=write,
+                proxies=proxies,
+                task_status=task_status,
+            )
             done.set()
 
         server = await nursery.start(run)

@@ -28,7 +28,8 @@ class Scene:
 
     @property
     def fetch(self) -> Any:
-        return lambda effect: self.provider(effect)
+        """The network: the provider of the scenario that runs."""
+        return self.provider
 
     def act(self, c: Client) -> None:
         for batch in (

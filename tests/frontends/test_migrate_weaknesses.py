@@ -24,6 +24,7 @@ from ..callers import Issuer
 from .migrating import LATEST, Asked, Reply, asked, published, run, shape
 
 ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
+NEVER: Final = 4_000_000_000  # when a token expires: the clock of these nodes is the real one
 
 
 @frozen
@@ -122,10 +123,9 @@ async def test_a_token_without_a_scope_brings_nothing_up_and_nothing_down(
     async with asked(url) as ask:
         await bring(ask, LATEST)
     async with asked(url, issuer=ISSUER) as ask:
-        now = {"iat": None, "exp": 4_000_000_000}
-        refused = await migrate(ask, target, token=ISSUER.token(**now))
+        refused = await migrate(ask, target, token=ISSUER.token(iat=None, exp=NEVER))
         nobody = await migrate(ask, target)
-        reader = evolve(ask, token=ISSUER.token("databases:read", **now))
+        reader = evolve(ask, token=ISSUER.token("databases:read", iat=None, exp=NEVER))
 
         assert (refused.status, refused.json["error_code"]) == (403, "FORBIDDEN")
         assert (nobody.status, nobody.json["error_code"]) == (401, "UNAUTHENTICATED")
@@ -349,7 +349,7 @@ async def test_the_same_session_id_of_somebody_else_is_another_session(url: str)
         contents: list[str] = []
         for sub in ("ada", "eve"):
             token = ISSUER.token(
-                "agents:concierge:run", "sessions:read", sub=sub, iat=None, exp=4_000_000_000
+                "agents:concierge:run", "sessions:read", sub=sub, iat=None, exp=NEVER
             )
             call: Callable[..., Any] = partial(ask, token=token)
             form = {"message": f"from {sub}", "stream": False, "session_id": "s"}

@@ -54,7 +54,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        length = int(self.headers["content-length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # who sent it was killed
+            self.close_connection = True
+            return
         provider, fault = self.server.provider, self.server.faults.draw()
         if fault == "errors":
             self._write(Reply(500, b"{}"))

@@ -250,6 +250,8 @@ class Reader:
 
 
 def _as_integer(value: JsonValue) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number: 3.0 is an integer (JSON Schema)
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)

@@ -192,6 +192,11 @@ _2_0_0: Final = Migration(
         ),
         Step("create index sessions_id on sessions (session_id)"),
         Step(_RUNS),
+        # A start and an end ask for it: they must not cost more the more runs a session has behind it.
+        Step(
+            "create index runs_active on runs (owner, session_id, run_no)"
+            " where status in ('PENDING', 'RUNNING')"
+        ),
         Step("create index runs_leased on runs (lease_us) where status in ('PENDING', 'RUNNING')"),
         Step(_EVENTS),
         # Room on the page keeps the updates of a lease in place (heap-only tuples).
@@ -323,8 +328,7 @@ _2_5_0: Final = Migration(
 )
 
 # --- 2.5.6 -------------------------------------------------------------------------------------
-# `nodes` is for people: no correctness depends on it.  `runs_active` is what a start and an end ask:
-# their cost must not grow with the runs that a session has behind it.
+# `nodes` is for people: no correctness depends on it.
 
 _NODES: Final = """
     create table nodes (
@@ -357,17 +361,12 @@ _2_5_6: Final = Migration(
     "what a run consumed, the nodes, and background work",
     up=(
         Step("alter table runs add column usage text"),
-        Step(
-            "create index runs_active on runs (owner, session_id, run_no)"
-            " where status in ('PENDING', 'RUNNING')"
-        ),
         Step(_NODES),
         Step(_BACKGROUND),
     ),
     down=(
         Step("drop table background"),
         Step("drop table nodes"),
-        Step("drop index runs_active"),
         Step("alter table runs drop column usage"),  # SQLite: 3.35 and later
     ),
     loses=(

@@ -24,6 +24,7 @@ from ..refusals import (
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
+    UriTooLong,
     respond,
 )
 from ..registry import Registry
@@ -59,6 +60,7 @@ _REFUSALS: Final[Mapping[int, Refusal]] = {
         NotFound(),
         Conflict("The session has an active run"),
         TooLarge(10 << 20),
+        UriTooLong(),
         UnsupportedMediaType("The body has no Content-Type"),
         Invalid((Fault("query.limit", "must be at most 100"),)),
         TooManyRequests(1),
@@ -162,7 +164,9 @@ def _parameter(field: Field) -> dict[str, Any]:
 
 
 def _body(body: Body) -> dict[str, Any]:
-    content = {media: {"schema": body.schema} for media in body.media}
+    content: dict[str, Any] = {m: {"schema": schema} for m, schema in body.content.items()}
+    for media, encoding in body.encoding.items():
+        content[media]["encoding"] = encoding
     return {"required": body.required, "content": content}
 
 
@@ -210,12 +214,12 @@ def _errors(route: Route, known: Operation, *, needs_token: bool) -> set[int]:
     if isinstance(route.need, Scoped):
         errors.add(403)
     if _ids(route):
-        errors.add(404)
+        errors |= {404, 414}
     if known.query:
-        errors.add(422)
+        errors |= {414, 422}
     if known.body:
         errors |= {400, 413, 422}
-        if len(known.body.media) > 1:
+        if len(known.body.content) > 1:
             errors.add(415)
     return errors
 
@@ -238,7 +242,7 @@ def _error(refusal: Refusal) -> dict[str, Any]:
     summary, _, _ = (type(refusal).__doc__ or "").partition("\n")
     example = json.loads(response.body)
     return {
-        "description": summary.replace("`", ""),
+        "description": summary,
         "headers": headers,
         "content": {"application/json": {"schema": ref("Error"), "example": example}},
     }

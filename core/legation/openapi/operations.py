@@ -7,10 +7,14 @@ Path parameters, tags, scopes and the errors that follow from them come from the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ..resources.media import MEDIA_TYPES
+from ..runs.output import MEDIA
+from ..runs.states import RunState
+from .schemas import MOST
 from .shapes import (
     BOOLEAN,
     OBJECT,
@@ -19,6 +23,7 @@ from .shapes import (
     either,
     integer,
     list_of,
+    object_of,
     one_of_words,
     ref,
     text,
@@ -30,7 +35,11 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 HTML: Final = "text/html"
 PLAIN: Final = "text/plain"
-FORMS: Final = ("multipart/form-data", "application/x-www-form-urlencoded", JSON)
+FORMS: Final = ("multipart/form-data", "application/x-www-form-urlencoded")
+
+
+Encoding: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The types of a form's fields, by name."""
 
 
 @frozen
@@ -46,11 +55,14 @@ class Field:
 
 @frozen
 class Body:
-    """What is read of a request's body, in any of `media`."""
+    """What is read of a request's body, by media type.
 
-    schema: Schema
-    media: tuple[str, ...] = (JSON,)
+    `encoding` says, of a form, which of its fields are not plain text.
+    """
+
+    content: Mapping[str, Schema]
     required: bool = True
+    encoding: Mapping[str, Encoding] = field(factory=dict[str, Encoding])
 
 
 @frozen
@@ -84,20 +96,14 @@ def _got(
     return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
 
 
-_EVENT_STREAM: Final[Schema] = {
-    "type": "string",
-    "description": (
-        "Server-sent events (WHATWG HTML section 9.2). Each has an `event`, one `data` line with a"
-        " `RunEvent` as compact JSON and, when it is stored, an `id` to come back with as"
-        " `Last-Event-ID`. A comment every 15 seconds keeps a quiet stream open."
-    ),
-    "examples": ['id: 6f1c:1\nevent: RunStarted\ndata: {"event":"RunStarted","run_id":"6f1c"}\n\n'],
-    "x-event": ref("RunEvent"),
-}
-_PAGE: Final = Field("page", integer(minimum=1, default=1), "Which page, from 1")
+_EVENT_STREAM: Final = ref("ServerSentEvent")  # of each event: a stream itself has no schema
+_INSTANT: Final = integer(minimum=0, maximum=1 << 40)
+_PAGE: Final = Field("page", integer(minimum=1, maximum=1_000_000, default=1), "Which page, from 1")
+_HOSTED_TYPE: Final = Field("type", one_of_words("agent", "team", default="agent"))
 _USER: Final = Field("user_id", TEXT, "Whose; counts for administrators alone")
-_DATABASE: Final = Field("db_id", TEXT, "The database; the first one if omitted")
-_TYPE: Final = Field("type", one_of_words("agent", "team", default="agent"))
+_DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
+_TYPE: Final = Field("type", one_of_words("agent", "team", "workflow", default="agent"))
+_IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
 _TABLE: Final = Field("table", TEXT, "Accepted, without effect")
 _SESSION_PLACE: Final = (_TYPE, _USER, _DATABASE, _TABLE)
 _TARGET: Final = Field("target_version", ref("TargetVersion"))
@@ -117,11 +123,13 @@ _PLATFORM: Final = {
         },
     ),
     "get_info": _got("What this platform is", ref("Info")),
+    "get_config": _got("What this platform hosts", ref("Config")),
+    "get_models": _got("The models that agents and teams use", list_of(ref("UsedModel"))),
     "get_me": _got("Who the token says you are, and what you may do", ref("Caller")),
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
-        body=Body(ref("ExplainRequest")),
+        body=Body({JSON: ref("ExplainRequest")}),
     ),
 }
 
@@ -161,14 +169,53 @@ def _hosted(kind: str) -> dict[str, Operation]:
             "Your runs in a session",
             list_of(_run(kind)),
             Field("session_id", text(minLength=1), "Of this session", required=True),
-            Field("status", TEXT, "In this state alone"),
+            Field("status", one_of_words(*(s.value for s in RunState)), "In this state alone"),
             _USER,
+            _PAGE,
+            Field("limit", integer(minimum=1, maximum=1000, default=1000), "Runs on a page"),
         ),
         f"get_{kind}_run": _got(
-            "One run", _run(kind), Field("session_id", TEXT, "The session it has to be of")
+            "One run",
+            _run(kind),
+            Field("session_id", TEXT, "The session it has to be of"),
+            _IGNORED_USER,
         ),
         f"get_{kind}_run_events": _tail(),
+        f"cancel_{kind}_run": Operation(
+            "Cancel a run",
+            {200: _json(object_of({}), "It goes no further")},
+            "A run that is over stays as it is.",
+            body=_form("Cancel"),
+        ),
+        f"continue_{kind}_run": Operation(
+            "Go on with a run that waits for a person",
+            {200: Reply("Its events, or its end", {JSON: _run(kind), EVENTS: _EVENT_STREAM})},
+            body=_form("Continue", {"tools": _JSON_PART}),
+            errors=(409,),
+        ),
+        f"resume_{kind}_run": Operation(
+            "Go on following a run",
+            {200: Reply("The events missed, and those to come", {EVENTS: _EVENT_STREAM})},
+            "As `events`, the way later versions of the reference system have it: between the"
+            " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
+            " run has an `event_index`, counted from 0.",
+            body=_form("Resume"),
+        ),
     }
+
+
+def _form(name: str, encoding: Encoding | None = None) -> Body:
+    """Describe a body that is a form, in each of its encodings, and may be left out."""
+    form, whole = ref(f"{name}Form"), ref(f"{name}Request")
+    content = {FORMS[0]: form, FORMS[1]: form, JSON: whole}
+    encodings = {FORMS[0]: encoding, FORMS[1]: encoding} if encoding else {}
+    return Body(content, required=False, encoding=encodings)
+
+
+_JSON_PART: Final[Mapping[str, str]] = {"contentType": JSON}
+_AS_JSON: Final[Encoding] = dict.fromkeys(
+    ("session_state", "dependencies", "metadata", "output_schema", *MEDIA), _JSON_PART
+)
 
 
 def _run(kind: str) -> Schema:
@@ -188,22 +235,29 @@ def _start(kind: str) -> Operation:
         "With `stream` (the default) the answer is a stream of events; without it, the run at its"
         " end; with `background`, at once where to look. A client that goes away ends nothing: a"
         " run goes on, and its events can be read again from where a client stopped.",
-        body=Body(ref("RunRequest"), FORMS),
+        body=Body(
+            {FORMS[0]: ref("RunUpload"), FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
+            encoding={
+                FORMS[0]: {**_AS_JSON, "files": {"contentType": ", ".join(MEDIA_TYPES)}},
+                FORMS[1]: _AS_JSON,
+            },
+        ),
+        errors=(409,),
     )
 
 
 def _tail() -> Operation:
-    after = Field("after", integer(minimum=0, default=0), "Events behind this number")
+    after = Field("after", integer(minimum=0, maximum=MOST, default=0), "Events behind this one")
     last = Field(
         "Last-Event-ID",
-        text(examples=["6f1c:1"]),
+        text(pattern=r"^[A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17})$", examples=["6f1c:1"]),
         "The `id` of the last event received; counts before `after`",
         where="header",
     )
     return Operation(
         "The events of a run, those to come included",
         {200: Reply("The events", {EVENTS: _EVENT_STREAM})},
-        query=(after, last),
+        query=(after, last, _IGNORED_USER),
     )
 
 
@@ -223,20 +277,66 @@ _SESSIONS: Final = {
         Field("limit", integer(minimum=1, maximum=1000, default=20), "Sessions on a page"),
         Field("sort_by", one_of_words("created_at", "updated_at", default="created_at")),
         Field("sort_order", one_of_words("asc", "desc", default="desc")),
+        errors=(400, 404),
     ),
-    "get_session_by_id": _got("One session", _SESSION_DETAIL, *_SESSION_PLACE),
-    "get_session_runs": _got("The runs of a session", list_of(_SESSION_RUN), *_SESSION_PLACE),
-    "get_session_run": _got("One run of a session", _SESSION_RUN, *_SESSION_PLACE),
+    "create_session": Operation(
+        "Begin a session",
+        {201: _json(_SESSION_DETAIL, "The session, without runs")},
+        query=(_HOSTED_TYPE, *_SESSION_PLACE[1:]),
+        body=Body({JSON: ref("NewSession")}, required=False),
+        errors=(404, 409),
+    ),
+    "delete_sessions": Operation(
+        "Delete sessions with their runs",
+        {204: Reply("None of them is there any more", {})},
+        "One that is not there, or of another type, is passed over.",
+        query=_SESSION_PLACE,
+        body=Body({JSON: ref("SessionList")}),
+        errors=(404,),
+    ),
+    "get_session_by_id": _got("One session", _SESSION_DETAIL, *_SESSION_PLACE, errors=(400,)),
+    "update_session": Operation(
+        "Change the name, the state, the metadata or the summary of a session",
+        {200: _json(_SESSION_DETAIL)},
+        query=_SESSION_PLACE,
+        body=Body({JSON: ref("SessionChange")}, required=False),
+    ),
+    "delete_session": Operation(
+        "Delete a session with its runs",
+        {204: Reply("It is not there any more", {})},
+        query=_SESSION_PLACE,
+        errors=(400,),
+    ),
+    "rename_session": Operation(
+        "Give a session another name",
+        {200: _json(_SESSION_DETAIL)},
+        query=_SESSION_PLACE,
+        body=Body({JSON: ref("SessionRename")}),
+    ),
+    "get_session_runs": _got(
+        "The runs of a session",
+        list_of(_SESSION_RUN),
+        *_SESSION_PLACE,
+        Field("created_after", _INSTANT, "In seconds since the epoch"),
+        Field("created_before", _INSTANT, "In seconds since the epoch"),
+        _PAGE,
+        Field("limit", integer(minimum=1, maximum=1000, default=1000), "Runs on a page"),
+        errors=(400,),
+    ),
+    "get_session_run": _got("One run of a session", _SESSION_RUN, *_SESSION_PLACE, errors=(400,)),
 }
 
 # --- Databases ---------------------------------------------------------------------------------
 
+_LOSS: Final = Field(
+    "allow_data_loss", {**BOOLEAN, "default": False}, "Go back although data is discarded"
+)
 _MIGRATING: Final = (
     _TARGET,
-    Field("dry_run", {**BOOLEAN, "default": False}, "Try, and undo"),
-    Field("allow_data_loss", {**BOOLEAN, "default": False}, "Go back although rows are lost"),
+    Field("dry_run", {**BOOLEAN, "default": False}, "Do it, and undo it"),
+    _LOSS,
 )
-_MIGRATE_BODY: Final = Body(ref("MigrateRequest"), required=False)
+_MIGRATE_BODY: Final = Body({JSON: ref("MigrateRequest")}, required=False)
 
 _DATABASES: Final = {
     "get_databases": _got("The databases that you may read", list_of(ref("Database"))),
@@ -244,11 +344,14 @@ _DATABASES: Final = {
     "get_migrations": _got(
         "Where a database stands, and what was done to it",
         ref("MigrationHistory"),
-        _PAGE,
+        Field("page", integer(minimum=1, maximum=MOST, default=1), "Which page, from 1"),
         Field("limit", integer(minimum=1, maximum=100, default=20), "Migrations on a page"),
     ),
     "get_migration_plan": _got(
-        "What a migration would do, statement by statement", ref("MigrationPlan"), _TARGET
+        "What a migration would do, statement by statement",
+        ref("MigrationPlan"),
+        _TARGET,
+        _LOSS,
     ),
     "migrate_all_databases": Operation(
         "Migrate every database",
@@ -301,14 +404,16 @@ _CHANNELS: Final = {
             )
         },
         "Incoming messages of the channel, signed by the provider over the bytes as they are.",
-        body=Body(OBJECT),
+        body=Body({JSON: OBJECT}),
         errors=(400, 403),
     ),
 }
 
 _KEPT: Final = {
     "get_channels": _got(
-        "The channels that you may read, and what waits in each", list_of(ref("Channel"))
+        "The channels that you may read, and what waits in each",
+        list_of(ref("Channel")),
+        errors=(422,),
     ),
     "get_channel_messages": _got(
         "Messages of a channel in one state",
@@ -330,8 +435,6 @@ _KEPT: Final = {
 
 # --- The audit trail ---------------------------------------------------------------------------
 
-_INSTANT: Final = integer(minimum=0, maximum=1 << 40)
-
 _AUDIT: Final = {
     "get_audit": _got(
         "Who did what, and whether it was allowed",
@@ -345,7 +448,11 @@ _AUDIT: Final = {
         Field("until", _INSTANT, "Before, in seconds since the epoch"),
         Field("order", one_of_words("desc", "asc", default="desc")),
         Field("limit", integer(minimum=1, maximum=1000, default=50), "Rows on a page"),
-        Field("cursor", TEXT, "Where the page before ended: its `meta.next_cursor`"),
+        Field(
+            "cursor",
+            text(pattern=r"^[A-Za-z0-9_-]{0,1024}$"),
+            "Where the page before ended: its `meta.next_cursor`",
+        ),
     )
 }
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..migrations.catalogue import CATALOGUE
+from ..migrations.plan import Direction
+from ..runs.output import MEDIA
 from ..runs.states import RunState
 from .shapes import (
     ANYTHING,
@@ -17,6 +19,7 @@ from .shapes import (
     TIME,
     UNIX_TIME,
     Schema,
+    by_name,
     either,
     integer,
     list_of,
@@ -27,11 +30,15 @@ from .shapes import (
     text,
 )
 
-__all__ = ["SCHEMAS"]
+__all__ = ["MOST", "SCHEMAS"]
 
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _VERSION: Final = text(examples=[str(CATALOGUE.latest)])
 _OBJECTS: Final = list_of(OBJECT)
+MOST: Final = 10**18 - 1  # what a column of 64 bits surely holds
+_PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
+_CHOSEN_ID: Final = text(maxLength=255, pattern=_PRINTED)
+_SESSION_NAME: Final = text(maxLength=500, pattern=_PRINTED)
 _PAGED: Final[Mapping[str, Schema]] = {
     "page": integer(minimum=1),
     "limit": integer(minimum=1),
@@ -87,8 +94,9 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "Readiness": object_of(
         {
             "status": one_of_words("ready", "not ready"),
-            "databases": {"type": "object", "additionalProperties": ref("Database")},
-        }
+            "databases": by_name(ref("Database")),
+        },
+        {"channels": list_of(ref("Channel"))},
     ),
     "Info": object_of(
         {
@@ -97,6 +105,25 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "auth_mode": one_of_words("none", "jwt"),
         }
     ),
+    "Config": object_of(
+        {
+            "os_id": TEXT,
+            "name": TEXT,
+            "available_models": list_of(TEXT),
+            "os_database": TEXT,
+            "databases": list_of(TEXT),
+            "session": OBJECT,
+            "agents": list_of(ref("Summary")),
+            "teams": list_of(ref("Summary")),
+            "workflows": _OBJECTS,
+            "interfaces": list_of(object_of({"type": TEXT, "version": TEXT, "route": TEXT})),
+        },
+        {"description": TEXT},
+    ),
+    "Summary": object_of(
+        {"id": TEXT, "name": TEXT, "db_id": TEXT}, {"description": TEXT, "mode": TEXT}
+    ),
+    "UsedModel": object_of({"id": TEXT, "provider": TEXT}),
     "Caller": object_of(
         {
             "sub": nullable(TEXT),
@@ -134,7 +161,7 @@ _MAY_HAVE: Final[Mapping[str, Schema]] = {
     "tools": OBJECT,
     "system_message": {**OBJECT, "description": "Shown to administrators alone"},
 }
-_MEMBERS: Final = list_of(either(ref("Agent"), ref("Team")))
+_OF_TEAM: Final = list_of(either(ref("Agent"), ref("Team")))
 
 
 def _run_output(kind: str) -> Schema:
@@ -147,9 +174,11 @@ def _run_output(kind: str) -> Schema:
             "created_at": UNIX_TIME,
             "status": _STATUS,
             "metrics": ref("Metrics"),
-            "input": object_of({"input_content": TEXT}),
+            "input": object_of({"input_content": TEXT}, dict.fromkeys(MEDIA, _OBJECTS)),
         },
         {
+            "events": _OBJECTS,
+            "metadata": OBJECT,
             f"{kind}_name": TEXT,
             "content": ANYTHING,
             "content_type": TEXT,
@@ -165,7 +194,6 @@ def _run_output(kind: str) -> Schema:
 
 def _run_row(kind: str) -> Schema:
     lists = ("reasoning_steps", "messages", "tools", "references", "reasoning_messages")
-    media = ("images", "videos", "audio", "files")
     return object_of(
         {
             "run_id": TEXT,
@@ -180,16 +208,67 @@ def _run_row(kind: str) -> Schema:
             "metrics": ref("Metrics"),
             "created_at": TIME,
             "session_state": OBJECT,
-            **dict.fromkeys((*lists, *media), _OBJECTS),
+            **dict.fromkeys((*lists, *MEDIA), _OBJECTS),
             "input_media": OBJECT,
         }
     )
 
 
+_WORDLESS: Final[Schema] = {"description": "Accepted, without effect"}
+_FILE: Final = text(format="binary", contentMediaType="application/octet-stream")
+_STREAM: Final[Schema] = {**BOOLEAN, "default": True, "description": "Answer with events"}
+_ABOUT_A_RUN: Final[Mapping[str, Schema]] = {
+    "session_id": {**_CHOSEN_ID, "description": "The session that the run is of"},
+    "user_id": _WORDLESS,
+}
+_CONTINUE: Final[Mapping[str, Schema]] = {**_ABOUT_A_RUN, "tools": _OBJECTS, "stream": _STREAM}
+_RESUME: Final[Mapping[str, Schema]] = {
+    **_ABOUT_A_RUN,
+    "last_event_index": integer(
+        minimum=-1,
+        maximum=MOST,
+        default=-1,
+        description="The last event received, counted from 0",
+    ),
+}
+_MESSAGE_SENT: Final[Mapping[str, Schema]] = {
+    "message": text(minLength=1, maxLength=1 << 20, examples=["What can you do?"])
+}
+_RUN: Final[Mapping[str, Schema]] = {
+    "stream": _STREAM,
+    "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
+    "session_id": {
+        **_CHOSEN_ID,
+        "description": "The session to go on with; empty or absent begins one",
+    },
+    "user_id": {**_CHOSEN_ID, "description": "Whose; counts for administrators alone"},
+    **dict.fromkeys(("session_state", "dependencies", "metadata", "output_schema"), OBJECT),
+    **dict.fromkeys(MEDIA, _OBJECTS),
+    "monitor": _WORDLESS,
+    "version": _WORDLESS,
+}
+
+
+def _form(
+    fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None
+) -> Schema:
+    """Return a form: a member without a type is any text there."""
+    told = {name: TEXT | field if field is _WORDLESS else field for name, field in fields.items()}
+    return object_of(required or {}, told, additionalProperties=False)
+
+
+def _members(
+    fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None
+) -> Schema:
+    """Return the same as JSON, where null is as good as absent."""
+    told = {name: f if f is _WORDLESS else nullable(f) for name, f in fields.items()}
+    return object_of(required or {}, told, additionalProperties=False)
+
+
 _RUNS: Final[Mapping[str, Schema]] = {
     "Model": object_of({"name": TEXT, "model": TEXT, "provider": TEXT}),
     "Agent": object_of(_COMPONENT, _MAY_HAVE),
-    "Team": object_of({**_COMPONENT, "members": _MEMBERS}, _MAY_HAVE),
+    "Team": object_of({**_COMPONENT, "members": _OF_TEAM}, _MAY_HAVE),
     "AgentRun": _run_output("agent"),
     "TeamRun": _run_output("team"),
     "Metrics": object_of(
@@ -202,36 +281,29 @@ _RUNS: Final[Mapping[str, Schema]] = {
         },
     ),
     "RunAccepted": object_of({"run_id": TEXT, "session_id": TEXT, "status": _STATUS}),
-    "RunEvent": object_of(
+    "ServerSentEvent": object_of(
         {
-            "event": text(examples=["RunContent", "TeamRunCompleted"]),
-            "created_at": UNIX_TIME,
-            "run_id": TEXT,
-            "session_id": TEXT,
+            "event": text(examples=["RunContent"]),
+            "data": text(contentMediaType="application/json", contentSchema=ref("RunEvent")),
         },
+        {"id": text(examples=["6f1c:1"], description="Of a stored event: `run_id:number`")},
+        description="One event of a stream (WHATWG HTML section 9.2)",
+    ),
+    "RunEvent": object_of(
+        {"event": text(examples=["RunContent", "TeamRunCompleted"]), "run_id": TEXT},
+        {"created_at": UNIX_TIME, "session_id": TEXT},
         description="What the data line of one event holds",
         additionalProperties=True,
     ),
-    "RunRequest": object_of(
-        {"message": text(minLength=1, maxLength=1 << 20, examples=["What can you do?"])},
-        {
-            "stream": {**BOOLEAN, "default": True},
-            "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
-            "session_id": text(
-                maxLength=255,
-                pattern=r"^[^\x00-\x1f\x7f]*$",
-                description="The session to go on with; empty or absent begins one",
-            ),
-            "user_id": text(
-                maxLength=255,
-                pattern=r"^[^\x00-\x1f\x7f]*$",
-                description="Whose run it is; counts for administrators alone",
-            ),
-            "monitor": {**ANYTHING, "description": "Accepted, without effect"},
-            "version": {**ANYTHING, "description": "Accepted, without effect"},
-        },
-        additionalProperties=False,
-    ),
+    "RunRequest": _members(_RUN, _MESSAGE_SENT),
+    "RunForm": _form(_RUN, _MESSAGE_SENT),
+    "RunUpload": _form({**_RUN, "files": list_of(_FILE)}, _MESSAGE_SENT),
+    "CancelRequest": _members(_ABOUT_A_RUN),
+    "CancelForm": _form(_ABOUT_A_RUN),
+    "ContinueRequest": _members(_CONTINUE),
+    "ContinueForm": _form(_CONTINUE),
+    "ResumeRequest": _members(_RESUME),
+    "ResumeForm": _form(_RESUME),
 }
 
 # --- Sessions ----------------------------------------------------------------------------------
@@ -239,7 +311,7 @@ _RUNS: Final[Mapping[str, Schema]] = {
 _SESSION: Final[Mapping[str, Schema]] = {
     "session_id": TEXT,
     "session_name": TEXT,
-    "session_state": nullable(OBJECT),
+    "session_state": OBJECT,
     "created_at": TIME,
     "updated_at": TIME,
 }
@@ -250,26 +322,53 @@ def _session_detail(kind: str) -> Schema:
         {
             **_SESSION,
             **({"agent_session_id": TEXT} if kind == "agent" else {}),
-            "user_id": nullable(TEXT),
-            f"{kind}_id": nullable(TEXT),
-            f"{kind}_data": nullable(OBJECT),
-            "session_summary": nullable(OBJECT),
-            "metadata": nullable(OBJECT),
-            "metrics": nullable(ref("Metrics")),
-            "total_tokens": nullable(INTEGER),
-            "chat_history": nullable(_OBJECTS),
-        }
+            "user_id": TEXT,
+            "total_tokens": INTEGER,
+            "metrics": ref("Metrics"),
+            "chat_history": _OBJECTS,
+        },
+        {
+            f"{kind}_id": TEXT,
+            f"{kind}_data": OBJECT,
+            "session_summary": OBJECT,
+            "metadata": OBJECT,
+        },
     )
 
 
+_CHANGES: Final[Mapping[str, Schema]] = {
+    "session_name": _SESSION_NAME,
+    **dict.fromkeys(("session_state", "metadata", "summary"), OBJECT),
+}
+
 _SESSIONS: Final[Mapping[str, Schema]] = {
-    "Page": object_of(_PAGED),
+    "Page": object_of(_PAGED, {"search_time_ms": NUMBER}),
     "Session": object_of(_SESSION),
     "SessionPage": object_of({"data": list_of(ref("Session")), "meta": ref("Page")}),
     "AgentSession": _session_detail("agent"),
     "TeamSession": _session_detail("team"),
     "AgentSessionRun": _run_row("agent"),
     "TeamSessionRun": _run_row("team"),
+    "NewSession": _members(
+        {
+            **dict.fromkeys(
+                ("session_id", "user_id", "agent_id", "team_id", "workflow_id"), _CHOSEN_ID
+            ),
+            **_CHANGES,
+        }
+    ),
+    "SessionChange": _members(_CHANGES),
+    "SessionRename": object_of({"session_name": _SESSION_NAME}, additionalProperties=False),
+    "SessionList": object_of(
+        {
+            "session_ids": list_of(text(), minItems=1, maxItems=1000),
+            "session_types": list_of(
+                one_of_words("agent", "team", "workflow"), minItems=1, maxItems=1000
+            ),
+        },
+        description="As many types as ids, in the same order",
+        additionalProperties=False,
+    ),
 }
 
 # --- Databases ---------------------------------------------------------------------------------
@@ -290,18 +389,23 @@ _DATABASES: Final[Mapping[str, Schema]] = {
     ),
     "MigrationMove": object_of(
         {
-            "direction": TEXT,
+            "direction": one_of_words(*(direction.value for direction in Direction)),
             "version": _VERSION,
             "title": TEXT,
-            "loses": list_of(TEXT),
-            "statements": list_of(TEXT),
-        }
+            "loses": list_of(TEXT, description="What is discarded"),
+        },
+        {"statements": list_of(TEXT)},
     ),
     "MigrationPlan": object_of(
-        {"moves": list_of(ref("MigrationMove")), "refused_by": nullable(TEXT)},
-        {"from_version": _VERSION, "to_version": _VERSION, "loses": list_of(TEXT)},
+        {
+            "from_version": nullable(_VERSION),
+            "to_version": _VERSION,
+            "moves": list_of(ref("MigrationMove")),
+            "loses": list_of(TEXT, description="What is discarded"),
+            "refused_by": {**nullable(TEXT), "description": "Why it would not be done"},
+        }
     ),
-    "MigrateRequest": object_of({}, {"target_version": nullable(ref("TargetVersion"))}),
+    "MigrateRequest": _members({"target_version": ref("TargetVersion")}),
     "TargetVersion": text(
         pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
         description="A version of the schema; omitted means the latest",
@@ -315,11 +419,16 @@ _DATABASES: Final[Mapping[str, Schema]] = {
             "from_version": _VERSION,
             "to_version": _VERSION,
             "dry_run": BOOLEAN,
+            "moves": list_of(ref("MigrationMove")),
         }
     ),
-    "AllMigrated": object_of({"message": TEXT}),
+    "AllMigrated": object_of({"message": TEXT, "databases": by_name(ref("Migrated"))}),
     "SomeMigrated": object_of(
-        {"message": TEXT, "failed": {"type": "object", "additionalProperties": TEXT}}
+        {
+            "message": TEXT,
+            "databases": by_name(ref("Migrated")),
+            "failed": {**by_name(TEXT), "description": "Why, by the database's id"},
+        }
     ),
 }
 
@@ -382,9 +491,7 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
         }
     ),
     "ChannelReplyPage": _letters("ChannelReply"),
-    "ChannelRetry": object_of(
-        {"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}
-    ),
+    "ChannelRetry": object_of({"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}),
 }
 
 # --- The audit trail ---------------------------------------------------------------------------

@@ -15,6 +15,7 @@ __all__ = [
     "TIME",
     "UNIX_TIME",
     "Schema",
+    "by_name",
     "either",
     "integer",
     "list_of",
@@ -70,6 +71,11 @@ def nullable(schema: Schema) -> Schema:
 def either(*schemas: Schema) -> Schema:
     """Return any of `schemas`."""
     return {"anyOf": list(schemas)}
+
+
+def by_name(values: Schema) -> Schema:
+    """Return an object whose members all are `values`."""
+    return {"type": "object", "additionalProperties": values}
 
 
 def object_of(

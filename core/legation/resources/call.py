@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -15,6 +16,7 @@ from ..messages import Answer, Request
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
 from ..runs.execute import Workshop
+from ..runs.starting import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
 from ..store.units import Unit
 from .manual import Manual
@@ -61,9 +63,10 @@ def resource_of(ids: Iterable[str]) -> str:
 class Account:
     """What the audit trail is told of one request: `entry`, with the status that came of it.
 
-    It is told once.  Where the request changes data, with the change and in its transaction, with
-    the status that is going to be answered; else when it is answered.  Only when the answer then
-    is another one (the change was kept, and what came after it failed) is that told as well.
+    It is told once: where the request changes data, with the change and in its transaction, under
+    the status that is going to be answered; else when it is answered.  It is told twice where one
+    row would not be the truth: the change was kept and what came after it failed, or the answer to
+    its commit was lost.
     """
 
     entry: AuditEntry
@@ -91,6 +94,7 @@ class Call:
     now_us: int
     started_us: int
     account: Account
+    seed: bytes | None = None
 
     @property
     def registry(self) -> Registry:
@@ -143,6 +147,12 @@ class Call:
         if changed.kept:
             self.account.stored = status
         return changed.result
+
+    def new_id(self, what: str) -> Program[str]:
+        """Return the id of a new thing of the kind `what`: random, or from the seed."""
+        if self.seed is None:
+            return (yield from new_id())
+        return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
 
     def whose(self, user_id: str | None) -> Whose:
         """Return whose rows this caller means.

@@ -188,7 +188,7 @@ def retry_message(call: Call) -> Program[Answer | Refusal]:
         return channel
     message_id, database = call.params["message_id"], channel.component.database
     retry = RetryLetter(channel.id, message_id, keys_of(message_id), call.now_us)
-    retried = yield from Transact(database, retry)
+    retried = yield from call.change(database, retry)
     if retried is None:
         return _no_message(message_id)
     if not retried.message and not retried.replies:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from ..access.decide import AllowOnly
+from ..bodies import Reader
 from ..effects import Log, Program, RandomBytes, ThisNode, Transact
 from ..messages import Answer, json_response
 from ..migrations.catalogue import Catalogue
@@ -234,7 +235,7 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
 
 
 def _wanted(call: Call) -> Program[_Wanted | Refusal]:
-    """Read the query, and the target from a JSON body where the query has none."""
+    """Read the query and a JSON body; the target of the query counts first."""
     read = call.reader()
     if isinstance(read, Invalid):
         return read
@@ -242,15 +243,14 @@ def _wanted(call: Call) -> Program[_Wanted | Refusal]:
     dry_run = read.boolean("dry_run", default=False)
     allow_data_loss = read.boolean("allow_data_loss", default=False)
     faults = list(read.faults())
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    told = Reader("body", {name: (value,) for name, value in body.items()})
+    second = told.text("target_version")
+    faults += told.faults()
     if not read.sent("target_version"):
-        body = yield from call.json_object()
-        if isinstance(body, Refusal):
-            return body
-        where, value = "body.target_version", body.get("target_version")
-        faults += [Fault(f"body.{k}", "is not known here") for k in body if k != "target_version"]
-        if value is not None and not isinstance(value, str):
-            faults.append(Fault(where, "must be a string"))
-        text = value if isinstance(value, str) else None
+        where, text = "body.target_version", second
     target = _parse(where, text)
     if isinstance(target, Fault):
         return Invalid((*faults, target))

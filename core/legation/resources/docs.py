@@ -21,13 +21,13 @@ __all__ = ["asset", "oauth2_redirect", "openapi", "redoc", "swagger"]
 _ASSETS: Final = "docs/assets/"
 _POLICY: Final = (
     b"default-src 'none'; connect-src 'self'; font-src 'self' data:; img-src 'self' data:;"
-    b" script-src 'self'; style-src 'self' %s; worker-src %s;"
+    b" script-src 'self'; style-src 'self'%s; worker-src %s;"
     b" base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Both pages style their parts while they run.  ReDoc searches in a worker it makes itself.
-_SWAGGER_POLICY: Final = _POLICY % (b"'unsafe-inline'", b"'none'")
-_REDOC_POLICY: Final = _POLICY % (b"'unsafe-inline'", b"blob:")
-_CLOSED_POLICY: Final = b"default-src 'none'; script-src 'self'; frame-ancestors 'none'"
+# ReDoc writes its own style sheets into the page, and searches in a worker that it makes itself.
+_SWAGGER_POLICY: Final = _POLICY % (b"", b"'none'")
+_REDOC_POLICY: Final = _POLICY % (b" 'unsafe-inline'", b"blob:")
+_CLOSED_POLICY: Final = _POLICY % (b"", b"'none'")
 
 _PAGE: Final = """<!doctype html>
 <html lang="en">
@@ -45,8 +45,8 @@ _STYLE: Final = '<link rel="stylesheet" href="{}">\n'
 _SCRIPT: Final = '<script src="{}"></script>\n'
 _WITHOUT_SCRIPT: Final = '<noscript>This page is made by a script; <a href="{}">the document</a> \
 that it shows is not.</noscript>\n'
-_MISSING: Final = """<h1>{title}</h1>
-<p>The files of this page are not installed: they are added when the package is built, and this
+_MISSING: Final = """<h1 class="plain">{title}</h1>
+<p class="plain">The files of this page are not installed: they are added when the package is built, and this
 one runs from its sources. <a href="{document}">The document</a> that it would show is here.</p>
 """
 
@@ -71,9 +71,16 @@ _REDOC_SCRIPT: Final = b"""\
   Redoc.init(new URL("openapi.json", root).href, {}, document.getElementById("page"));
 }
 """
+_OWN_STYLE: Final = (
+    b"body { margin: 0; font-family: sans-serif }\nnoscript, .plain { margin: 2em }\n"
+)
 _OWN: Final = {
     own.name: own
-    for own in (Asset("docs.js", _SWAGGER_SCRIPT), Asset("redoc.js", _REDOC_SCRIPT))
+    for own in (
+        Asset("docs.js", _SWAGGER_SCRIPT),
+        Asset("page.css", _OWN_STYLE),
+        Asset("redoc.js", _REDOC_SCRIPT),
+    )
 }
 
 
@@ -88,19 +95,19 @@ def openapi(call: Call) -> Program[Answer | Refusal]:
 def swagger(call: Call) -> Program[Answer | Refusal]:
     """Return the page on which operations can be tried."""
     scripts = ("swagger-ui-bundle.js", "docs.js")
-    return _page(call, "swagger-ui.css", scripts, _SWAGGER_POLICY)
+    return _page(call, ("page.css", "swagger-ui.css"), scripts, _SWAGGER_POLICY)
     yield
 
 
 def redoc(call: Call) -> Program[Answer | Refusal]:
     """Return the page on which operations can be read."""
-    return _page(call, None, ("redoc.standalone.js", "redoc.js"), _REDOC_POLICY)
+    return _page(call, ("page.css",), ("redoc.standalone.js", "redoc.js"), _REDOC_POLICY)
     yield
 
 
 def oauth2_redirect(call: Call) -> Program[Answer | Refusal]:
     """Return the page that hands the answer of an OAuth 2 provider to the one that opened it."""
-    return _page(call, None, ("oauth2-redirect.js",), _CLOSED_POLICY)
+    return _page(call, ("page.css",), ("oauth2-redirect.js",), _CLOSED_POLICY)
     yield
 
 
@@ -115,20 +122,22 @@ def asset(call: Call) -> Program[Answer | Refusal]:
 
 
 def _page(
-    call: Call, style: str | None, scripts: tuple[str, ...], policy: bytes
+    call: Call, styles: tuple[str, ...], scripts: tuple[str, ...], policy: bytes
 ) -> Answer | Refusal:
     config = call.registry.config
     if not config.docs:
         return NotFound()
     root = _root(call.request.target)
-    missing = {style, *scripts} - {None, *_OWN, *call.surface.manual.assets}
+    missing = {*styles, *scripts} - {*_OWN, *call.surface.manual.assets}
     document = f"{root}openapi.json"
-    head = _STYLE.format(f"{root}{_ASSETS}{style}") if style else ""
+    if missing:
+        styles, scripts = ("page.css",), ()
+    head = "".join(_STYLE.format(f"{root}{_ASSETS}{style}") for style in styles)
     body = '<div id="page"></div>\n' + _WITHOUT_SCRIPT.format(document)
     body += "".join(_SCRIPT.format(f"{root}{_ASSETS}{script}") for script in scripts)
     title = escape(config.name)
     if missing:
-        head, body = "", _MISSING.format(title=title, document=document)
+        body = _MISSING.format(title=title, document=document)
     text = _PAGE.format(title=title, head=head, body=body)
     more = ((b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"))
     return _sent(call, Asset("page.html", text.encode()), more)

@@ -1,28 +1,40 @@
-"""Runs of agents and teams: start, and then join, tail or leave; list, get, follow."""
+"""Runs of agents and teams: start, and then join, tail or leave; list, get, follow, cancel."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from ..bodies import Form
+from ..bodies import Form, Reader
 from ..effects import Program, Transact
 from ..messages import Answer, Headers, Streamed, json_response
-from ..refusals import Fault, Internal, Invalid, NotFound, Refusal
+from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
-from ..runs.follow import join, tail
+from ..runs.cancelling import cancel
+from ..runs.follow import join, resume, tail
 from ..runs.output import run_output
-from ..runs.starting import NewRun, new_id, start
+from ..runs.starting import NewRun, start
+from ..runs.states import RunState
 from ..sse import BadEventId, parse_last_event_id
 from ..store.runs import FetchRun, ListRuns, RunRow
 from ..store.sessions import FetchSession
 from .call import Call, Handler
 from .components import component
+from .media import Media, read_media
 
-__all__ = ["get_run", "list_runs", "run_events", "start_run"]
+__all__ = [
+    "cancel_run",
+    "continue_run",
+    "get_run",
+    "list_runs",
+    "resume_run",
+    "run_events",
+    "start_run",
+]
 
 SSE_HEADERS: Final[Headers] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -32,6 +44,9 @@ SSE_HEADERS: Final[Headers] = (
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ID_LENGTH: Final = 255
 _MESSAGE_LENGTH: Final = 1 << 20
+_PAGE: Final = 1000
+_DEEPEST: Final = 1_000_000
+_STATUSES: Final = tuple(state.value for state in RunState)
 
 
 @frozen
@@ -43,6 +58,8 @@ class _Asked:
     background: bool
     session_id: str
     user_id: str | None
+    state: Mapping[str, Any] = field(factory=dict[str, Any])
+    details: Mapping[str, Any] = field(factory=dict[str, Any])
 
 
 def start_run(kind: str) -> Handler:
@@ -56,41 +73,83 @@ def start_run(kind: str) -> Handler:
         if isinstance(form, Refusal):
             return form
         asked = _read(form)
-        if isinstance(asked, Invalid):
+        if isinstance(asked, Refusal):
             return asked
         return (yield from _start(call, hosted, asked))
 
     return handler
 
 
-def _read(form: Form) -> _Asked | Invalid:
+def _read(form: Form) -> _Asked | Invalid | BadRequest:
     read = form.reader()
     asked = _Asked(
         message=read.text("message", required=True, max_length=_MESSAGE_LENGTH),
         stream=read.boolean("stream", default=True),
         background=read.boolean("background", default=False),
-        session_id=read.text("session_id", default="", max_length=_ID_LENGTH),
-        user_id=read.text("user_id", max_length=_ID_LENGTH) or None,
+        session_id=_id(read, "session_id") or "",
+        user_id=_id(read, "user_id") or None,
+        state=read.json_object("session_state") or {},
+        details=_details(read),
     )
-    for name in ("session_id", "user_id"):
-        if _CONTROL.search(getattr(asked, name) or ""):
-            read.fault(name, "must not have control characters")
+    media = read_media(read)
     read.ignore("monitor", "version")
     if faults := read.faults():
         return Invalid(faults)
-    return asked
+    if not isinstance(media, Media):
+        return media
+    return _with_media(asked, media)
+
+
+def _with_media(asked: _Asked, media: Media) -> _Asked:
+    details = {**asked.details, **media.by_kind}
+    return _Asked(
+        asked.message,
+        asked.stream,
+        asked.background,
+        asked.session_id,
+        asked.user_id,
+        asked.state,
+        details,
+    )
+
+
+def _id(read: Reader, name: str) -> str | None:
+    """Return an id of the caller's choice: any text, but for control characters."""
+    text = read.text(name, max_length=_ID_LENGTH)
+    if text is not None and _CONTROL.search(text):
+        read.fault(name, "must not have control characters")
+    return text
+
+
+def _details(read: Reader) -> dict[str, Any]:
+    """Return what is handed on to the turn, as far as it was sent."""
+    details = {
+        name: read.json_object(name) for name in ("dependencies", "metadata", "output_schema")
+    }
+    return {name: value for name, value in details.items() if value is not None}
 
 
 def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Refusal]:
     """Store the run, see that it is executed, and answer the way that was asked for."""
-    run_id = yield from new_id()
-    session_id = call.principal.session_id or asked.session_id or (yield from new_id())
+    run_id = yield from call.new_id("run")
+    named = call.principal.session_id or asked.session_id
+    session_id = named or (yield from call.new_id("session"))
     owner = yield from _owner(call, hosted, asked, session_id, run_id)
-    streamed = asked.stream and not asked.background
-    new = NewRun(owner, session_id, run_id, asked.message, streamed)
+    new = NewRun(
+        owner=owner,
+        session_id=session_id,
+        run_id=run_id,
+        message=asked.message,
+        stream=asked.stream and not asked.background,
+        state=asked.state,
+        details=asked.details,
+        waits=call.registry.config.on_busy == "queue",
+    )
     status = 202 if asked.background else 200
     change = partial(call.change, status=status, resource=(hosted.id, run_id))
-    yield from start(call.workshop, hosted, new, change)
+    started = yield from start(call.workshop, hosted, new, change)
+    if started.rejected:
+        return Conflict("Another run of the session is not over yet")
     if asked.background:
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
@@ -133,8 +192,10 @@ def list_runs(kind: str) -> Handler:
         if isinstance(read, Invalid):
             return read
         session_id = read.text("session_id", required=True)
-        status = read.text("status")
+        status = read.choice("status", _STATUSES)
         user_id = read.text("user_id")
+        page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
+        limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_PAGE)
         if faults := read.faults():
             return Invalid(faults)
         whose = call.whose(user_id)
@@ -142,7 +203,7 @@ def list_runs(kind: str) -> Handler:
         session = yield from Transact(hosted.database, fetch)
         if session is None:
             return json_response(200, [])
-        listed = ListRuns(session.owner, session_id, status)
+        listed = ListRuns(session.owner, session_id, status, page=page, size=limit)
         rows = yield from Transact(hosted.database, listed)
         return json_response(200, [run_output(row) for row in rows if _of(row, hosted)])
 
@@ -160,12 +221,10 @@ def get_run(kind: str) -> Handler:
         read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
-        row = yield from _own_run(call, kind)
-        if isinstance(row, Refusal):
-            return row
-        if session_id not in (None, row.session_id):
-            return NotFound("Run not found")
-        return json_response(200, run_output(row))
+        own = yield from _own_run(call, kind, session_id)
+        if isinstance(own, Refusal):
+            return own
+        return json_response(200, run_output(own.row))
 
     return handler
 
@@ -184,29 +243,121 @@ def run_events(kind: str) -> Handler:
         stopped = parse_last_event_id(call.request.header(b"last-event-id"))
         if isinstance(stopped, BadEventId):
             return Invalid((Fault("header.last-event-id", stopped.reason),))
-        row = yield from _own_run(call, kind)
-        if isinstance(row, Refusal):
-            return row
+        own = yield from _own_run(call, kind)
+        if isinstance(own, Refusal):
+            return own
+        row = own.row
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
         seq = stopped.seq if stopped else after
-        database = call.registry.components(kind)[row.component_id].database
-        return Streamed(200, SSE_HEADERS, tail(database, row.owner, row.run_id, seq))
+        events = tail(own.hosted.database, row.owner, row.run_id, seq)
+        return Streamed(200, SSE_HEADERS, events)
 
     return handler
 
 
-def _own_run(call: Call, kind: str) -> Program[RunRow | NotFound]:
-    """Return the run that the path names, if it is one the caller may see."""
+def resume_run(kind: str) -> Handler:
+    """Return the handler that goes on streaming a run, the way later clients ask for it."""
+
+    def handler(call: Call) -> Program[Answer | Refusal]:
+        form = yield from call.form()
+        if isinstance(form, Refusal):
+            return form
+        read = form.reader()
+        last = read.integer("last_event_index", default=-1, minimum=-1)
+        session_id = _id(read, "session_id") or None
+        read.ignore("user_id")
+        if faults := read.faults():
+            return Invalid(faults)
+        own = yield from _own_run(call, kind, session_id)
+        if isinstance(own, Refusal):
+            return own
+        events = resume(own.hosted.database, own.row.owner, own.row.run_id, last + 1)
+        return Streamed(200, SSE_HEADERS, events)
+
+    return handler
+
+
+def cancel_run(kind: str) -> Handler:
+    """Return the handler that cancels one of the caller's runs.
+
+    A run that is over stays as it is: the caller wanted it to go no further, and it does not.
+    """
+
+    def handler(call: Call) -> Program[Answer | Refusal]:
+        form = yield from call.form()
+        if isinstance(form, Refusal):
+            return form
+        read = form.reader()
+        session_id = _id(read, "session_id") or None
+        read.ignore("user_id")
+        if faults := read.faults():
+            return Invalid(faults)
+        own = yield from _own_run(call, kind, session_id)
+        if isinstance(own, Refusal):
+            return own
+        change = partial(call.change, resource=(own.hosted.id, own.row.run_id))
+        found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
+        if found is None:
+            return NotFound("Run not found")
+        return json_response(200, {})
+
+    return handler
+
+
+_NOT_PAUSED: Final = {
+    RunState.RUNNING: "run is already running",
+    RunState.COMPLETED: "run is already continued",
+    RunState.ERROR: "run is already errored",
+    RunState.CANCELLED: "run is already cancelled",
+    RunState.PENDING: "run is already pending",
+}
+
+
+def continue_run(kind: str) -> Handler:
+    """Return the handler that goes on with a run that waits for a person."""
+
+    def handler(call: Call) -> Program[Answer | Refusal]:
+        form = yield from call.form()
+        if isinstance(form, Refusal):
+            return form
+        read = form.reader()
+        read.json_list("tools")
+        session_id = _id(read, "session_id") or None
+        read.boolean("stream", default=True)
+        read.ignore("user_id")
+        if faults := read.faults():
+            if any(fault.path == "body.tools" for fault in faults):
+                return BadRequest("Invalid JSON in tools field")
+            return Invalid(faults)
+        own = yield from _own_run(call, kind, session_id)
+        if isinstance(own, Refusal):
+            return own
+        state = RunState(own.row.status)
+        return Conflict(_NOT_PAUSED.get(state, "run waits for what this platform cannot give it"))
+
+    return handler
+
+
+@frozen
+class _Own:
+    """A run that the caller may see, and what it is a run of."""
+
+    hosted: Component
+    row: RunRow
+
+
+def _own_run(call: Call, kind: str, session_id: str | None = None) -> Program[_Own | NotFound]:
+    """Return the run that the path names, if it is one the caller may see, in that session."""
     hosted = component(call, kind)
     if isinstance(hosted, NotFound):
         return hosted
     whose = call.whose(None)
     fetch = FetchRun(call.params["run_id"], whose.owner, whose.any_owner)
     row = yield from Transact(hosted.database, fetch)
-    if row is None or not _of(row, hosted):
+    if row is None or not _of(row, hosted) or session_id not in (None, row.session_id):
         return NotFound("Run not found")
-    return row
+    return _Own(hosted, row)
 
 
 def _of(row: RunRow, hosted: Component) -> bool:

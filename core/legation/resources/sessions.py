@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from ..bodies import Reader
-from ..effects import Program, Transact
-from ..messages import Answer, json_response
-from ..refusals import Invalid, NotFound, Refusal
+from ..bodies import JsonObject, Reader
+from ..effects import Now, Nudge, Program, Transact
+from ..messages import Answer, empty_response, json_response
+from ..refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
+from ..runs.cancelling import cancel_topic
 from ..runs.output import iso_time, run_output, run_row
-from ..store.runs import FetchRun, ListRuns, RunRow
-from ..store.sessions import FetchSession, ListSessions, SessionRow
+from ..runs.patience import FEW, PASSING, patiently
+from ..store.runs import FetchRun, ListRuns, RunRow, Usage
+from ..store.sessions import (
+    CreateSession,
+    Deleted,
+    DeleteSessions,
+    FetchSession,
+    ListSessions,
+    SessionChange,
+    SessionRow,
+    UpdateSession,
+)
+from ..store.units import Unit
 from .call import Call
 
-__all__ = ["get_session", "get_session_run", "get_session_runs", "list_sessions"]
+__all__ = [
+    "create_session",
+    "delete_session",
+    "delete_sessions",
+    "get_session",
+    "get_session_run",
+    "get_session_runs",
+    "list_sessions",
+    "rename_session",
+    "update_session",
+]
 
-_KINDS: Final = ("agent", "team")
+R = TypeVar("R")
+
+_KINDS: Final = ("agent", "team", "workflow")
 _ORDERS: Final = ("asc", "desc")
 _SORTS: Final = {"created_at": "created_us", "updated_at": "updated_us"}
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_ID_LENGTH: Final = 255
+_NAME_LENGTH: Final = 500
 _PAGE: Final = 20
 _MOST: Final = 1000
 _DEEPEST: Final = 1_000_000
+_LATEST_S: Final = 1 << 40
 
 
 @frozen
@@ -32,15 +62,23 @@ class _Where:
     database: str
     kind: str
     user_id: str | None
+    kind_sent: bool
 
 
-def _where(call: Call, read: Reader) -> _Where:
-    database = read.text("db_id") or call.registry.default_database
-    if database not in call.registry.databases:
-        read.fault("db_id", "names no database")
+def _where(call: Call, read: Reader) -> _Where | NotFound:
+    """Take the fields that say where; the other faults are left with `read`."""
+    databases = call.registry.databases
+    named = read.text("db_id") or None
     read.ignore("table")
+    sent = read.sent("type")
     kind = read.choice("type", _KINDS, default="agent")
-    return _Where(database, kind, read.text("user_id") or None)
+    user_id = read.text("user_id") or None
+    if named is not None and named not in databases:
+        return NotFound(f"No database found with id '{named[:_ID_LENGTH]}'")
+    return _Where(named or call.registry.default_database, kind, user_id, sent)
+
+
+# --- Reading -----------------------------------------------------------------------------------
 
 
 def list_sessions(call: Call) -> Program[Answer | Refusal]:
@@ -49,6 +87,8 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     if isinstance(read, Invalid):
         return read
     where = _where(call, read)
+    if isinstance(where, Refusal):
+        return where
     whose = call.whose(where.user_id)
     asked = ListSessions(
         owner=whose.owner,
@@ -69,37 +109,58 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         "limit": asked.size,
         "total_pages": -(-page.total // asked.size),
         "total_count": page.total,
+        "search_time_ms": 0.0,
     }
     return json_response(200, {"data": [_item(row) for row in page.rows], "meta": meta})
 
 
 def get_session(call: Call) -> Program[Answer | Refusal]:
     """Return one session with its conversation."""
-    found = yield from _found(call)
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    found = yield from _found(call, read)
     if isinstance(found, Refusal):
         return found
-    rows = yield from Transact(found.database, ListRuns(found.row.owner, found.row.session_id))
-    return json_response(200, _detail(found.row, rows))
+    return (yield from _detailed(call, found.database, found.row))
 
 
 def get_session_runs(call: Call) -> Program[Answer | Refusal]:
-    """Return the runs of a session in their order."""
-    found = yield from _found(call)
+    """Return the runs of a session in their order, between two times if they are given."""
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    after = read.integer("created_after", minimum=0, maximum=_LATEST_S)
+    before = read.integer("created_before", minimum=0, maximum=_LATEST_S)
+    page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
+    limit = read.integer("limit", default=_MOST, minimum=1, maximum=_MOST)
+    found = yield from _found(call, read)
     if isinstance(found, Refusal):
         return found
-    rows = yield from Transact(found.database, ListRuns(found.row.owner, found.row.session_id))
+    listed = ListRuns(
+        found.row.owner,
+        found.row.session_id,
+        created_from_us=None if after is None else after * 1_000_000,
+        created_to_us=None if before is None else before * 1_000_000 + 999_999,
+        page=page,
+        size=limit,
+    )
+    rows = yield from Transact(found.database, listed)
     return json_response(200, [run_row(row) for row in rows])
 
 
 def get_session_run(call: Call) -> Program[Answer | Refusal]:
     """Return one run of a session."""
-    found = yield from _found(call)
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    found = yield from _found(call, read)
     if isinstance(found, Refusal):
         return found
-    fetch = FetchRun(call.params["run_id"], found.row.owner)
-    row = yield from Transact(found.database, fetch)
-    if row is None or row.session_id != found.row.session_id:
-        return NotFound(f"Run with ID {call.params['run_id']} not found")
+    run_id, session_id = call.params["run_id"], found.row.session_id
+    row = yield from Transact(found.database, FetchRun(run_id, found.row.owner))
+    if row is None or row.session_id != session_id:
+        return NotFound(f"Run with ID {run_id} not found in session {session_id}")
     return json_response(200, run_row(row))
 
 
@@ -111,12 +172,11 @@ class _Found:
     row: SessionRow
 
 
-def _found(call: Call) -> Program[_Found | Refusal]:
+def _found(call: Call, read: Reader) -> Program[_Found | Refusal]:
     """Return the session that the path names, if it is one the caller may see."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
     where = _where(call, read)
+    if isinstance(where, Refusal):
+        return where
     if faults := read.faults():
         return Invalid(faults)
     whose = call.whose(where.user_id)
@@ -124,9 +184,183 @@ def _found(call: Call) -> Program[_Found | Refusal]:
     row = yield from Transact(
         where.database, FetchSession(session_id, whose.owner, whose.any_owner)
     )
-    if row is None or (row.kind != where.kind and "type=" in call.query):
-        return NotFound(f"Session with id '{session_id}' not found")
+    if row is None or (where.kind_sent and row.kind != where.kind):
+        return _absent(call)
     return _Found(where.database, row)
+
+
+def _absent(call: Call) -> NotFound:
+    return NotFound(f"Session with id '{call.params['session_id']}' not found")
+
+
+# --- Changing ----------------------------------------------------------------------------------
+
+
+def create_session(call: Call) -> Program[Answer | Refusal]:
+    """Create a session without runs; one that exists is left as it is."""
+    query = call.reader()
+    if isinstance(query, Invalid):
+        return query
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    where = _where(call, query)
+    if isinstance(where, Refusal):
+        return where
+    read = _reader(body)
+    session_id = _id(read, "session_id")
+    user_id = _id(read, "user_id")
+    components = {kind: _id(read, f"{kind}_id") for kind in _KINDS}
+    change = _change(read)
+    if faults := (*query.faults(), *read.faults()):
+        return Invalid(faults)
+    if where.kind == "workflow":
+        return BadRequest("This platform hosts no workflows")
+    session_id = session_id or call.principal.session_id or (yield from call.new_id("session"))
+    whose = call.whose(user_id or where.user_id)
+    now_us = yield from Now()
+    unit = CreateSession(
+        owner=whose.owner or call.principal.owner or _nobody(call, session_id),
+        session_id=session_id,
+        kind=where.kind,
+        component_id=components[where.kind] or "",
+        now_us=now_us,
+        name=change.name,
+        state=change.state or {},
+        metadata=change.metadata,
+    )
+    audited = partial(call.change, status=201, resource=(session_id,))
+    row = yield from _stored(where.database, unit, audited)
+    if row is None:
+        return Conflict(f"Session with id '{session_id}' already exists")
+    return json_response(201, _detail(call, row, (), (0, 0)))
+
+
+def _nobody(call: Call, session_id: str) -> str:
+    """Return the owner for a caller who has no name: nobody's, but where everybody sees all."""
+    return "" if call.principal.sees_all else f"~nobody:{session_id}"
+
+
+def rename_session(call: Call) -> Program[Answer | Refusal]:
+    """Give a session another name."""
+    return (yield from _update(call, "session_name"))
+
+
+def update_session(call: Call) -> Program[Answer | Refusal]:
+    """Replace the name, the state, the metadata or the summary of a session."""
+    return (yield from _update(call))
+
+
+def _update(call: Call, *required: str) -> Program[Answer | Refusal]:
+    query = call.reader()
+    if isinstance(query, Invalid):
+        return query
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    read = _reader(body)
+    for name in required:
+        if body.get(name) is None:
+            read.fault(name, "is required")
+    change = _change(read) if not required else SessionChange(name=_name(read))
+    if faults := read.faults():
+        return Invalid(faults)
+    found = yield from _found(call, query)
+    if isinstance(found, Refusal):
+        return found
+    now_us = yield from Now()
+    unit = UpdateSession(found.row.owner, found.row.session_id, change, now_us)
+    row = yield from _stored(found.database, unit, partial(call.change, status=200))
+    if row is None:
+        return _absent(call)
+    return (yield from _detailed(call, found.database, row))
+
+
+def _reader(body: JsonObject) -> Reader:
+    return Reader("body", {name: (value,) for name, value in body.items()})
+
+
+def _change(read: Reader) -> SessionChange:
+    return SessionChange(
+        name=_name(read),
+        state=read.json_object("session_state"),
+        metadata=read.json_object("metadata"),
+        summary=read.json_object("summary"),
+    )
+
+
+def _name(read: Reader) -> str | None:
+    return _text(read, "session_name", _NAME_LENGTH)
+
+
+def _id(read: Reader, name: str) -> str | None:
+    return _text(read, name, _ID_LENGTH) or None
+
+
+def _text(read: Reader, name: str, max_length: int) -> str | None:
+    text = read.text(name, max_length=max_length)
+    if text is not None and _CONTROL.search(text):
+        read.fault(name, "must not have control characters")
+    return text
+
+
+def delete_session(call: Call) -> Program[Answer | Refusal]:
+    """Delete a session with its runs; one of them that is executed is broken off."""
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    found = yield from _found(call, read)
+    if isinstance(found, Refusal):
+        return found
+    unit = DeleteSessions(found.row.owner, ((found.row.session_id, None),))
+    deleted = yield from _delete(call, found.database, unit)
+    return empty_response(204) if deleted.sessions else _absent(call)
+
+
+def delete_sessions(call: Call) -> Program[Answer | Refusal]:
+    """Delete many sessions at once; one that is absent, or of another kind, is passed over."""
+    query = call.reader()
+    if isinstance(query, Invalid):
+        return query
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    where = _where(call, query)
+    if isinstance(where, Refusal):
+        return where
+    read = _reader(body)
+    ids, kinds = read.texts("session_ids"), read.texts("session_types")
+    for name, values in (("session_ids", ids), ("session_types", kinds)):
+        if not 0 < len(values) <= _MOST:
+            read.fault(name, f"must have between 1 and {_MOST} members")
+    for index, kind in enumerate(kinds):
+        if kind not in _KINDS:
+            read.fault(f"session_types[{index}]", f"must be one of {', '.join(_KINDS)}")
+    if faults := (*query.faults(), *read.faults()):
+        return Invalid(faults)
+    if len(ids) != len(kinds):
+        return BadRequest("Session IDs and session types must have the same length")
+    whose = call.whose(where.user_id)
+    unit = DeleteSessions(whose.owner, tuple(zip(ids, kinds, strict=True)), whose.any_owner)
+    yield from _delete(call, where.database, unit)
+    return empty_response(204)
+
+
+def _delete(call: Call, database: str, unit: DeleteSessions) -> Program[Deleted]:
+    names = tuple(session_id for session_id, _ in unit.sessions)
+    change = partial(call.change, status=204, resource=names)
+    deleted = yield from _stored(database, unit, change)
+    for run_id in deleted.runs:
+        yield from Nudge(cancel_topic(run_id))
+    return deleted
+
+
+def _stored(database: str, unit: Unit[R], change: Any) -> Program[R]:
+    result: R = yield from patiently(database, unit, FEW, PASSING, change)
+    return result
+
+
+# --- Showing -----------------------------------------------------------------------------------
 
 
 def _item(row: SessionRow) -> dict[str, Any]:
@@ -139,20 +373,42 @@ def _item(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def _detail(row: SessionRow, runs: tuple[RunRow, ...]) -> dict[str, Any]:
-    """Return a session in the shape of its kind."""
-    outputs = [run_output(run) for run in runs]
-    history = [message for output in outputs for message in output.get("messages", ())]
-    tokens = sum(output["metrics"].get("total_tokens", 0) for output in outputs)
-    return {
+def _detailed(call: Call, database: str, row: SessionRow) -> Program[Answer]:
+    newest = ListRuns(row.owner, row.session_id, newest=True)
+    runs = yield from Transact(database, newest)
+    usage = yield from Transact(database, Usage(row.owner, row.session_id))
+    return json_response(200, _detail(call, row, runs, usage))
+
+
+def _detail(
+    call: Call, row: SessionRow, runs: tuple[RunRow, ...], usage: tuple[int, int]
+) -> dict[str, Any]:
+    """Return a session in the shape of its kind, absent members left out."""
+    messages = (message for run in runs for message in run_output(run).get("messages", ()))
+    taken, given = usage
+    total = taken + given
+    tokens = {"input_tokens": taken, "output_tokens": given, "total_tokens": total}
+    told: dict[str, Any] = {
         "user_id": row.owner,
-        **({"agent_session_id": row.session_id} if row.kind == "agent" else {}),
+        "agent_session_id": row.session_id if row.kind == "agent" else None,
         **_item(row),
-        f"{row.kind}_id": row.component_id,
-        f"{row.kind}_data": {f"{row.kind}_id": row.component_id},
+        f"{row.kind}_id": row.component_id or None,
+        "total_tokens": total,
+        f"{row.kind}_data": _component(call, row),
         "session_summary": row.summary,
+        "metrics": tokens if total else {},
         "metadata": row.metadata,
-        "metrics": {"total_tokens": tokens},
-        "total_tokens": tokens,
-        "chat_history": history,
+        "chat_history": [message for message in messages if message["role"] != "system"],
     }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:
+    """Return the agent or team of a session as far as this platform knows it."""
+    if not row.component_id:
+        return None
+    known = call.registry.components(row.kind).get(row.component_id)
+    if known is None:
+        return {f"{row.kind}_id": row.component_id}
+    model = {"name": known.model.name, "provider": known.model.provider, "id": known.model.id}
+    return {"name": known.name, f"{row.kind}_id": known.id, "model": model}

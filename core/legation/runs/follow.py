@@ -6,48 +6,83 @@ this node, of another one, and one that ended long ago.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any, Final
 
-from ..effects import Effect, Emit, NextEvents, Program, RunEvent, Transact
+from attrs import define
+
+from ..effects import Emit, NextEvents, Program, RunEvent, Transact
+from ..messages import compact_json
 from ..sse import EventId, encode, heartbeat
 from ..store.runs import EventsPage, FetchEvents
 from .journal import shown
 from .states import RunState
 
-__all__ = ["join", "tail"]
+__all__ = ["join", "resume", "tail"]
 
+# A run of another node tells nothing here: the database is asked soon after something happened,
+# and less and less often while nothing does.
+_SOON_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 1.0
-_HEARTBEAT_POLLS: Final = 15
+_HEARTBEAT_SECONDS: Final = 15.0
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
 
 
-def _following(
-    database: str, owner: str, run_id: str, after: int
-) -> Generator[Effect, Any, tuple[RunEvent, ...]]:
-    """Return the next events behind `after`; none after a while in which there were none."""
-    events = yield from NextEvents(run_id, after, _POLL_SECONDS)
-    if events:
+@define
+class _Follower:
+    """Who follows a run: how far it has come, and for how long there has been nothing new."""
+
+    database: str
+    owner: str
+    run_id: str
+    after: int
+    indexed: bool = False
+    over: bool = False
+    poll: float = _SOON_SECONDS
+    quiet: float = 0.0
+
+    def listen(self) -> Program[tuple[RunEvent, ...]]:
+        """Return the next events; none after a while in which there were none, or at the end."""
+        events = yield from NextEvents(self.run_id, self.after, self.poll)
+        if not events:
+            page = yield from self.look()
+            events = shown(page.events, final=self.over)
+        if events:
+            self.over = self.over or events[-1].final
+            self.after, self.poll, self.quiet = events[-1].seq, _SOON_SECONDS, 0.0
+        else:
+            self.quiet += self.poll
+            self.poll = min(2 * self.poll, _POLL_SECONDS)
         return events
-    page: EventsPage = yield from Transact(database, FetchEvents(owner, run_id, after))
-    over = page.status is None or page.status in _OVER
-    ends = over and (not page.events or page.events[-1].seq == page.last)
-    return shown(page.events, final=ends) or _nothing(ends, after)
 
+    def look(self) -> Program[EventsPage]:
+        """Ask the database for the next events, and whether there will be more."""
+        fetch = FetchEvents(self.owner, self.run_id, self.after)
+        page: EventsPage = yield from Transact(self.database, fetch)
+        ended = page.status is None or page.status in _OVER
+        self.over = ended and (not page.events or page.events[-1].seq == page.last)
+        return page
 
-def _nothing(ends: bool, after: int) -> tuple[RunEvent, ...]:
-    """Return the mark that a run is over with all its events seen, or nothing."""
-    return (RunEvent(after, "", "", final=True),) if ends else ()
+    def show(self, events: tuple[RunEvent, ...]) -> Program[None]:
+        for event in events:
+            data = event.data
+            if self.indexed:
+                data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
+            yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
+
+    def go_on(self) -> Program[None]:
+        """Emit what comes until the run is over; a comment now and then while nothing does."""
+        while not self.over:
+            yield from self.show((yield from self.listen()))
+            if self.quiet >= _HEARTBEAT_SECONDS:
+                self.quiet = 0.0
+                yield from Emit(heartbeat())
 
 
 def join(database: str, owner: str, run_id: str) -> Program[None]:
     """Wait until the run is over, or waits for a person."""
-    after = 0
-    while True:
-        events = yield from _following(database, owner, run_id, after)
-        if events and events[-1].final:
-            return
-        after = events[-1].seq if events else after
+    follower = _Follower(database, owner, run_id, 0)
+    while not follower.over:
+        yield from follower.listen()
 
 
 def tail(database: str, owner: str, run_id: str, after: int) -> Program[None]:
@@ -55,16 +90,33 @@ def tail(database: str, owner: str, run_id: str, after: int) -> Program[None]:
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    quiet = 0
-    while True:
-        events = yield from _following(database, owner, run_id, after)
-        for event in events:
-            if event.name:
-                yield from Emit(encode(event.name, event.data, EventId(run_id, event.seq)))
-        if events and events[-1].final:
-            return
-        quiet = 0 if events else quiet + 1
-        if quiet == _HEARTBEAT_POLLS:
-            quiet = 0
-            yield from Emit(heartbeat())
-        after = events[-1].seq if events else after
+    yield from _Follower(database, owner, run_id, after).go_on()
+
+
+def resume(database: str, owner: str, run_id: str, after: int) -> Program[None]:
+    """Emit the events behind `after` as `tail` does, with words on what they are between them.
+
+    Later versions of the reference system answer so: `replay` of a run that is over; or `catch_up`
+    with what was missed, and `subscribed` before what is live.  Each event of the run has its place
+    in `event_index`, from 0.
+    """
+    follower = _Follower(database, owner, run_id, after, indexed=True)
+    page = yield from follower.look()
+    missed = max(0, page.last - after)
+    status = page.status or "ERROR"
+    if page.status is None or page.status in _OVER:
+        yield from _word("replay", run_id, status=status, total_events=missed)
+        follower.over = not missed
+        yield from follower.go_on()
+        return
+    if missed:
+        counts = {"missed_events": missed, "current_event_count": page.last}
+        yield from _word("catch_up", run_id, status="running", **counts)
+        while follower.after < page.last and not follower.over:
+            yield from follower.show((yield from follower.listen()))
+    yield from _word("subscribed", run_id, status="running", current_event_count=page.last)
+    yield from follower.go_on()
+
+
+def _word(event: str, run_id: str, **told: Any) -> Program[None]:
+    yield from Emit(encode(event, compact_json({"event": event, "run_id": run_id, **told})))

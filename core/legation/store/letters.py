@@ -8,7 +8,7 @@ from attrs import fields, frozen
 
 from .inbox import MessageRow
 from .outbox import ReplyRow, text_array
-from .units import Dialect, Rows, Sql, Statements, Unit
+from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = ["FetchLetter", "Letter", "Retried", "RetryLetter"]
 
@@ -80,13 +80,14 @@ class RetryLetter(Unit[Retried | None]):
     keys: tuple[str, ...]
     now_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[Retried | None]:
+    def statements(self, dialect: Dialect) -> Statements[Retried | None | Undo[Retried | None]]:
         """Look for the message, then revive what is dead."""
         where: dict[str, Any] = {"channel": self.channel, "message_id": self.message_id}
         if not (yield MESSAGE(**where)):
-            return None
+            return Undo(None)
         message: Rows = yield REVIVE_MESSAGE(**where, now_us=self.now_us)
         replies: Rows = yield REVIVE_REPLIES(
             channel=self.channel, keys=text_array(dialect, self.keys), now_us=self.now_us
         )
-        return Retried(bool(message), len(replies))
+        retried = Retried(bool(message), len(replies))
+        return retried if message or replies else Undo(retried)

@@ -10,11 +10,21 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .units import Dialect, Sql, Statements, Undo, Unit
 
-__all__ = ["FetchSession", "ListSessions", "SessionPage", "SessionRow"]
+__all__ = [
+    "CreateSession",
+    "DeleteSessions",
+    "Deleted",
+    "FetchSession",
+    "ListSessions",
+    "SessionChange",
+    "SessionPage",
+    "SessionRow",
+    "UpdateSession",
+]
 
 _COLUMNS: Final = (
     "owner, session_id, kind, component_id, name, state, metadata, summary, runs,"
@@ -162,3 +172,151 @@ def _pattern(part: str) -> str:
     for special in ("\\", "%", "_"):
         escaped = escaped.replace(special, "\\" + special)
     return f"%{escaped}%"
+
+
+# --- Changing ----------------------------------------------------------------------------------
+
+CREATE: Final = Sql(
+    f"""insert into sessions
+        (owner, session_id, kind, component_id, name, state, metadata, created_us, updated_us)
+    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :now, :now)
+    on conflict (owner, session_id) do nothing returning {_COLUMNS}"""
+)
+
+
+@frozen
+class CreateSession(Unit[SessionRow | None]):
+    """A new session without runs; None when the owner has one of this id, which stays as it is."""
+
+    owner: str
+    session_id: str
+    kind: str
+    component_id: str
+    now_us: int
+    name: str | None = None
+    state: Mapping[str, Any] = field(factory=dict[str, Any])
+    metadata: Mapping[str, Any] | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[Any]]:
+        """Yield one insert."""
+        rows = yield CREATE(
+            owner=self.owner,
+            session_id=self.session_id,
+            kind=self.kind,
+            component_id=self.component_id,
+            name=self.name,
+            state=json.dumps(self.state),
+            metadata=_json(self.metadata),
+            now=self.now_us,
+        )
+        return _row(rows[0]) if rows else Undo(None)
+
+
+def _json(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+UPDATE: Final = Sql(
+    f"""update sessions set version = version + 1, updated_us = :now,
+        name = coalesce(cast(:name as text), name),
+        state = coalesce(cast(:state as text), state),
+        metadata = coalesce(cast(:metadata as text), metadata),
+        summary = coalesce(cast(:summary as text), summary)
+    where owner = :owner and session_id = :session_id returning {_COLUMNS}"""
+)
+
+
+@frozen
+class SessionChange:
+    """New values, each in place of the old one; None leaves it as it is."""
+
+    name: str | None = None
+    state: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    summary: Mapping[str, Any] | None = None
+
+
+@frozen
+class UpdateSession(Unit[SessionRow | None]):
+    """The session after `change`, or None when there is none."""
+
+    owner: str
+    session_id: str
+    change: SessionChange
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[Any]]:
+        """Yield one update."""
+        rows = yield UPDATE(
+            owner=self.owner,
+            session_id=self.session_id,
+            name=self.change.name,
+            state=_json(self.change.state),
+            metadata=_json(self.change.metadata),
+            summary=_json(self.change.summary),
+            now=self.now_us,
+        )
+        return _row(rows[0]) if rows else Undo(None)
+
+
+LOCK: Final = Sql(
+    """update sessions set version = version + 1 where owner = :owner and session_id = :session_id
+    and (cast(:kind as text) is null or kind = :kind) returning session_id"""
+)
+ANY_LOCK: Final = Sql(
+    """update sessions set version = version + 1 where session_id = :session_id
+    and (cast(:owner as text) is null or owner = :owner)
+    and (cast(:kind as text) is null or kind = :kind) returning owner"""
+)
+UNFINISHED: Final = Sql(
+    """select run_id from runs where owner = :owner and session_id = :session_id
+    and status in ('PENDING', 'RUNNING')"""
+)
+DELETE_EVENTS: Final = Sql(
+    """delete from events where run_id in (
+        select run_id from runs where owner = :owner and session_id = :session_id)"""
+)
+DELETE_RUNS: Final = Sql("delete from runs where owner = :owner and session_id = :session_id")
+DELETE: Final = Sql("delete from sessions where owner = :owner and session_id = :session_id")
+
+
+@frozen
+class Deleted:
+    """How many sessions are gone, and which of their runs were not over."""
+
+    sessions: int
+    runs: tuple[str, ...]
+
+
+@frozen
+class DeleteSessions(Unit[Deleted]):
+    """Delete sessions with their runs; each is an id and a kind, or any kind if that is None.
+
+    One that is absent is passed over.  An executor of a run that is gone has lost its lease.  Ids
+    are taken in order, so that two who delete do not wait for each other.
+    """
+
+    owner: str | None
+    sessions: tuple[tuple[str, str | None], ...]
+    any_owner: bool = False
+
+    def statements(self, dialect: Dialect) -> Statements[Deleted | Undo[Deleted]]:
+        """Yield, for each session, its lock, what is unfinished in it, and the deletions."""
+        gone = 0
+        runs: list[str] = []
+        for session_id, kind in sorted(self.sessions, key=str):
+            for owner in (yield from self._locked(session_id, kind)):
+                session = {"owner": owner, "session_id": session_id}
+                runs += [row[0] for row in (yield UNFINISHED(**session))]
+                for statement in (DELETE_EVENTS, DELETE_RUNS, DELETE):
+                    yield statement(**session)
+                gone += 1
+        deleted = Deleted(gone, tuple(runs))
+        return deleted if gone else Undo(deleted)
+
+    def _locked(self, session_id: str, kind: str | None) -> Statements[tuple[str, ...]]:
+        """Return the owners whose sessions of this id are meant."""
+        wanted = {"owner": self.owner, "session_id": session_id, "kind": kind}
+        if self.any_owner:
+            return tuple(row[0] for row in (yield ANY_LOCK(**wanted)))
+        return (self.owner or "",) if (yield LOCK(**wanted)) else ()

@@ -1,0 +1,71 @@
+"""What the platform hosts, in one answer, and the models that it uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..effects import Program
+from ..messages import Answer, json_response
+from ..refusals import Refusal
+from ..registry import Component, Registry
+from .call import Call
+
+__all__ = ["get_config", "get_models"]
+
+
+def get_config(call: Call) -> Program[Answer | Refusal]:
+    """Return the platform's databases, agents, teams and channels."""
+    registry = call.registry
+    config = registry.config
+    domains = [_domain(name) for name in registry.databases]
+    told = {
+        "os_id": config.id,
+        "name": config.name,
+        "description": config.description,
+        "available_models": [],
+        "os_database": registry.default_database,
+        "databases": list(registry.databases),
+        "session": {"dbs": [{**domain, "tables": ["sessions"]} for domain in domains]},
+        "agents": [_summary(agent) for agent in registry.agents.values()],
+        "teams": [_summary(team) for team in registry.teams.values()],
+        "workflows": [],
+        "interfaces": _interfaces(registry),
+    }
+    return json_response(200, _present(told))
+    yield  # a program without effects
+
+
+def get_models(call: Call) -> Program[Answer | Refusal]:
+    """Return each model once that an agent or a team uses, in the order of these."""
+    registry = call.registry
+    hosted = (*registry.agents.values(), *registry.teams.values())
+    pairs = dict.fromkeys((item.model.id, item.model.provider) for item in hosted)
+    return json_response(200, [{"id": name, "provider": provider} for name, provider in pairs])
+    yield
+
+
+def _domain(name: str) -> dict[str, Any]:
+    return {"db_id": name, "domain_config": {"display_name": name}}
+
+
+def _summary(item: Component) -> dict[str, Any]:
+    return _present(
+        {
+            "id": item.id,
+            "name": item.name,
+            "description": item.description,
+            "db_id": item.database,
+            "mode": item.mode,
+        }
+    )
+
+
+def _interfaces(registry: Registry) -> list[dict[str, str]]:
+    return [
+        {"type": channel.codec.kind, "version": "1.0", "route": f"/{name}"}
+        for name, channel in registry.channels.items()
+    ]
+
+
+def _present(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,151 @@
+"""Units of work on idempotency keys: what was asked under each, and what was answered.
+
+A key belongs to its owner and to one operation.  It is claimed before the work and settled after
+it; a claim that nobody settles is open again when `busy_us` has passed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from .units import Dialect, Sql, Statements, Undo, Unit
+
+__all__ = [
+    "Answered",
+    "ClaimKey",
+    "Claimed",
+    "Key",
+    "KeyState",
+    "Other",
+    "ReleaseKey",
+    "SettleKey",
+    "UnderWay",
+]
+
+
+@frozen
+class Key:
+    """Whose key it is, for which operation, and the key."""
+
+    owner: str
+    route: str
+    key: str
+
+
+@frozen
+class Claimed:
+    """The work is the caller's to do."""
+
+
+@frozen
+class UnderWay:
+    """Somebody does it now."""
+
+
+@frozen
+class Other:
+    """The key was used for another request."""
+
+
+@frozen
+class Answered:
+    """It was done; `headers` is JSON.  Without a body, the work itself gives the answer again."""
+
+    status: int
+    headers: str
+    body: bytes | None
+
+
+KeyState: TypeAlias = Claimed | UnderWay | Other | Answered
+
+# An unsettled claim has no status; its `expires_us` is when it is open again.
+FORGET: Final = Sql(
+    """delete from idempotency where expires_us < :now and (owner, route, key) in (
+        select owner, route, key from idempotency where expires_us < :now limit 100)"""
+)
+CLAIM: Final = Sql(
+    """insert into idempotency (owner, route, key, fingerprint, created_us, expires_us)
+    values (:owner, :route, :key, :fingerprint, :now, :until)
+    on conflict (owner, route, key) do nothing returning key"""
+)
+LOOK: Final = Sql(
+    """select fingerprint, status, headers, body from idempotency
+    where owner = :owner and route = :route and key = :key"""
+)
+SETTLE: Final = Sql(
+    """update idempotency set status = :status, headers = :headers, body = :body,
+        expires_us = :until
+    where owner = :owner and route = :route and key = :key and fingerprint = :fingerprint"""
+)
+RELEASE: Final = Sql(
+    """delete from idempotency where owner = :owner and route = :route and key = :key
+    and fingerprint = :fingerprint and status is null"""
+)
+
+
+def _place(key: Key) -> dict[str, str]:
+    return {"owner": key.owner, "route": key.route, "key": key.key}
+
+
+@frozen
+class ClaimKey(Unit[KeyState]):
+    """Claim `key` for a request with `fingerprint` until `busy_us`, or say what it stands for."""
+
+    key: Key
+    fingerprint: str
+    now_us: int
+    busy_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[KeyState | Undo[KeyState]]:
+        """Yield the removal of what has expired, the claim, and the look at what is there."""
+        place = _place(self.key)
+        yield FORGET(now=self.now_us)
+        claim = CLAIM(**place, fingerprint=self.fingerprint, now=self.now_us, until=self.busy_us)
+        if (yield claim):
+            return Claimed()
+        found = yield LOOK(**place)
+        fingerprint, status, headers, body = found[0]
+        if fingerprint != self.fingerprint:
+            return Other()
+        if status is None:
+            return UnderWay()
+        return Answered(status, headers, None if body is None else bytes(body))
+
+
+@frozen
+class SettleKey(Unit[None]):
+    """Keep the answer under `key` until `until_us`."""
+
+    key: Key
+    fingerprint: str
+    status: int
+    headers: str
+    body: bytes | None
+    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[None | Undo[Any]]:
+        """Yield one update."""
+        yield SETTLE(
+            **_place(self.key),
+            fingerprint=self.fingerprint,
+            status=self.status,
+            headers=self.headers,
+            body=self.body,
+            until=self.until_us,
+        )
+        return None
+
+
+@frozen
+class ReleaseKey(Unit[None]):
+    """Give a claim back: the work was not done."""
+
+    key: Key
+    fingerprint: str
+
+    def statements(self, dialect: Dialect) -> Statements[None | Undo[Any]]:
+        """Yield one deletion."""
+        yield RELEASE(**_place(self.key), fingerprint=self.fingerprint)
+        return None

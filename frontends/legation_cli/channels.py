@@ -1,0 +1,103 @@
+"""`legation channels`: what waits in each channel, how old it is, and what is dead."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from legation import Platform
+from legation.resources.channels import survey
+
+from .failing import CannotGoOn, sentences
+
+__all__ = ["channels", "table"]
+
+_DEFAULT_FILE: Final = "platform.toml"
+_HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work", "oldest", "dead")
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+@click.command()
+@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+def channels(platform: str | None, as_json: bool) -> None:
+    """Show what waits in each channel: messages to answer, replies to send, dead letters.
+
+    Without a file, platform.toml is taken.  Exit code 1 says that something is dead, 2 that a
+    database does not answer.  `POST /channels/{channel}/messages/{message_id}/retry` tries a dead
+    letter again.
+    """
+    import anyio
+
+    from legation_host.loading import load_platform
+
+    with sentences():
+        if platform is None and not Path(_DEFAULT_FILE).exists():
+            raise CannotGoOn(f"there is no {_DEFAULT_FILE} here: name the platform's file")
+        made = load_platform(platform or _DEFAULT_FILE, os.environ)
+        told = anyio.run(_survey, made)
+    click.echo(json.dumps(told, indent=2) if as_json else table(told))
+    depths = [depth for channel in told for depth in (channel["messages"], channel["replies"])]
+    if None in depths:
+        raise CannotGoOn("a database does not answer, or has no schema yet")
+    if any(depth["dead"] for depth in depths):
+        raise SystemExit(1)
+
+
+async def _survey(platform: Platform) -> Sequence[Mapping[str, Any]]:
+    from legation_host import open_host
+
+    names = {channel.component.database for channel in platform.registry.channels.values()}
+    async with open_host({name: platform.databases[name] for name in sorted(names)}) as host:
+        return await host.run(survey(platform.registry))
+
+
+def table(told: Sequence[Mapping[str, Any]]) -> str:
+    """Return the channels as a table for a terminal: two lines each."""
+    if not told:
+        return "No channel is configured."
+    rows = [row for channel in told for row in _rows(channel)]
+    widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
+    lines = [_line(_HEADS, widths).upper()]
+    for row in rows:
+        dead = row[-1] not in {"0", "?"}
+        lines.append(click.style(_line(row, widths), fg="red") if dead else _line(row, widths))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Pad names on the right and numbers on the left."""
+    padded = [
+        cell.ljust(width) if place < 4 else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _rows(channel: Mapping[str, Any]) -> Sequence[Sequence[str]]:
+    answering = channel.get("agent_id") or channel.get("team_id")
+    first = (channel["id"], channel["kind"], str(answering))
+    return (
+        (*first, "messages", *_cells(channel["messages"])),
+        ("", "", "", "replies", *_cells(channel["replies"])),
+    )
+
+
+def _cells(depth: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
+    if depth is None:
+        return ("?", "?", "?", "?")
+    numbers = str(depth["ready"]), str(depth["in_work"]), str(depth["dead"])
+    return (numbers[0], numbers[1], _age(depth["oldest_seconds"]), numbers[2])
+
+
+def _age(seconds: int | None) -> str:
+    """Return an age in the largest unit that it fills."""
+    if seconds is None:
+        return "-"
+    unit, size = next(((u, s) for u, s in _UNITS if seconds >= s), ("s", 1))
+    return f"{seconds // size} {unit}"

@@ -1,0 +1,152 @@
+"""`legation check` and `legation explain`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legation.routes import ROUTES
+
+from .operators import Operator
+
+
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    monkeypatch.chdir(tmp_path)
+    return Operator(tmp_path, {})
+
+
+# --- check --------------------------------------------------------------------------------------
+
+
+def test_a_safe_platform_is_said_to_be(operator: Operator) -> None:
+    operator.keys()
+    checked = operator.run("check")
+
+    assert checked.exit_code == 0
+    *lines, _, verdict = checked.output.splitlines()
+    assert verdict == "Nothing unsafe was found."
+    assert [tuple(line.split()[:2]) for line in lines] == [(r.method, r.template) for r in ROUTES]
+    assert "POST   /agents/{agent_id}/runs" in checked.output
+    assert "audit:read or platform:admin" in checked.output
+
+
+def test_what_is_unsafe_is_listed_with_exit_code_1(operator: Operator) -> None:
+    Path("platform.toml").write_text("[platform]\ncors_allowed_origins = ['http://a.example']\n")
+    checked = operator.run("check", "platform.toml")
+
+    assert checked.exit_code == 1
+    unsafe = [line for line in checked.output.splitlines() if line.startswith("unsafe")]
+    assert [line.split()[1] for line in unsafe] == [
+        "platform.authorization:",
+        "platform.cors_allowed_origins[0]:",
+    ]
+
+
+def test_a_script_gets_json(operator: Operator) -> None:
+    operator.keys()
+    safe = json.loads(operator.run("check", "--json").stdout)
+    Path("platform.toml").write_text("")
+    unsafe = operator.run("check", "--json")
+
+    assert [(line["method"], line["path"]) for line in safe["routes"]] == [
+        (route.method, route.template) for route in ROUTES
+    ]
+    assert safe["unsafe"] == []
+    assert unsafe.exit_code == 1
+    assert [line["path"] for line in json.loads(unsafe.stdout)["unsafe"]] == [
+        "platform.authorization"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "No such file"),
+        ("[platform", "is not TOML"),
+        ("[platform]\nautorization = true", "unknown: autorization"),
+        ("[platform]\nauthorization = true", "verification_keys"),
+        ("[platform]\nname = 5\n[[agents]]\nid = 'a/b'", "platform.name"),
+    ],
+    ids=["no file", "no TOML", "a misspelt key", "no keys", "a wrong type"],
+)
+def test_what_cannot_be_served_is_said_with_exit_code_2(
+    operator: Operator, content: str | None, sentence: str
+) -> None:
+    if content is not None:
+        Path("platform.toml").write_text(content)
+    checked = operator.run("check")
+
+    assert checked.exit_code == 2
+    assert checked.stdout == ""
+    assert checked.stderr.startswith("Error: platform.toml")
+    assert sentence in checked.stderr
+    assert "Traceback" not in checked.stderr
+
+
+def test_checking_opens_no_database(operator: Operator) -> None:
+    operator.keys()
+    operator.run("check")
+
+    assert not Path("front-office.db").exists()
+
+
+# --- explain ------------------------------------------------------------------------------------
+
+
+def explained(operator: Operator, *arguments: str, stdin: str | None = None) -> tuple[int, Any]:
+    done = operator.run("explain", *arguments, stdin=stdin)
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_what_a_token_allows_is_told_with_its_scope(operator: Operator) -> None:
+    operator.keys()
+    token = operator.token("--scope", "agents:concierge:run")
+
+    code, told = explained(operator, token, "post", "/agents/concierge/runs")
+    assert (code, told["allowed"], told["by"]) == (0, True, "agents:concierge:run")
+    code, told = explained(operator, token, "POST", "/agents/other/runs")
+    assert (code, told["allowed"], told["missing"]) == (1, False, "agents:other:run")
+    code, told = explained(operator, token, "GET", "/agents")
+    assert (code, told["only"]) == (0, ["concierge"])
+    assert explained(operator, token, "GET", "/nowhere")[1]["reason"] == "no route"
+
+
+def test_a_token_comes_from_standard_input_too(operator: Operator) -> None:
+    operator.keys()
+    token = operator.token("--scope", "agents:read")
+
+    code, told = explained(operator, "-", "GET", "/agents", stdin=f"{token}\n")
+    assert (code, told["by"]) == (0, "agents:read")
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", "x", "a.b.c", "é", "\udcff", "a" * 100_000],
+    ids=["empty", "x", "a.b.c", "not ASCII", "no text", "long"],
+)
+def test_what_is_wrong_with_a_token_is_told(operator: Operator, token: str) -> None:
+    operator.keys()
+    code, told = explained(operator, token, "GET", "/agents")
+
+    assert (code, told["allowed"], told["reason"]) == (1, False, "token")
+    assert told["because"]
+
+
+def test_a_token_of_another_key_is_told_apart_from_a_missing_scope(operator: Operator) -> None:
+    operator.keys()
+    token = operator.token("--scope", "agents:read")
+    Path("keys").rename("old")
+    operator.keys()
+
+    assert explained(operator, token, "GET", "/agents")[1]["reason"] == "token"
+
+
+def test_without_a_configuration_nothing_can_be_explained(operator: Operator) -> None:
+    done = operator.run("explain", "t", "GET", "/agents")
+
+    assert done.exit_code == 2
+    assert done.stderr == "Error: platform.toml: No such file or directory\n"

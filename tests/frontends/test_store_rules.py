@@ -1,0 +1,178 @@
+"""Rules that every statement of the core keeps, read from its text.
+
+That each one prepares on both engines, and that none asks for every column, is `test_schema`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import frozen
+
+from legation.migrations.catalogue import CATALOGUE
+from legation.migrations.migrate import migrate
+
+from ..drivers import SqliteDriver, drive
+
+OF_USERS: Final = frozenset({"sessions", "runs", "events", "idempotency"})
+"""The tables that hold what belongs to somebody; the inbox and the outbox belong to a channel."""
+
+# Statements that touch those tables without naming one owner, and why they may.
+FOR_ALL_OWNERS: Final = {
+    "ANY_FETCH": "an administrator sees everybody's; refused to others before it is chosen",
+    "ANY_LIST": "as ANY_FETCH",
+    "ANY_COUNT": "as ANY_FETCH",
+    "ANY_LOCK": "as ANY_FETCH",
+    "ANY_EXTEND": "a node keeps its own leases, which it names; nobody asks for it",
+    "ANY_EXPIRED": "a node looks for runs whose node has died, whoever's they are",
+    "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
+    "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
+    "INSERT_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
+    "FORGET": "what has expired goes, whoever's it was",
+}
+
+# In a process of its own: in this one other tests have written statements, too.
+LISTING: Final = """
+import importlib, json, pkgutil
+import legation
+from legation.store.units import Sql, all_sql
+
+def named(value, name):
+    if isinstance(value, Sql):
+        yield value, name
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from named(one, name)
+
+names = {}
+for module in pkgutil.walk_packages(legation.__path__, "legation."):
+    loaded = importlib.import_module(module.name)
+    for name, value in vars(loaded).items():
+        for sql, found in named(value, name):
+            names.setdefault(sql, found)
+print(json.dumps([(names.get(sql, ""), sql.sqlite_text, sql.psycopg_text) for sql in all_sql()]))
+"""
+
+
+@frozen
+class Text:
+    """One statement: the name it is under in its module, and its text on one engine."""
+
+    name: str
+    sql: str
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables of users that it touches."""
+        return {
+            table
+            for table in re.findall(r"\b(?:from|join|into|update)\s+([a-z_]+)", self.sql)
+            if table in OF_USERS
+        }
+
+    @property
+    def names_one_owner(self) -> bool:
+        """Whether it is bound to one owner: by a condition, by what it inserts, or by its parent.
+
+        A condition that a null parameter switches off binds nothing.
+        """
+        bound = re.search(r"(?<!is null or )\bowner = (:owner|%\(owner\)s)", self.sql)
+        inserted = re.search(r"into \w+ \(owner\b.*(:owner|%\(owner\)s)", self.sql)
+        return bool(bound or inserted)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[Text]:
+    """Every statement of the core, on both engines."""
+    listing = subprocess.run(
+        [sys.executable, "-c", LISTING], check=True, capture_output=True, text=True
+    )
+    return [
+        Text(name, " ".join(sql.split()))
+        for name, *both in json.loads(listing.stdout)
+        for sql in both
+    ]
+
+
+def test_every_statement_has_a_name(texts: list[Text]) -> None:
+    assert not [text.sql for text in texts if not text.name]
+
+
+def test_a_statement_on_data_of_users_names_its_owner(
+    texts: list[Text], figures: Callable[[str], None]
+) -> None:
+    theirs = [text for text in texts if text.tables]
+    loose = [text for text in theirs if not text.names_one_owner]
+
+    assert {text.name for text in loose} - set(FOR_ALL_OWNERS) == set()
+    assert set(FOR_ALL_OWNERS) - {text.name for text in loose} == set()
+    figures(
+        f"store: {len(theirs) // 2} statements on data of users, {len(set(loose)) // 2} of them for"
+        f" all owners, by {len(FOR_ALL_OWNERS)} reasons"
+    )
+    assert len(theirs) > 60
+
+
+def test_a_statement_for_all_owners_is_called_so(texts: list[Text]) -> None:
+    """By the prefix, where a request can lead to it: so that nobody reaches for it by mistake."""
+    switched = {text.name for text in texts if "is null or owner =" in text.sql}
+
+    assert switched
+    assert all(name.startswith("ANY_") for name in switched)
+
+
+@pytest.mark.parametrize(
+    ("sql", "one"),
+    [
+        ("select a from runs where owner = :owner and b = 1", True),
+        ("insert into runs (owner, a) values (:owner, 1)", True),
+        ("update runs set a = 1 where run_id = :run_id", False),
+        ("select a from runs where (cast(:owner as text) is null or owner = :owner)", False),
+        ("delete from runs where owner = 'ada'", False),
+    ],
+)
+def test_the_rule_tells_them_apart(sql: str, one: bool) -> None:
+    text = Text("X", sql)
+
+    assert text.tables == {"runs"}
+    assert text.names_one_owner is one
+
+
+# --- no request walks through everybody's rows
+
+WHOLE: Final = re.compile(r"SCAN (sessions|runs|events|idempotency)\b(?!.*USING)")
+
+
+def plans(texts: list[Text], path: Path) -> Iterator[tuple[Text, str]]:
+    """Yield each statement with how SQLite would go about it."""
+    with closing(SqliteDriver(path)) as driver:
+        drive(driver, migrate("main", CATALOGUE, None, actor="", request_id="", node=""))
+        for text in texts:
+            if "%(" in text.sql or "::" in text.sql or not text.tables:
+                continue
+            names = re.findall(r"(?<![:\w]):([a-z_]+)\b", text.sql)
+            rows = driver.connection.execute(
+                f"explain query plan {text.sql}", dict.fromkeys(names)
+            ).fetchall()
+            yield text, "; ".join(detail for *_, detail in rows)
+
+
+def test_no_statement_of_one_owner_walks_through_a_whole_table(
+    texts: list[Text], tmp_path: Path
+) -> None:
+    found = list(plans(texts, tmp_path / "main.db"))
+
+    assert len(found) > 30
+    assert not [
+        (text.name, plan)
+        for text, plan in found
+        if WHOLE.search(plan) and text.name not in FOR_ALL_OWNERS
+    ]

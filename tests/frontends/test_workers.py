@@ -1,0 +1,258 @@
+"""Several workers: what they share, how they are replaced, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from .command_kit import Command, ask, read_reply, running, write_platform
+
+RESTARTS: Final = int(os.environ.get("LEGATION_RESTARTS", "20"))
+CLIENTS: Final = 6
+
+QUICK: Final = ("--limit", "grace_seconds=0.3", "--limit", "drain_seconds=5")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="slots are spread on Linux")
+
+
+def connect(port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client
+
+
+def workers(command: Command) -> set[int]:
+    """Return the children of the command."""
+    pid = command.popen.pid
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def sockets(pid: int) -> int:
+    """Return how many sockets a process has."""
+    links = (str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(link.startswith("socket:") for link in links)
+
+
+def has_served(command: Command, number: int) -> bool:
+    return len(command.named("worker_serves")) == number
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for does not."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+class Load:
+    """Clients that ask without pause, each on a connection it keeps for as long as it may."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.answered = 0
+        self.connections = 0
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._converse()
+            except OSError as error:
+                self.failures.append(repr(error))
+
+    def _converse(self) -> None:
+        with closing(connect(self.port)) as client:
+            self.connections += 1
+            while not self._stop.is_set():
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+                status, head, _ = read_reply(client)
+                self.answered += 1
+                if status != 200:
+                    self.failures.append(f"status {status}")
+                if b"connection: close" in head:
+                    return
+                time.sleep(0.002)
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(20)
+
+
+def test_no_request_fails_while_workers_are_replaced(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    arguments = (write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK)
+    with running(*arguments) as command:
+        load = Load(command.port())
+        try:
+            for turn in range(RESTARTS):
+                before = workers(command)
+                command.signal(signal.SIGHUP)
+                command.until(partial(has_served, command, 4 + 2 * turn))
+                assert not before & {line["pid"] for line in command.named("worker_serves")[-2:]}
+            time.sleep(0.2)
+        finally:
+            load.end()
+
+        assert load.failures == []
+        assert load.answered > 10 * RESTARTS
+        assert load.connections > CLIENTS + RESTARTS  # they were moved
+        command.until(lambda: len(workers(command)) == 2)
+        command.signal(signal.SIGTERM)
+        assert command.ended() == 0
+        assert not command.named("worker_killed")
+    figures(f"{RESTARTS} rolling restarts under {load.answered:,} requests, none failed")
+
+
+def test_connections_are_spread_over_the_workers(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), "--port", "0", "--workers", "2") as command:
+        port = command.port()
+        before = {pid: sockets(pid) for pid in workers(command)}
+        clients = [connect(port) for _ in range(64)]
+        for client in clients:
+            ask(client)
+        counts = [sockets(pid) - count for pid, count in before.items()]
+        for client in clients:
+            client.close()
+
+    assert sum(counts) == 64
+    assert min(counts) >= 12
+
+
+def test_a_worker_that_died_is_replaced(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), "--port", "0", "--workers", "2") as command:
+        port = command.port()
+        first, second = sorted(workers(command))
+        os.kill(first, signal.SIGKILL)
+        command.until(lambda: len(command.named("worker_serves")) == 3)
+        (ended,) = command.named("worker_ended")
+
+        assert (ended["pid"], ended["code"]) == (first, -signal.SIGKILL)
+        assert second in workers(command)
+        assert len(workers(command)) == 2
+        for _ in range(8):
+            with closing(connect(port)) as client:
+                assert ask(client)[0] == 200
+
+
+def test_what_is_in_flight_is_answered_when_the_parent_is_told_to_end(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK) as command:
+        with closing(connect(command.port())) as client:
+            assert ask(client)[0] == 200
+            command.signal(signal.SIGTERM)
+            time.sleep(0.1)
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            status, head, _ = read_reply(client)
+
+        assert status == 200
+        assert b"connection: close" in head
+        assert command.ended() == 0
+
+
+def test_ctrl_c_reaches_the_group_and_ends_it_in_order(tmp_path: Path) -> None:
+    arguments = (write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK)
+    with running(*arguments, start_new_session=True) as command:
+        with closing(connect(command.port())) as client:
+            assert ask(client)[0] == 200
+            os.killpg(command.popen.pid, signal.SIGINT)
+            time.sleep(0.1)
+            assert ask(client)[0] == 200
+
+        assert command.ended() == 0
+
+
+def test_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK) as command:
+        command.port()
+        left = workers(command)
+        command.popen.kill()
+        due = time.monotonic() + 10
+        while any(map(alive, left)):
+            assert time.monotonic() < due, "a worker outlives its parent"
+            time.sleep(0.02)
+
+
+def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path) -> None:
+    path = write_platform(tmp_path)
+    with running(path, "--port", "0", "--workers", "2") as command:
+        port, before = command.port(), workers(command)
+        good = path.read_text()
+        path.write_text("[[agents]]\nid = 7\n")
+        command.signal(signal.SIGHUP)
+        command.until(lambda: command.named("not_reloaded"))
+        assert workers(command) == before
+
+        path.write_text(good + '\n[[agents]]\nid = "second"\n')
+        command.signal(signal.SIGHUP)
+        command.until(lambda: len(command.named("worker_serves")) == 4)
+        with closing(connect(port)) as client:
+            status, body = ask(client, "/agents")
+
+    assert status == 200
+    assert b'"second"' in body
+
+
+def test_workers_on_one_unix_socket_leave_no_path_behind(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with running(write_platform(tmp_path), "--unix", path, "--workers", "2", *QUICK) as command:
+        assert command.until_served() == f"unix:{path}"
+        command.signal(signal.SIGHUP)
+        command.until(lambda: len(command.named("worker_serves")) == 4)
+        command.until(lambda: len(workers(command)) == 2)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            client.connect(str(path))
+            assert ask(client)[0] == 200
+        command.signal(signal.SIGTERM)
+        assert command.ended() == 0
+
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_not_shared(tmp_path: Path, url: str) -> None:
+    path = write_platform(tmp_path, url)
+    with running(path, "--port", "0", "--workers", "2") as command:
+        assert command.ended() == 2
+
+    (line,) = command.lines
+    assert line == (
+        "Error: databases.main is in memory, and every worker would have one of its own:"
+        " give it a file, or serve it with one worker"
+    )
+
+
+def test_a_port_in_use_is_not_shared_with_another_server(tmp_path: Path) -> None:
+    path = write_platform(tmp_path)
+    with running(path, "--port", "0", "--workers", "2") as first:
+        port = first.port()
+        with running(path, "--port", str(port), "--workers", "2") as second:
+            assert second.ended() == 2
+
+    assert second.lines == [f"Error: Cannot listen on 127.0.0.1:{port}: it is already in use"]
+
+
+def test_a_worker_that_cannot_start_ends_the_command_with_its_sentence(tmp_path: Path) -> None:
+    path = write_platform(tmp_path, f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")
+    with running(path, "--port", "0", "--workers", "2") as command:
+        assert command.ended() == 2
+
+    assert sum("Error: " in line for line in command.lines) == 1
+    assert not any("Traceback" in line for line in command.lines)
