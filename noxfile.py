@@ -21,7 +21,17 @@ nox.options.download_python = "never"
 nox.options.error_on_external_run = True
 nox.options.error_on_missing_interpreters = True
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["style", "types", "imports", "tests", "build", "docs"]
+nox.options.sessions = [
+    "style",
+    "types",
+    "imports",
+    "tests",
+    "agentos-client",
+    "api-client",
+    "api-fuzz",
+    "build",
+    "docs",
+]
 
 ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -125,6 +135,30 @@ def tests(session: nox.Session) -> None:
         session.run("coverage", "report", *core, env=data)
 
 
+@nox.session(name="agentos-client")
+def agentos_client(session: nox.Session) -> None:
+    """Run the client of AgentOS, as it is published, against this server."""
+    install(session, "test")
+    session.install("agno==2.5.6", "fastapi<1", "sqlalchemy<2.1", "greenlet<4", "httpx<1")
+    session.run("pytest", "tests/clients", *session.posargs)
+
+
+@nox.session(name="api-client")
+def api_client(session: nox.Session) -> None:
+    """Generate a client from the OpenAPI document, check its types, and use it."""
+    install(session, "test")
+    session.install("openapi-python-client>=0.26", "mypy>=1.18")
+    session.run("pytest", "tests/frontends/test_openapi_clients.py", *session.posargs)
+
+
+@nox.session(name="api-fuzz")
+def api_fuzz(session: nox.Session) -> None:
+    """Let schemathesis loose on a running server, bounded; `-- 600` gives it ten minutes."""
+    install(session, "test")
+    session.install("schemathesis>=4.32")
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the distributions; only our packages are in them, and the wheel works alone."""
@@ -166,8 +200,14 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks, each one question: all of them, or those named after `--`."""
+    """Run the benchmarks, each one question: all of them, or those named after `--`.
+
+    `wrk` must be installed for the one that loads servers; what is compared with is installed
+    once, in the session's folder, unless `LEGATION_PEER` names another.
+    """
     install(session, "bench")
-    chosen = session.posargs or sorted(path.name for path in Path("benchmarks").glob("[a-z]*.py"))
-    for name in chosen:
-        session.run("python", f"benchmarks/{name}")
+    tmp = Path(session.create_tmp()).resolve()
+    env = {"LEGATION_PEER": os.environ.get("LEGATION_PEER", str(tmp / "peer"))}
+    every = sorted(path.name for path in Path("benchmarks").glob("[a-z]*.py"))
+    for name in session.posargs or [name for name in every if name != "peer.py"]:
+        session.run("python", f"benchmarks/{name}", env=env)

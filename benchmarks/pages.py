@@ -20,12 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 from attrs import evolve, frozen
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Attempt
 from legation.store.sessions import ListSessions
 from legation.store.units import Dialect, Sql, Statements, Unit
+from legation_host.postgres import PostgresDatabase
 from legation_host.sqlite import connect, run_unit
 
 SESSIONS: Final = 200_000
@@ -71,10 +73,6 @@ def on_sqlite() -> Generator[Run]:
 @contextmanager
 def on_postgresql(url: str) -> Generator[Run]:
     """Yield what runs a unit in a schema of its own."""
-    import psycopg
-
-    from legation_host.postgres import PostgresDatabase
-
     schema = f"pages_{secrets.token_hex(4)}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"create schema {schema}".encode())
@@ -111,6 +109,7 @@ def measure(name: str, run: Run) -> list[float]:
 
 
 def main() -> None:
+    """Measure each engine."""
     with on_sqlite() as run:
         ratios = measure("sqlite", run)
     for url in sys.argv[1:2]:

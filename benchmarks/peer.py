@@ -1,9 +1,10 @@
-"""The system to compare with, AgentOS 2.5.6, in an environment of its own.
+"""The systems to compare with, in an environment of their own.
 
-    python benchmarks/peer.py FOLDER      makes the environment there, once
+    python benchmarks/peer.py [FOLDER]      makes the environment there, once
 
-It is started with one agent on a model that answers at once, a SQLite file, one worker of uvicorn
-with its fast parts, and its access log off: the best it can do without a change to its code.
+AgentOS 2.5.6 is started on a model that answers at once, with a SQLite file, one worker of uvicorn
+with its fast parts, and its logs off: the best it can do without a change to its code.  FastAPI
+with PyJWT answers two routes with the same bodies, verifying every token.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
-__all__ = ["PEER_APP", "environment", "peer_command"]
+__all__ = ["FASTAPI_APP", "PEER_APP", "environment", "fastapi_command", "folder", "peer_command"]
 
 REQUIREMENTS = (
     "agno==2.5.6",
@@ -28,6 +30,7 @@ REQUIREMENTS = (
 )
 
 PEER_APP = '''
+import logging
 import os
 import time
 
@@ -78,7 +81,47 @@ agent_os = AgentOS(
     authorization_config=AuthorizationConfig(verification_keys=[key]) if key else None,
 )
 app = agent_os.get_app()
+logging.disable(logging.WARNING)
 '''
+
+FASTAPI_APP = """
+import json
+import os
+from typing import Annotated, Any
+
+import jwt
+from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+key = os.environ["PEER_KEY"]
+agents = json.loads(open(os.environ["PEER_AGENTS_FILE"]).read())
+app = FastAPI()
+
+
+def claims(bearer: Annotated[HTTPAuthorizationCredentials, Depends(HTTPBearer())]) -> dict:
+    try:
+        found = jwt.decode(bearer.credentials, key, ["RS256"], options={"verify_aud": False})
+    except jwt.PyJWTError:
+        raise HTTPException(401) from None
+    if "agents:read" not in found.get("scopes", ()):
+        raise HTTPException(403)
+    return found
+
+
+@app.get("/agents")
+async def list_agents(_: Annotated[dict, Depends(claims)]) -> list[dict[str, Any]]:
+    return agents
+
+
+@app.get("/health")
+async def health() -> dict[str, str]:
+    return {"status": "ok", "instantiated_at": "2026-01-01T00:00:00Z"}
+"""
+
+
+def folder() -> Path:
+    """Return where the environment is kept: `LEGATION_PEER`, or a temporary folder."""
+    return Path(os.environ.get("LEGATION_PEER", Path(tempfile.gettempdir()) / "legation-peer"))
 
 
 def environment(folder: Path) -> Path:
@@ -89,16 +132,28 @@ def environment(folder: Path) -> Path:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *REQUIREMENTS], check=True)
         (folder / "complete").touch()
     (folder / "peer_app.py").write_text(PEER_APP)
+    (folder / "fastapi_app.py").write_text(FASTAPI_APP)
     return python
 
 
 def peer_command(folder: Path, port: int, database: Path) -> tuple[list[str], dict[str, str]]:
     """Return the command that serves AgentOS on `port`, and its environment."""
-    command = [str(environment(folder)), "-m", "uvicorn", "peer_app:app"]
-    command += ["--app-dir", str(folder), "--port", str(port)]
-    command += ["--log-level", "warning", "--no-access-log"]
-    return command, {**os.environ, "PEER_DB": str(database), "AGNO_TELEMETRY": "false"}
+    env = {**os.environ, "PEER_DB": str(database), "AGNO_TELEMETRY": "false"}
+    return _uvicorn(folder, "peer_app:app", port), env
+
+
+def fastapi_command(folder: Path, port: int, agents: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command that serves FastAPI with PyJWT on `port`, and its environment."""
+    return _uvicorn(folder, "fastapi_app:app", port), {
+        **os.environ,
+        "PEER_AGENTS_FILE": str(agents),
+    }
+
+
+def _uvicorn(folder: Path, app: str, port: int) -> list[str]:
+    command = [str(environment(folder)), "-m", "uvicorn", app, "--app-dir", str(folder)]
+    return [*command, "--port", str(port), "--log-level", "warning", "--no-access-log"]
 
 
 if __name__ == "__main__":
-    print(environment(Path(sys.argv[1])))
+    print(environment(Path(sys.argv[1]) if len(sys.argv) > 1 else folder()))

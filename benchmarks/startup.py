@@ -1,6 +1,6 @@
 """How long from the start of the process to the first answered `/health`, and the memory then?
 
-    python benchmarks/startup.py FOLDER [RUNS]      FOLDER keeps the environment of AgentOS 2.5.6
+    python benchmarks/startup.py [FOLDER [RUNS]]    FOLDER keeps the environment of AgentOS 2.5.6
 
 Both are started in turn with one agent and a SQLite file that has its tables; medians in
 milliseconds and MiB, and their ratios.
@@ -20,6 +20,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from peer import folder as peer_folder
 from peer import peer_command
 
 PLATFORM = """
@@ -78,10 +79,12 @@ def theirs(folder: Path, peer: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    peer, runs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    peer = Path(sys.argv[1]) if len(sys.argv) > 1 else peer_folder()
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ours(folder), theirs(folder, peer)  # the tables are made, the files are in the cache
+        ours(folder)  # the tables are made, the files are in the cache
+        theirs(folder, peer)
         pairs = [(ours(folder), theirs(folder, peer)) for _ in range(runs)]
     for index, what in enumerate(("start to first /health, ms", "memory at rest, MiB")):
         mine = statistics.median(pair[0][index] for pair in pairs)

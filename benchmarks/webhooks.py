@@ -4,8 +4,9 @@
 
 Legation has stored a message in a SQLite file, synced, before it acknowledges it; AgentOS has it
 in memory.  Both work on what they took meanwhile: an agent on a model that answers at once.  The
-replies of Legation go to a server on loopback, those of AgentOS nowhere.  Both are served by one
-process, in turns; deliveries are signed beforehand, and each holds one message of 200 senders.
+replies of Legation go to a server on loopback, those of AgentOS are refused at once.  Both are
+served by one process, in turns; deliveries are signed beforehand, each with one message of one of
+200 senders.
 """
 
 from __future__ import annotations
@@ -195,6 +196,8 @@ def theirs(folder: Path, peer: Path) -> Generator[int]:
     """Serve AgentOS on a fresh file; yield the port."""
     port = free_port()
     command, env = peer_command(peer, port, folder / "theirs.db")
+    # Its address of Meta is fixed: a proxy that refuses at once saves it the look-up of the name.
+    env = {**env, "HTTPS_PROXY": f"http://127.0.0.1:{free_port()}"}
     with running(command, env, port):
         yield port
 

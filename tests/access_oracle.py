@@ -209,7 +209,8 @@ def verdict(question: Question) -> str:
     method = "GET" if question.method == "HEAD" else question.method
     operation = OPERATIONS.get((method, question.template))
     if operation is None:
-        return "401" if question.scopes is None else "405"
+        public = OPERATIONS.get(("GET", question.template)) is OPEN
+        return "401" if question.scopes is None and not public else "405"
     if operation.kind == "signature":
         return "signature" if question.hosted else "404"
     if operation.kind != "open" and question.scopes is None:

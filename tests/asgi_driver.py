@@ -48,6 +48,7 @@ class AsgiDriver:
     @asynccontextmanager
     async def alive(self) -> AsyncGenerator[None]:
         """Hold the application between its start-up and its shut-down."""
+        scope: dict[str, Any] = {"type": "lifespan", "state": {}}
         started, ending = trio.Event(), trio.Event()
         told: list[str] = []
 
@@ -63,7 +64,7 @@ class AsgiDriver:
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.app, {"type": "lifespan", "state": {}}, receive, send)
+                nursery.start_soon(self.app, scope, receive, send)
                 await started.wait()
                 yield
                 ending.set()

@@ -69,7 +69,9 @@ class Contract:
 
     @cached_property
     def _components(self) -> Mapping[str, Any]:
-        return {"schemas": {n: _closed(s) for n, s in self.document["components"]["schemas"].items()}}
+        return {
+            "schemas": {n: _closed(s) for n, s in self.document["components"]["schemas"].items()}
+        }
 
     def check(self, request: Request, response: ClientResponse) -> None:
         """Raise `BrokenContract` unless `response` is one of those that the document names."""

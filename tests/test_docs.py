@@ -23,6 +23,7 @@ PAGES: Final = sorted(path for path in DOCS.rglob("*.md") if "_build" not in pat
 FOLLOWED: Final = (
     "tutorial",
     "howto/audit",
+    "howto/audit",
     "howto/authorization",
     "howto/migrating",
     "howto/testing",
@@ -57,7 +58,6 @@ def test_two_nodes_on_postgresql_do_what_the_page_says(
 
 
 async def test_embedded_platforms_answer(tmp_path: Path) -> None:
-    pytest.importorskip("starlette")
     for block in blocks(DOCS / "howto/embedding.md"):
         if block.caption:
             (tmp_path / block.caption).write_text(block.text, "utf-8")
@@ -89,6 +89,25 @@ def test_commands_are_shown_nowhere_without_being_run() -> None:
     }
 
     assert typed == {*FOLLOWED, "howto/postgresql"}
+
+
+def test_options_that_are_named_are_there(drawn: Any) -> None:
+    """Also where a command is shown and not run."""
+    pages = (*PAGES, ROOT / "README.md", ROOT / "examples/README.md")
+    found = 0
+    for page in pages:
+        for name, rest in re.findall(r"legation (\w+)((?: [^`\n]*)?)", page.read_text("utf-8")):
+            command = drawn.main.commands.get(name)
+            options = set(re.findall(r"(?<=\s)--[a-z-]+", rest.partition("|")[0]))
+            if command is None or not options:
+                continue
+            for _ in range(hasattr(command, "commands")):
+                command = command.commands[rest.split()[0]]
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert options <= known, f"{page.name}: legation {name}{rest}"
+            found += len(options)
+
+    assert found > 10
 
 
 def test_tutorial_is_installed_as_the_readme_is() -> None:

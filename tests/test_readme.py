@@ -63,6 +63,12 @@ def test_configuration_that_is_shown_has_no_unknown_key(text: str) -> None:
 
 
 def test_documents_that_are_named_exist() -> None:
-    for name in ("docs/index.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"):
+    for name in (
+        "docs/index.md",
+        "examples/README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "LICENSE",
+    ):
         assert f"({name})" in README.read_text("utf-8")
         assert (ROOT / name).exists()

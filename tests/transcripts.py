@@ -2,7 +2,8 @@
 
 What a document says is what happens.  In a Markdown page
 
-* a `code-block` or `literalinclude` with a caption is a file of that name;
+* a `code-block` or `literalinclude` with a caption is a file of that name, and so is a block behind
+  a comment `<!-- file: NAME -->`, where captions are not shown;
 * a `console` block is typed, line by line, into one shell that lives as long as the page:  `$ `
   begins a command, `> ` goes on with it, and the lines after it are what it prints;
 * `…` stands for anything, line breaks included, as what differs from run to run;
@@ -49,7 +50,9 @@ COMMAND_SECONDS: Final = 60
 START_SECONDS: Final = 30
 
 _FENCE: Final = re.compile(
-    r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- file: (?P<name>\S+) -->\n\n?)?"
+    r"(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
 )
 _INFO: Final = re.compile(
     r"(?:\{code-block\} )?(?P<language>[\w-]+)|\{literalinclude\} (?P<included>\S+)"
@@ -84,18 +87,17 @@ def blocks(page: Path) -> tuple[Block, ...]:
     found: list[Block] = []
     for fenced in _FENCE.finditer(page.read_text("utf-8")):
         if info := _INFO.fullmatch(fenced["info"]):
-            found.append(_block(info, fenced["body"], page.parent))
+            found.append(_block(info, fenced["body"], page.parent, fenced["name"]))
     return tuple(found)
 
 
-def _block(info: re.Match[str], body: str, folder: Path) -> Block:
-    caption = None
+def _block(info: re.Match[str], body: str, folder: Path, caption: str | None) -> Block:
     while option := _OPTION.match(body):
         caption = option["value"] if option["name"] == "caption" else caption
         body = body[option.end() :]
     if included := info["included"]:
         return Block("included", (folder / included).read_text("utf-8"), caption)
-    return Block(info["language"], body.removeprefix("\n") if caption else body, caption)
+    return Block(info["language"], body.removeprefix("\n"), caption)
 
 
 def exchanges(console: str) -> tuple[Exchange, ...]:

@@ -163,6 +163,27 @@ class Channel:
     mentions_only: bool | None = None
 
 
+# Named one by one: a type checker learns nothing from `converter=tuple`.
+def _databases(items: Iterable[Database]) -> tuple[Database, ...]:
+    return tuple(items)
+
+
+def _models(items: Iterable[Model]) -> tuple[Model, ...]:
+    return tuple(items)
+
+
+def _agents(items: Iterable[Agent]) -> tuple[Agent, ...]:
+    return tuple(items)
+
+
+def _teams(items: Iterable[Team]) -> tuple[Team, ...]:
+    return tuple(items)
+
+
+def _channels(items: Iterable[Channel]) -> tuple[Channel, ...]:
+    return tuple(items)
+
+
 @frozen(kw_only=True)
 class PlatformConfig:
     """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`.
@@ -182,11 +203,11 @@ class PlatformConfig:
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
     on_busy: str = "queue"
     run_timeout_seconds: float = 3600.0
-    databases: tuple[Database, ...] = field(default=(), converter=tuple)
-    models: tuple[Model, ...] = field(default=(), converter=tuple)
-    agents: tuple[Agent, ...] = field(default=(), converter=tuple)
-    teams: tuple[Team, ...] = field(default=(), converter=tuple)
-    channels: tuple[Channel, ...] = field(default=(), converter=tuple)
+    databases: tuple[Database, ...] = field(default=(), converter=_databases)
+    models: tuple[Model, ...] = field(default=(), converter=_models)
+    agents: tuple[Agent, ...] = field(default=(), converter=_agents)
+    teams: tuple[Team, ...] = field(default=(), converter=_teams)
+    channels: tuple[Channel, ...] = field(default=(), converter=_channels)
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is

@@ -77,13 +77,18 @@ class Door:
         method = "GET" if request.method == "HEAD" else request.method
         route = match.methods.get(method)
         if route is None:
-            return self._unknown(arrival, MethodNotAllowed(_methods(match)))
+            refusal = MethodNotAllowed(_methods(match))
+            return refusal if self._open(match) else self._unknown(arrival, refusal)
         return (yield from self._enter(arrival, route, match, path.query))
 
     def _options(self, request: Request, methods: tuple[str, ...]) -> Response:
         """Answer a browser's preflight, or tell what the path takes (RFC 9110 section 9.3.7)."""
         preflight = self.cors.preflight(request, methods)
         return preflight or empty_response(204, ((b"allow", ", ".join(methods).encode()),))
+
+    def _open(self, match: Match[Route]) -> bool:
+        """Whether everybody may know what is here."""
+        return any(route.template in self.excluded for route in match.methods.values())
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""

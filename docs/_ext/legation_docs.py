@@ -36,6 +36,8 @@ _LOADS: Final = {
     "source": ("src", "srcset"),
     "video": ("src", "poster"),
 }
+# What a style sheet would load from another origin.
+_FETCHES: Final = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
 
 
 class Drawn(SphinxDirective):
@@ -142,6 +144,9 @@ def _look(app: Sphinx, failure: Exception | None) -> None:
     out = Path(app.outdir)
     pages = {path: _read(path) for path in sorted(out.rglob("*.html"))}
     wrong = [f"{path.relative_to(out)}: {what}" for path in pages for what in _wrong(path, pages)]
+    for sheet in sorted(out.rglob("*.css")):
+        for url in _FETCHES.findall(sheet.read_text("utf-8")):
+            wrong.append(f"{sheet.relative_to(out)}: loads {url}")
     if wrong:
         raise ExtensionError("\n".join(wrong))
 

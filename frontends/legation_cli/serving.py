@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Service", "url_of"]
 
+Line: TypeAlias = tuple[str, str, Mapping[str, Any]]
 Slots: TypeAlias = Sequence[Sequence[socket.socket]]
 
 OPEN_DOOR: Final = (
@@ -82,7 +83,7 @@ class HeldLog:
     """
 
     log: Write
-    _held: list[tuple[str, str, Mapping[str, Any]]] | None = field(factory=list, init=False)
+    _held: list[Line] | None = field(factory=list[Line], init=False)
 
     def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write a line, now or as soon as lines are let go."""

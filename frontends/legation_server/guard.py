@@ -28,7 +28,7 @@ from .framing import ChunkedBody, Framing, LengthBody
 from .refusals import HeadTooLarge, NotImplementedHere, UriTooLong, VersionNotSupported
 from .settings import Settings
 
-__all__ = ["Guard", "Head"]
+__all__ = ["Guard", "Head", "Memo"]
 
 EMPTY_LINES: Final = 2
 """Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one at least)."""
@@ -68,16 +68,49 @@ class Head:
         return ChunkedBody(limit) if self.length is None else LengthBody(self.length)
 
 
+class Memo:
+    """Heads that were parsed before, by their exact bytes.
+
+    What becomes of a whole head that stands alone, on a connection between two requests, depends
+    on its bytes and nothing else: so it need not be parsed again.  Kept are only requests of
+    HTTP/1.1 without a body, whose connection goes on.  Who asks is decided anew each time.
+
+    The heads hold tokens: they stay in memory until others take their place.
+    """
+
+    __slots__ = ("_heads", "_most")
+
+    LONGEST: Final = 4 << 10
+    """Bytes of a head that is kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heads: dict[bytes, Head] = {}
+
+    def find(self, raw: bytes) -> Head | None:
+        """Return what `raw` was parsed to before."""
+        return self._heads.get(raw)
+
+    def keep(self, raw: bytes, head: Head) -> None:
+        """Remember that `raw` is `head`, in the place of the one that was kept longest."""
+        if head.length != 0 or head.old or not head.keep_alive or len(raw) > self.LONGEST:
+            return
+        if len(self._heads) >= self._most:
+            del self._heads[next(iter(self._heads))]
+        self._heads[raw] = head
+
+
 class Guard:
     """The requests of one connection.  `receive` bytes, then ask for `head` until None.
 
     Between a head and the next one, its body must be `take`n out.
     """
 
-    __slots__ = ("_buffer", "_empty_lines", "_fields", "_limits", "_quick", "_scanned")
+    __slots__ = ("_buffer", "_empty_lines", "_fields", "_limits", "_memo", "_quick", "_scanned")
 
-    def __init__(self, limits: Settings) -> None:
+    def __init__(self, limits: Settings, memo: Memo | None = None) -> None:
         self._limits = limits
+        self._memo = memo
         self._quick = min(limits.header_line, limits.header_block)
         self._buffer = b""
         self._scanned: int = 0  # bytes of the head whose lines have passed
@@ -107,13 +140,20 @@ class Guard:
         """Return the next head, or why there is none to be had, or None for want of bytes."""
         buffer = self._buffer
         if not self._scanned:
+            if self._memo is not None and (known := self._memo.find(buffer)) is not None:
+                self._buffer = b""
+                self._empty_lines = 0
+                return known
             end = buffer.find(b"\r\n\r\n") + 4
             if 4 <= end <= self._quick:
                 raw = buffer if end == len(buffer) else buffer[:end]
                 if self._is_plain(raw):
                     self._buffer = buffer[end:]
                     self._empty_lines = 0
-                    return self._parse(raw)
+                    head = self._parse(raw)
+                    if self._memo is not None and isinstance(head, Head):
+                        self._memo.keep(raw, head)
+                    return head
         return self._scan() if buffer else None
 
     def _is_plain(self, raw: bytes) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from legation.messages import Headers
 
@@ -56,11 +56,6 @@ class Proxies:
     networks: tuple[Network, ...] = ()
     unix: bool = False
     header: Named = "x-forwarded-for"
-    _name: bytes = field(init=False)
-
-    @_name.default
-    def _encode(self) -> bytes:
-        return self.header.encode("ascii")
 
     def trusts(self, peer: str) -> bool:
         """Tell whether `peer` is a proxy: an address, or empty for a Unix socket."""
@@ -76,7 +71,8 @@ class Proxies:
             peer: Returned where nothing else can be believed.
             headers: Of one request, names in lower case.
         """
-        lines = [value for name, value in headers if name == self._name]
+        wanted = self.header.encode("ascii")
+        lines = [value for name, value in headers if name == wanted]
         nearest = peer
         for element in self._from_the_right(b",".join(lines).decode("latin-1")):
             address = _address(element)

@@ -39,12 +39,16 @@ class Settings:
         header_line: Bytes of one line of a head, its line ending aside.
         header_block: Bytes of a whole head.
         header_fields: Fields of one head.
-        body: Bytes of any body, above what any route asks for; beyond it 413 unasked.
+        body: Bytes of any body, as many as the route with the largest one asks for.  A longer
+            one that declares its length is answered 413 before the platform is asked, so also
+            before authorization; no more is learned by that than this limit.
         unread_body: Bytes of a body nobody asked for that are read and dropped to keep the
             connection; a longer one ends it.
         drain_seconds: From the order to drain to the end of the last connection.
         grace_seconds: What idle connections and event streams get of that.
         backlog: Connections that the kernel queues before they are accepted.
+        remembered_heads: Heads that need not be parsed when the same bytes come again, tokens
+            included; 0 parses every head.  It pays where clients poll.
     """
 
     header_seconds: float = field(default=10.0, validator=gt(0))
@@ -65,6 +69,7 @@ class Settings:
     drain_seconds: float = field(default=30.0, validator=ge(0))
     grace_seconds: float = field(default=5.0, validator=ge(0))
     backlog: int = field(default=1024, validator=gt(0))
+    remembered_heads: int = field(default=0, validator=ge(0))
 
     @property
     def sweep_seconds(self) -> float:

@@ -84,7 +84,7 @@ class Wire:
         self.fd = sock.fileno()
         self.writing = False
         self.worker = worker
-        self.guard = Guard(worker.settings)
+        self.guard = Guard(worker.settings, worker.memo)
         self.scope = trio.CancelScope()
         self.method = "GET"
         self.phase = Phase.HEAD

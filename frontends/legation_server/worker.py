@@ -6,12 +6,13 @@ import time
 from typing import Protocol, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import Factory, define, field
 
 from legation.effects import Program
 from legation.messages import Answer, Request
 from legation_host import BodySource, Sink, Write
 
+from .guard import Memo
 from .proxies import NO_PROXIES, Proxies
 from .render import Clock
 from .settings import Settings
@@ -37,6 +38,11 @@ class Runner(Protocol):
         ...
 
 
+def _memo(worker: Worker) -> Memo | None:
+    most = worker.settings.remembered_heads
+    return Memo(most) if most else None
+
+
 @define(eq=False)
 class Worker:
     """One process's share of the server.
@@ -45,6 +51,7 @@ class Worker:
         soon: The time of `trio.current_time()` that is not later than the next sweep.  A
             deadline counted from it is never early, and late by two sweeps at most; reading it
             costs a look at an attribute.
+        memo: Of the heads of all connections, where that is switched on.
         in_flight: Requests being answered, streams aside.
         draining: Every answer from now on ends its connection.
     """
@@ -55,6 +62,7 @@ class Worker:
     log: Write
     proxies: Proxies = NO_PROXIES
     clock: Clock = field(factory=Clock)
+    memo: Memo | None = field(init=False, default=Factory(_memo, takes_self=True))
     soon: float = 0.0
     in_flight: int = 0
     draining: bool = False

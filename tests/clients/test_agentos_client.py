@@ -10,10 +10,11 @@ import asyncio
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -25,6 +26,12 @@ media_module = pytest.importorskip("agno.media")
 Client = client_module.AgentOSClient
 SessionType = db_module.SessionType
 Image = media_module.Image
+
+# The client leaves its connections to the collector.
+OPTIONS: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.filterwarnings(option) for option in OPTIONS]
+
+Call: TypeAlias = Callable[[Callable[[Any], Awaitable[Any]]], Any]
 
 PLATFORM: Final = """
 [platform]
@@ -66,32 +73,38 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     folder = tmp_path_factory.mktemp("platform")
     (folder / "platform.toml").write_text(PLATFORM.format(folder=folder))
     command = [sys.executable, "-m", "legation_cli", "serve", str(folder / "platform.toml")]
-    with subprocess.Popen(
-        [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
+    said = folder / "said"
+    with (
+        said.open("w") as out,
+        subprocess.Popen([*command, "--port", "0"], stdout=out, stderr=out) as server,
+    ):
         try:
-            assert server.stdout is not None
-            told = re.search(r"http://\S+", server.stdout.readline())
-            assert told is not None
-            yield told[0]
+            yield _address(said)
         finally:
             server.terminate()
 
 
-@pytest.fixture
-def call(address: str) -> Callable[[Callable[[Any], Awaitable[Any]]], Any]:
-    """Runs a coroutine function on a client of the server."""
-
-    def run(act: Callable[[Any], Awaitable[Any]]) -> Any:
-        async def main() -> Any:
-            return await act(Client(address, timeout=20))
-
-        return asyncio.run(main())
-
-    return run
+def _address(said: Path) -> str:
+    """Return the URL that a server tells when it listens."""
+    for _ in range(200):
+        if told := re.search(r"http://\S+", said.read_text()):
+            return told[0]
+        time.sleep(0.1)
+    raise AssertionError(said.read_text())
 
 
-Call = Callable[[Callable[[Any], Awaitable[Any]]], Any]
+@pytest.fixture(scope="module")
+def call(address: str) -> Generator[Call]:
+    """Runs a coroutine function on a client; all in one loop, for the client keeps connections."""
+    with asyncio.Runner() as runner:
+
+        def run(act: Callable[[Any], Awaitable[Any]]) -> Any:
+            async def main() -> Any:
+                return await act(Client(address, timeout=20))
+
+            return runner.run(main())
+
+        yield run
 
 
 def test_config(call: Call) -> None:

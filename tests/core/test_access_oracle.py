@@ -34,7 +34,7 @@ from legation.store.failures import StatementFailed, StoreFailure
 from legation.store.units import Dialect, Undo, Unit
 from legation_testing import NEW_YEAR_2026, Client
 
-from ..access_oracle import ADMIN, ID, OPERATIONS, Question, verdict, visible_ids
+from ..access_oracle import ADMIN, ID, OPEN, OPERATIONS, Question, verdict, visible_ids
 from ..callers import Issuer, demo
 
 ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
@@ -317,8 +317,9 @@ def _served(method: str, template: str) -> bool:
     return ("GET" if method == "HEAD" else method, template) in SERVED
 
 
-def _no_method(scopes: frozenset[str] | None) -> str:
-    return "401" if scopes is None else "405"
+def _no_method(template: str, scopes: frozenset[str] | None) -> str:
+    public = OPERATIONS.get(("GET", template)) is OPEN
+    return "401" if scopes is None and not public else "405"
 
 
 def compare(
@@ -338,7 +339,9 @@ def compare(
     question = Question(
         method, place.route.template, scopes, subject, ids, place.owners, place.hosted
     )
-    expected = verdict(question) if _served(method, place.route.template) else _no_method(scopes)
+    template = place.route.template
+    served = _served(method, template)
+    expected = verdict(question) if served else _no_method(template, scopes)
     assert answer.status < 500, (method, place.target, scopes, world.rehearsal.logged)
     said = told(answer)
     where = (method, place.target, scopes, subject, place.owners)

@@ -29,7 +29,7 @@ def test_authorization_that_is_off_is_a_finding() -> None:
 
 
 def test_a_route_that_is_open_beyond_the_usual_is_a_finding() -> None:
-    config = AuthorizationConfig(excluded_routes=["/health", "/agents"])
+    config = AuthorizationConfig(excluded_routes=["/ready", "/agents"])
 
     assert found(authorization_config=config) == [
         ("authorization_config.excluded_routes[1]", "/agents is open to everybody")

@@ -24,6 +24,7 @@ from legation.refusals import (
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
+    UriTooLong,
     respond,
 )
 
@@ -66,6 +67,7 @@ TABLE: tuple[tuple[Refusal, int, str, str, Headers], ...] = (
     ),
     (Conflict("x"), 409, "CONFLICT", "x", ()),
     (TooLarge(10), 413, "PAYLOAD_TOO_LARGE", "The body is longer than 10 bytes", ()),
+    (UriTooLong(), 414, "URI_TOO_LONG", "The request line is too long", ()),
     (UnsupportedMediaType("x"), 415, "UNSUPPORTED_MEDIA_TYPE", "x", ()),
     (
         Invalid((Fault("body.a", "missing"), Fault("query.b", "unknown"))),

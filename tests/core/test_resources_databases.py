@@ -92,6 +92,22 @@ def test_migrating_again_changes_nothing(client: Client) -> None:
     assert client.get("/databases/main/migrations").json()["meta"]["total_count"] == 1
 
 
+def test_where_nothing_is_to_do_no_lock_is_taken(client: Client) -> None:
+    client.post("/databases/main/migrate").expect_success()
+    client.fail_at(Attempt, Busy(), times=None)
+
+    assert client.post("/databases/main/migrate").status == 200
+    assert client.post(f"/databases/main/migrate?target_version={LATEST}").status == 200
+    assert client.post("/databases/main/migrate?target_version=2.5.0").status == 400
+    assert client.post("/databases/second/migrate").status == 500
+
+
+def test_a_look_that_fails_is_no_reason_not_to_try(client: Client) -> None:
+    client.fail_at(ReadLedger, Busy())
+
+    assert client.post("/databases/main/migrate").json()["to_version"] == LATEST
+
+
 def test_a_dry_run_does_it_and_undoes_it(client: Client) -> None:
     told = client.post("/databases/main/migrate?dry_run=true").json()
 

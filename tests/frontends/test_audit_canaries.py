@@ -7,7 +7,7 @@ import hmac
 import io
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -167,10 +167,13 @@ class Cast(Unit[None]):
 
 @pytest.mark.parametrize("value", [CANARY, f"{CANARY}\ud800", f"{CANARY}\0"], ids=ascii)
 def test_an_error_of_the_database_is_logged_without_the_value(postgres: str, value: str) -> None:
-    lines: list[tuple[Any, ...]] = []
+    lines: list[tuple[str, Mapping[str, Any]]] = []
+
+    def hear(_: str, event: str, fields: Mapping[str, Any]) -> None:
+        lines.append((event, fields))
 
     async def main() -> None:
-        database = open_database("main", postgres, lambda *line: lines.append(line))
+        database = open_database("main", postgres, hear)
         try:
             with pytest.raises(StoreFailure) as failed:
                 await database.run(Cast(value))
@@ -180,7 +183,7 @@ def test_an_error_of_the_database_is_logged_without_the_value(postgres: str, val
 
     run("trio", main)
 
-    ((_, event, fields),) = lines
+    ((event, fields),) = lines
     assert event == "store_failed"
     assert CANARY not in str(fields)
     assert fields["error"]

@@ -345,13 +345,17 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 class Wire:
-    """A wire to PostgreSQL that breaks at the next COMMIT, before or after it arrived."""
+    """A wire to PostgreSQL that breaks at the next COMMIT, before or after it arrived.
 
-    def __init__(self, url: str, after: bool) -> None:
+    That is the next one once it is armed, which it also is when `mark` comes by.
+    """
+
+    def __init__(self, url: str, after: bool, mark: bytes | None = None) -> None:
         port = urlsplit(url).port
         assert port is not None
         self.target = ("127.0.0.1", port)
         self.after = after
+        self.mark = mark
         self.armed = False
         self.silent = False
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -377,6 +381,8 @@ class Wire:
     def _out(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                if self.mark is not None and self.mark in data:
+                    self.armed, self.mark = True, None
                 if self.armed and b"commit\0" in data:
                     self.armed = False
                     if self.after:

@@ -298,9 +298,10 @@ async def test_a_migration_whose_commit_got_no_answer_is_looked_up(
     try:
         async with asked(wire.url) as ask:
             await ask("POST", f"{MAIN}?target_version=2.5.0")
-            wire.armed = True
+            wire.mark = b"insert into schema_ledger"
             reply = await ask("POST", MAIN)
 
+            assert wire.mark is None
             assert reply.status == (200 if after else 500)
             assert (await ask.stands())[0] == (LATEST if after else "2.5.0")
             assert (await ask("POST", MAIN)).json["to_version"] == LATEST

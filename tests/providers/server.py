@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from attrs import define, field
 
@@ -51,7 +51,6 @@ class Faults:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: _Server
 
     def do_POST(self) -> None:
         length = int(self.headers["content-length"])
@@ -59,12 +58,13 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # who sent it was killed
             self.close_connection = True
             return
-        provider, fault = self.server.provider, self.server.faults.draw()
+        served = cast("_Server", self.server)
+        provider, fault = served.provider, served.faults.draw()
         if fault == "errors":
             self._write(Reply(500, b"{}"))
             return
         if fault == "throttles":
-            self._write(provider.throttled(self.server.faults.retry_after))
+            self._write(provider.throttled(served.faults.retry_after))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = provider.take("POST", self.path, headers, body)
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if fault == "slow":
-            time.sleep(self.server.faults.seconds)
+            time.sleep(served.faults.seconds)
         self._write(reply)
 
     def _write(self, reply: Reply) -> None:

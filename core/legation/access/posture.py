@@ -11,6 +11,8 @@ from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
 
 __all__ = ["Finding", "posture"]
 
+# Beside the default ones, what a load balancer asks: it tells states, and nothing of anybody.
+_HARMLESS = frozenset({*DEFAULT_EXCLUDED_ROUTES, "/ready"})
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
@@ -31,7 +33,7 @@ def _findings(config: PlatformConfig) -> Iterator[Finding]:
     if not config.authorization:
         yield Finding("platform.authorization", "is off: whoever reaches it may do anything")
     for index, template in enumerate(config.authorization_config.excluded_routes):
-        if template not in DEFAULT_EXCLUDED_ROUTES:
+        if template not in _HARMLESS:
             where = f"authorization_config.excluded_routes[{index}]"
             yield Finding(where, f"{template} is open to everybody")
     for index, origin in enumerate(config.cors_allowed_origins):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -86,19 +87,24 @@ class Migration:
 
 @frozen
 class Catalogue:
-    """Migrations in strictly ascending order."""
+    """Migrations in strictly ascending order.
+
+    Attributes:
+        versions: Every version a database can be at, the empty one included.
+    """
 
     migrations: tuple[Migration, ...]
+    versions: tuple[Version, ...] = field(init=False, eq=False, repr=False)
+    _seals: dict[Dialect, dict[Version, str]] = field(
+        factory=dict[Dialect, dict[Version, str]], init=False, eq=False, repr=False
+    )
 
     def __attrs_post_init__(self) -> None:
-        for lower, higher in pairwise(self.versions):
+        versions = (EMPTY, *(migration.version for migration in self.migrations))
+        object.__setattr__(self, "versions", versions)
+        for lower, higher in pairwise(versions):
             if higher <= lower:
                 raise ValueError(f"version {higher} does not come after {lower}")
-
-    @property
-    def versions(self) -> tuple[Version, ...]:
-        """Every version a database can be at, the empty one included."""
-        return (EMPTY, *(migration.version for migration in self.migrations))
 
     @property
     def latest(self) -> Version:
@@ -110,14 +116,23 @@ class Catalogue:
         return next((m.serves for m in self.migrations if m.version == version), EMPTY)
 
     def seal(self, version: Version, dialect: Dialect) -> str:
-        """Return the hash of the whole history up to `version`; empty for the empty database."""
+        """Return the hash of the whole history up to `version`, one of `versions`.
+
+        It is empty for the empty database.  Texts are hashed when first asked for, and then not
+        again: every request that looks where a database stands compares a seal.
+        """
+        if dialect not in self._seals:
+            self._seals[dialect] = dict(self._sealed(dialect))
+        return self._seals[dialect][version]
+
+    def _sealed(self, dialect: Dialect) -> Iterator[tuple[Version, str]]:
         seal = ""
+        yield EMPTY, seal
         for migration in self.migrations:
-            if migration.version <= version:
-                steps = (step.canonical(dialect) for step in migration.up)
-                history = "\0".join((seal, str(migration.version), *steps))
-                seal = hashlib.sha256(history.encode()).hexdigest()
-        return seal
+            steps = (step.canonical(dialect) for step in migration.up)
+            history = "\0".join((seal, str(migration.version), *steps))
+            seal = hashlib.sha256(history.encode()).hexdigest()
+            yield migration.version, seal
 
 
 # --- 2.0.0 -------------------------------------------------------------------------------------
@@ -192,7 +207,7 @@ _2_0_0: Final = Migration(
         ),
         Step("create index sessions_id on sessions (session_id)"),
         Step(_RUNS),
-        # A start and an end ask for it: they must not cost more the more runs a session has behind it.
+        # A start and an end ask for it: they must not cost more the more runs a session has.
         Step(
             "create index runs_active on runs (owner, session_id, run_no)"
             " where status in ('PENDING', 'RUNNING')"

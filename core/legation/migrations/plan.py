@@ -190,9 +190,11 @@ def plan(
 
 def moves_between(catalogue: Catalogue, from_: Version, to: Version) -> tuple[Move, ...]:
     """Return the moves from one version of the catalogue to another, in order."""
+    if from_ == to:
+        return ()
     low, high = min(from_, to), max(from_, to)
     between = tuple(m for m in catalogue.migrations if low < m.version <= high)
-    if from_ <= to:
+    if from_ < to:
         return tuple(Move(Direction.UP, migration) for migration in between)
     return tuple(Move(Direction.DOWN, migration) for migration in reversed(between))
 

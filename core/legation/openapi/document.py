@@ -28,6 +28,7 @@ from ..refusals import (
     respond,
 )
 from ..registry import Registry
+from ..resources.idempotency import REPEATABLE
 from ..routes import ROUTES, Route
 from ..version import INTERFACE_VERSION
 from .operations import CHANNEL_ONLY, OPERATIONS, Body, Field, Operation, Reply
@@ -68,6 +69,12 @@ _REFUSALS: Final[Mapping[int, Refusal]] = {
         Unavailable("The database is not available (incident 0f6d1c2b3a495867)"),
     )
 }
+_KEY: Final = Field(
+    "Idempotency-Key",
+    text(pattern=r"^[\x21-\x7e]{1,255}$"),
+    "The same request under the same key is done once",
+    where="header",
+)
 _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "x-request-id": {
         "description": "The name of this exchange in logs and in the audit trail",
@@ -138,7 +145,7 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
-        "parameters": [*map(_path_parameter, _ids(route)), *map(_parameter, known.query)],
+        "parameters": [*map(_path_parameter, _ids(route)), *map(_parameter, _fields(route))],
         **({"requestBody": _body(known.body)} if known.body else {}),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
@@ -146,6 +153,17 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
     for status in sorted(_errors(route, known, needs_token=bool(security))):
         told["responses"].setdefault(str(status), _refused(status))
     return told
+
+
+def _once(route: Route) -> bool:
+    """Whether a key makes sure that the operation is done once."""
+    changes = route.method == "POST" and not isinstance(route.need, Signed)
+    return changes and route.operation not in REPEATABLE
+
+
+def _fields(route: Route) -> tuple[Field, ...]:
+    known = OPERATIONS[route.operation].query
+    return (*known, _KEY) if _once(route) else known
 
 
 def _ids(route: Route) -> list[str]:
@@ -217,6 +235,8 @@ def _errors(route: Route, known: Operation, *, needs_token: bool) -> set[int]:
         errors |= {404, 414}
     if known.query:
         errors |= {414, 422}
+    if _once(route):
+        errors |= {409, 413, 422}
     if known.body:
         errors |= {400, 413, 422}
         if len(known.body.content) > 1:

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from ..resources.media import MEDIA_TYPES
-from ..runs.output import MEDIA
 from ..runs.states import RunState
 from .schemas import MOST
 from .shapes import (
@@ -96,7 +95,8 @@ def _got(
     return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
 
 
-_EVENT_STREAM: Final = ref("ServerSentEvent")  # of each event: a stream itself has no schema
+# OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
+_EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
 _INSTANT: Final = integer(minimum=0, maximum=1 << 40)
 _PAGE: Final = Field("page", integer(minimum=1, maximum=1_000_000, default=1), "Which page, from 1")
 _HOSTED_TYPE: Final = Field("type", one_of_words("agent", "team", default="agent"))
@@ -136,19 +136,22 @@ _PLATFORM: Final = {
 # --- Its own documentation ---------------------------------------------------------------------
 
 
+_UNCHANGED: Final = Reply("What `If-None-Match` names is still the same", {})
+
+
 def _page(summary: str, description: str = "") -> Operation:
     reply = Reply("The page", {HTML: TEXT})
-    return Operation(summary, {200: reply}, description, errors=(404,))
+    return Operation(summary, {200: reply, 304: _UNCHANGED}, description, errors=(404,))
 
 
 _DOCS: Final = {
-    "get_openapi": _got("This document", OBJECT, errors=(404,)),
+    "get_openapi": Operation("This document", {200: _json(OBJECT), 304: _UNCHANGED}, errors=(404,)),
     "get_docs": _page("The operations, to read and to try", "Swagger UI, served from here."),
     "get_oauth2_redirect": _page("Where an OAuth 2 provider sends the page back to"),
     "get_redoc": _page("The operations, to read", "ReDoc, served from here."),
     "get_docs_asset": Operation(
         "A part of these pages",
-        {200: Reply("The file", {"*/*": TEXT})},
+        {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
     ),
 }
 
@@ -190,7 +193,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
         f"continue_{kind}_run": Operation(
             "Go on with a run that waits for a person",
             {200: Reply("Its events, or its end", {JSON: _run(kind), EVENTS: _EVENT_STREAM})},
-            body=_form("Continue", {"tools": _JSON_PART}),
+            body=_form("Continue"),
             errors=(409,),
         ),
         f"resume_{kind}_run": Operation(
@@ -204,18 +207,10 @@ def _hosted(kind: str) -> dict[str, Operation]:
     }
 
 
-def _form(name: str, encoding: Encoding | None = None) -> Body:
+def _form(name: str) -> Body:
     """Describe a body that is a form, in each of its encodings, and may be left out."""
     form, whole = ref(f"{name}Form"), ref(f"{name}Request")
-    content = {FORMS[0]: form, FORMS[1]: form, JSON: whole}
-    encodings = {FORMS[0]: encoding, FORMS[1]: encoding} if encoding else {}
-    return Body(content, required=False, encoding=encodings)
-
-
-_JSON_PART: Final[Mapping[str, str]] = {"contentType": JSON}
-_AS_JSON: Final[Encoding] = dict.fromkeys(
-    ("session_state", "dependencies", "metadata", "output_schema", *MEDIA), _JSON_PART
-)
+    return Body({FORMS[0]: form, FORMS[1]: form, JSON: whole}, required=False)
 
 
 def _run(kind: str) -> Schema:
@@ -237,10 +232,7 @@ def _start(kind: str) -> Operation:
         " run goes on, and its events can be read again from where a client stopped.",
         body=Body(
             {FORMS[0]: ref("RunUpload"), FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
-            encoding={
-                FORMS[0]: {**_AS_JSON, "files": {"contentType": ", ".join(MEDIA_TYPES)}},
-                FORMS[1]: _AS_JSON,
-            },
+            encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
         ),
         errors=(409,),
     )
@@ -250,7 +242,7 @@ def _tail() -> Operation:
     after = Field("after", integer(minimum=0, maximum=MOST, default=0), "Events behind this one")
     last = Field(
         "Last-Event-ID",
-        text(pattern=r"^[A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17})$", examples=["6f1c:1"]),
+        text(pattern=r"^([A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17}))?$", examples=["6f1c:1"]),
         "The `id` of the last event received; counts before `after`",
         where="header",
     )

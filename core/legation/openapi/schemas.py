@@ -215,7 +215,7 @@ def _run_row(kind: str) -> Schema:
 
 
 _WORDLESS: Final[Schema] = {"description": "Accepted, without effect"}
-_FILE: Final = text(format="binary", contentMediaType="application/octet-stream")
+_FILES: Final = list_of(text(format="binary", contentMediaType="application/octet-stream"))
 _STREAM: Final[Schema] = {**BOOLEAN, "default": True, "description": "Answer with events"}
 _ABOUT_A_RUN: Final[Mapping[str, Schema]] = {
     "session_id": {**_CHOSEN_ID, "description": "The session that the run is of"},
@@ -249,17 +249,25 @@ _RUN: Final[Mapping[str, Schema]] = {
 }
 
 
-def _form(
-    fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None
-) -> Schema:
-    """Return a form: a member without a type is any text there."""
-    told = {name: TEXT | field if field is _WORDLESS else field for name, field in fields.items()}
-    return object_of(required or {}, told, additionalProperties=False)
+_AS_TEXT: Final[Mapping[str, Schema]] = {
+    "object": text(format="json-object", contentMediaType="application/json"),
+    "array": text(format="json-array", contentMediaType="application/json"),
+    "any": TEXT,
+}
 
 
-def _members(
-    fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None
-) -> Schema:
+def _form(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
+    """Return a form: all of it is text, so that objects and arrays are told as JSON in text."""
+    told = {
+        name: _AS_TEXT.get(field.get("type", "any"), field)
+        for name, field in fields.items()
+        if field is not _FILES
+    }
+    files = {name: field for name, field in fields.items() if field is _FILES}
+    return object_of(required or {}, {**told, **files}, additionalProperties=False)
+
+
+def _members(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
     """Return the same as JSON, where null is as good as absent."""
     told = {name: f if f is _WORDLESS else nullable(f) for name, f in fields.items()}
     return object_of(required or {}, told, additionalProperties=False)
@@ -297,7 +305,7 @@ _RUNS: Final[Mapping[str, Schema]] = {
     ),
     "RunRequest": _members(_RUN, _MESSAGE_SENT),
     "RunForm": _form(_RUN, _MESSAGE_SENT),
-    "RunUpload": _form({**_RUN, "files": list_of(_FILE)}, _MESSAGE_SENT),
+    "RunUpload": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
     "CancelRequest": _members(_ABOUT_A_RUN),
     "CancelForm": _form(_ABOUT_A_RUN),
     "ContinueRequest": _members(_CONTINUE),

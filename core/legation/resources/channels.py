@@ -49,13 +49,11 @@ Told: TypeAlias = dict[str, Any]
 def survey(registry: Registry) -> Program[tuple[Told, ...]]:
     """Return every channel with what waits in it; null where the database does not answer."""
     now_us = yield from Now()
-    found: dict[str, _Counted] = {}
+    found: dict[str, _Counted | None] = {}
     for database in sorted({c.component.database for c in registry.channels.values()}):
-        counted = yield from _count(database, now_us)
-        if counted is not None:
-            found[database] = counted
+        found[database] = yield from _count(database, now_us)
     return tuple(
-        _channel(hosted, found.get(hosted.component.database), now_us)
+        _channel(hosted, found[hosted.component.database], now_us)
         for hosted in registry.channels.values()
     )
 

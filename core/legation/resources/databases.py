@@ -239,7 +239,7 @@ def _wanted(call: Call) -> Program[_Wanted | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
-    where, text = "query.target_version", read.text("target_version")
+    first = _parse("query.target_version", read.text("target_version"))
     dry_run = read.boolean("dry_run", default=False)
     allow_data_loss = read.boolean("allow_data_loss", default=False)
     faults = list(read.faults())
@@ -247,14 +247,13 @@ def _wanted(call: Call) -> Program[_Wanted | Refusal]:
     if isinstance(body, Refusal):
         return body
     told = Reader("body", {name: (value,) for name, value in body.items()})
-    second = told.text("target_version")
+    second = _parse("body.target_version", told.text("target_version"))
     faults += told.faults()
-    if not read.sent("target_version"):
-        where, text = "body.target_version", second
-    target = _parse(where, text)
-    if isinstance(target, Fault):
-        return Invalid((*faults, target))
-    return Invalid(tuple(faults)) if faults else _Wanted(target, dry_run, allow_data_loss)
+    faults += [target for target in (first, second) if isinstance(target, Fault)]
+    if faults or isinstance(first, Fault) or isinstance(second, Fault):
+        return Invalid(tuple(faults))
+    target = first if read.sent("target_version") else second
+    return _Wanted(target, dry_run, allow_data_loss)
 
 
 def _parse(path: str, text: str | None) -> Target | Fault:
@@ -267,6 +266,10 @@ def _parse(path: str, text: str | None) -> Target | Fault:
 
 
 def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome]:
+    """Migrate `name`; where there is nothing to do, or it is refused, without taking a lock."""
+    known = yield from _without_a_lock(call.registry.catalogue, name, wanted)
+    if known is not None:
+        return known
     node = yield from ThisNode()
     return (
         yield from migrate(
@@ -280,6 +283,21 @@ def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome
             rehearse=wanted.dry_run,
         )
     )
+
+
+def _without_a_lock(
+    catalogue: Catalogue, name: str, wanted: _Wanted
+) -> Program[Migrated | PlanRefusal | None]:
+    """Return what the ledger alone tells of the outcome, None where that is not enough."""
+    try:
+        reading = yield from Transact(name, ReadLedger())
+    except StoreFailure:
+        return None
+    allow = wanted.allow_data_loss
+    way = _planned(catalogue, reading, wanted.target, allow_data_loss=allow)
+    if not isinstance(way, Plan):
+        return way
+    return None if way.moves else Migrated(way.from_version, way.to_version, (), wanted.dry_run)
 
 
 def _told(outcome: Migrated) -> dict[str, Any]:

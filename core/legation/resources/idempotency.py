@@ -34,12 +34,12 @@ from ..store.idempotency import (
 )
 from .call import BODY_LIMIT, Call, Handler
 
-__all__ = ["answer_once", "fingerprint_of"]
+__all__ = ["REPEATABLE", "answer_once", "fingerprint_of"]
 
 _KEY: Final = re.compile(rb"[\x21-\x7e]{1,255}")
 _BOUNDARY: Final = re.compile(rb'boundary="?([^";,\s]+)', re.IGNORECASE)
 # A migration may be asked for twice as it is, and where the table of keys is not there yet.
-_REPEATABLE: Final = ("migrate_database", "migrate_all_databases")
+REPEATABLE: Final = ("migrate_database", "migrate_all_databases")
 _BUSY_US: Final = 15_000_000
 _KEPT_US: Final = 86_400_000_000
 
@@ -47,7 +47,7 @@ _KEPT_US: Final = 86_400_000_000
 def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer | Refusal]:
     """Answer `call` by `handler`, or as it was answered before under the same key."""
     sent = call.request.values(b"idempotency-key")
-    if call.request.method != "POST" or not sent or operation in _REPEATABLE:
+    if call.request.method != "POST" or not sent or operation in REPEATABLE:
         return (yield from handler(call))
     key = _key(call, operation, sent)
     if isinstance(key, Invalid):

@@ -65,7 +65,7 @@ def read_media(read: Reader) -> Media | BadRequest:
     """
     by_kind = {kind: _listed(read, kind) for kind in _KINDS}
     for upload in read.uploads("files"):
-        kind = MEDIA_TYPES.get(upload.content_type.partition(";")[0].strip().lower())
+        kind = MEDIA_TYPES.get(upload.content_type.lower())
         if not upload.data:
             continue
         if kind is None:

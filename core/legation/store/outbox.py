@@ -168,34 +168,32 @@ BURY: Final = Sql(
     where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
     returning channel, idempotency_key"""
 )
-# `place` is the row's place in its lane, `busy` the end of the latest lease there.
+# `place` is the row's place in its lane, `busy` the end of the latest lease there.  Nothing is
+# joined before a few are picked: without statistics PostgreSQL would do it by loops within loops.
+# What the row itself says is asked once more where it is changed, for PostgreSQL may have waited.
 _CLAIM: Final = """with lanes as (
-        select channel, idempotency_key,
+        select channel, idempotency_key, ready_us, created_us,
         row_number() over (lane order by created_us, idempotency_key) as place,
         max(lease_us) over lane as busy
         from outbox where state = 'ready' window lane as (partition by channel, recipient)
     ), picked as materialized (
-        select head.channel, head.idempotency_key from outbox as head
-        join lanes on lanes.channel = head.channel and lanes.idempotency_key = head.idempotency_key
-        where place = 1 and coalesce(busy, 0) <= :now_us
-        and state = 'ready' and ready_us <= :now_us and {served}
-        order by ready_us, created_us, head.idempotency_key limit :limit{skip}
+        select channel, idempotency_key from lanes
+        where place = 1 and coalesce(busy, 0) <= :now_us and ready_us <= :now_us and {served}
+        order by ready_us, created_us, idempotency_key limit :limit
     )
     update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
     from picked where outbox.channel = picked.channel
-    and outbox.idempotency_key = picked.idempotency_key
+    and outbox.idempotency_key = picked.idempotency_key and state = 'ready'
+    and ready_us <= :now_us and coalesce(lease_us, 0) <= :now_us
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
 CLAIM: Final = Sql(
     _CLAIM.format(
-        served="""(:channels is null
-            or head.channel in (select value from json_each(:channels)))""",
-        skip="",
+        served="(:channels is null or channel in (select value from json_each(:channels)))",
     ),
     _CLAIM.format(
         served="""(cast(:channels as text[]) is null
-            or head.channel = any (cast(:channels as text[])))""",
-        skip=" for update of head skip locked",
+            or channel = any (cast(:channels as text[])))""",
     ),
 )
 
