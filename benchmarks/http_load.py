@@ -194,6 +194,7 @@ class Setting:
 
 
 def make_setting(folder: Path) -> Setting:
+    """Return keys of this run, and the environment that every server gets."""
     key = rsa.generate_private_key(65537, 2048)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
@@ -214,6 +215,7 @@ def make_setting(folder: Path) -> Setting:
 
 
 def free_port() -> int:
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -224,7 +226,8 @@ def free_port() -> int:
 def started(
     name: str, command: Sequence[str], env: Mapping[str, str], port: int
 ) -> Generator[Server]:
-    log = tempfile.TemporaryFile()
+    """Run a server until the block ends; return when it listens."""
+    log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
     process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
         due = time.monotonic() + 60
@@ -250,6 +253,7 @@ def started(
 
 
 def ours_command(setting: Setting, port: int, *more: str) -> list[str]:
+    """Return the command that serves Legation on `port`."""
     text = PLATFORM.format(key=setting.public, folder=setting.folder)
     text += "".join(
         f'\n[[agents]]\nid = "agent-{n}"\nname = "Agent {n}"\ninstructions = "{"x" * 200}"\n'
@@ -290,6 +294,7 @@ def run_all(setting: Setting, wanted: set[str], stack: ExitStack) -> dict[str, S
 
 
 def fetch(port: int, path: str, token: str) -> bytes:
+    """Return the body of one answer."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}", headers={"authorization": f"Bearer {token}"}
     )
@@ -373,17 +378,24 @@ def load(
 
 
 def number(pattern: str, text: str) -> float:
+    """Return the number that `pattern` finds in `text`; 0 where it finds none."""
     found = re.search(pattern, text)
     return float(found[1]) if found else 0.0
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median of the rounds in which anything was answered."""
+    known = [value for value in values if value == value]  # noqa: PLR0124 (not a number)
+    return statistics.median(known) if known else float("nan")
 
 
 def show(case: Case, connections: int, measures: Mapping[str, list[Measure]]) -> dict[str, Any]:
     """Print the figures of one question; return them."""
     print(f"\n{case.name}, {connections} connections")
-    ours = statistics.median(measure.cpu for measure in measures[OURS])
+    ours = median([measure.cpu for measure in measures[OURS]])
     rows: dict[str, Any] = {}
     for name, rounds in measures.items():
-        cpu = statistics.median(measure.cpu for measure in rounds)
+        cpu = median([measure.cpu for measure in rounds])
         rate = statistics.median(measure.per_second for measure in rounds)
         low, high = min(m.cpu for m in rounds), max(m.cpu for m in rounds)
         failed = sum(measure.failed for measure in rounds)
@@ -449,6 +461,7 @@ def extra_worker(setting: Setting) -> float:
 
 
 def main() -> None:
+    """Ask every question, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
@@ -457,8 +470,8 @@ def main() -> None:
     told = parser.parse_args()
     cases = [case for case in CASES if not told.cases or any(t in case.name for t in told.cases)]
     report: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        setting = make_setting(Path(name))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        setting = make_setting(Path(folder))
         deliveries(setting)
         wanted = {name for case in cases for name in case.against}
         servers = run_all(setting, wanted, stack)

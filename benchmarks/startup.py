@@ -33,6 +33,7 @@ id = "agent-0"
 
 
 def free_port() -> int:
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -66,6 +67,7 @@ def measure(command: list[str], env: dict[str, str], port: int) -> tuple[float, 
 
 
 def ours(folder: Path) -> tuple[float, float]:
+    """Measure Legation."""
     port = free_port()
     (folder / "platform.toml").write_text(PLATFORM.format(database=folder / "ours.db"))
     command = [sys.executable, "-m", "legation_cli", "serve", str(folder / "platform.toml")]
@@ -73,12 +75,14 @@ def ours(folder: Path) -> tuple[float, float]:
 
 
 def theirs(folder: Path, peer: Path) -> tuple[float, float]:
+    """Measure AgentOS."""
     port = free_port()
     command, env = peer_command(peer, port, folder / "theirs.db")
     return measure(command, env, port)
 
 
 def main() -> None:
+    """Start both in turn, and print the medians."""
     peer = Path(sys.argv[1]) if len(sys.argv) > 1 else peer_folder()
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     with tempfile.TemporaryDirectory() as name:

@@ -87,7 +87,7 @@ class Contract:
         told = operation.responses.get(str(response.status))
         where = f"{operation.id}: {method} {request.target}: {response.status}"
         if told is None:
-            _broken(where, f"expected one of {', '.join(operation.responses)}", response)
+            raise _broken(where, f"expected one of {', '.join(operation.responses)}", response)
         self._check_told(where, request, response, told)
 
     def _check_error(self, where: str, response: ClientResponse) -> None:
@@ -100,7 +100,7 @@ class Contract:
     ) -> None:
         for name, header in told.get("headers", {}).items():
             if self._resolved(header).get("required") and response.header(name) is None:
-                _broken(where, f"expected the header {name}", response)
+                raise _broken(where, f"expected the header {name}", response)
         content = told.get("content")
         if request.method == "HEAD" or (not content and not response.body):
             return
@@ -108,7 +108,7 @@ class Contract:
         found = (content or {}).get(media) or (content or {}).get("*/*")
         if found is None:
             expected = ", ".join(content or ["no content"])
-            _broken(where, f"expected {expected}, not {media}", response)
+            raise _broken(where, f"expected {expected}, not {media}", response)
         if media == "text/event-stream":
             self._check_events(where, response)
         elif media == "application/json":
@@ -121,14 +121,14 @@ class Contract:
                 self._check_json(where, schema, event.data.encode(), response)
                 named = json.loads(event.data)["event"]
                 if named != event.name:
-                    _broken(where, f"the event {event.name} says it is {named}", response)
+                    raise _broken(where, f"the event {event.name} says it is {named}", response)
 
     def _check_json(
         self, where: str, schema: Mapping[str, Any], body: bytes, response: ClientResponse
     ) -> None:
         for error in self._validator(schema).iter_errors(json.loads(body)):
             path = ".".join(str(step) for step in error.instance_path) or "the body"
-            _broken(where, f"{path}: {error.message[:400]}", response)
+            raise _broken(where, f"{path}: {error.message[:400]}", response)
 
     def _validator(self, schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
         key = json.dumps(schema)
@@ -138,9 +138,9 @@ class Contract:
         return self._validators[key]
 
 
-def _broken(where: str, what: str, response: ClientResponse) -> None:
+def _broken(where: str, what: str, response: ClientResponse) -> BrokenContract:
     shown = response.body[:600].decode("utf-8", "replace")
-    raise BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/openapi)")
+    return BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/openapi)")
 
 
 def _closed(schema: Any) -> Any:

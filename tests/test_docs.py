@@ -23,7 +23,6 @@ PAGES: Final = sorted(path for path in DOCS.rglob("*.md") if "_build" not in pat
 FOLLOWED: Final = (
     "tutorial",
     "howto/audit",
-    "howto/audit",
     "howto/authorization",
     "howto/migrating",
     "howto/testing",

@@ -215,7 +215,7 @@ def _account(
         resource=resource_of(match.params.values()),
         decision="open" if caller.principal.trusted else verdict,
         scope=decision.scope,
-        status=0,
+        status=200,
         client=arrival.request.client,
     )
     return Account(entry, caller.recorded)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from openapi_spec_validator import validate
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from legation import Agent, AuthorizationConfig, Channel, Database, Platform
 from legation.access.scopes import Scoped, Signed
-from legation.messages import Request
+from legation.effects import Program
+from legation.messages import Answer, Request, Response
 from legation.openapi import OPERATIONS
 from legation.openapi.schemas import SCHEMAS
 from legation.routes import ROUTES
@@ -379,9 +381,10 @@ def test_a_response_that_is_described_passes(written: Contract) -> None:
 
 def test_every_client_is_checked(written: Contract) -> None:
     class Wrong(Platform):
-        def answer(self, request: Any) -> Any:
+        def answer(self, request: Request) -> Program[Answer]:
             answer = yield from super().answer(request)
-            return type(answer)(200, answer.headers, answer.body.replace(b"ok", b"up"))
+            assert isinstance(answer, Response)
+            return evolve(answer, body=answer.body.replace(b"ok", b"up"))
 
     with Client(Wrong()) as client, pytest.raises(BrokenContract, match="health_check"):
         client.get("/health")

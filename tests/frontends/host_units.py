@@ -57,6 +57,7 @@ CREATE: Final = Sql(
     " note text, blob blob)",
     postgresql="create table accounts (name text primary key,"
     " amount bigint not null check (amount >= 0), note jsonb, blob bytea)",
+    registered=False,
 )
 PUT: Final = Sql("insert into accounts (name, amount) values (:name, :amount)")
 ADD: Final = Sql(

@@ -78,8 +78,9 @@ def test_an_operation_is_tried_on_the_page(
     page.click("#operations-Agents-get_agents .try-out__btn")
     page.click("#operations-Agents-get_agents .execute")
 
-    status = page.text("#operations-Agents-get_agents .live-responses-table tbody .response-col_status")
-    body = page.text("#operations-Agents-get_agents .live-responses-table .highlight-code code")
+    answer = "#operations-Agents-get_agents .live-responses-table tbody"
+    status = page.text(f"{answer} .response-col_status")
+    body = page.text(f"{answer} .highlight-code code")
 
     page.run("document.querySelector('#operations-Agents-get_agents').scrollIntoView()")
     page.shoot(tmp_path / "docs.png")

@@ -89,7 +89,7 @@ _DECIDED: Final[Mapping[str, Schema]] = {
 }
 
 _PLATFORM: Final[Mapping[str, Schema]] = {
-    "Home": object_of({name: TEXT for name in ("name", "id", "version", "health", "info", "docs")}),
+    "Home": object_of(dict.fromkeys(("name", "id", "version", "health", "info", "docs"), TEXT)),
     "Health": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
     "Readiness": object_of(
         {
@@ -100,8 +100,8 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     ),
     "Info": object_of(
         {
-            **{name: TEXT for name in ("id", "os_id", "name", "version", "interface_version")},
-            **{name: INTEGER for name in ("agent_count", "team_count", "workflow_count")},
+            **dict.fromkeys(("id", "os_id", "name", "version", "interface_version"), TEXT),
+            **dict.fromkeys(("agent_count", "team_count", "workflow_count"), INTEGER),
             "auth_mode": one_of_words("none", "jwt"),
         }
     ),
@@ -282,7 +282,7 @@ _RUNS: Final[Mapping[str, Schema]] = {
     "Metrics": object_of(
         {},
         {
-            **{name: INTEGER for name in ("input_tokens", "output_tokens", "total_tokens")},
+            **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), INTEGER),
             "duration": {**NUMBER, "description": "Seconds"},
             "time_to_first_token": {**NUMBER, "description": "Seconds"},
             "details": OBJECT,
@@ -388,7 +388,7 @@ _DATABASES: Final[Mapping[str, Schema]] = {
             "seq": INTEGER,
             "from_version": _VERSION,
             "to_version": _VERSION,
-            **{name: TEXT for name in ("actor", "node", "request_id")},
+            **dict.fromkeys(("actor", "node", "request_id"), TEXT),
             "at_us": {**INTEGER, "description": "Microseconds since the epoch, UTC"},
         }
     ),

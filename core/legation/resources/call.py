@@ -63,6 +63,8 @@ def resource_of(ids: Iterable[str]) -> str:
 class Account:
     """What the audit trail is told of one request: `entry`, with the status that came of it.
 
+    `entry` says 200, the most common status, so that most requests need no copy of it.
+
     It is told once: where the request changes data, with the change and in its transaction, under
     the status that is going to be answered; else when it is answered.  It is told twice where one
     row would not be the truth: the change was kept and what came after it failed, or the answer to
@@ -76,7 +78,10 @@ class Account:
     def close(self, status: int) -> Program[None]:
         """Record the request, unless its change has done so."""
         if self.recorded and status != self.stored:
-            yield from Record(evolve(self.entry, status=status))
+            yield from Record(self.entry if status == self.entry.status else self._with(status))
+
+    def _with(self, status: int) -> AuditEntry:
+        return evolve(self.entry, status=status)
 
 
 @define(eq=False)

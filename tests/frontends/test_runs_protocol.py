@@ -1,0 +1,304 @@
+"""Every reachable state of two runs of one session on two nodes, over the real SQL on SQLite.
+
+Breadth first: from each state every node tries every unit of work that it could; states that differ
+only in how long ago something was are one.  The search ends when nothing new is found, so what it
+asserts holds for histories of any length.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import pytest
+from attrs import evolve, frozen
+
+from legation.migrations.catalogue import CATALOGUE
+from legation.store.runs import (
+    AppendEvents,
+    CancelRun,
+    ClaimedRun,
+    ClaimWaiting,
+    ExtendLeases,
+    FindNeglected,
+    FinishRun,
+    Lease,
+    ReleaseRun,
+    StartRun,
+    StoredEvent,
+)
+from legation.store.units import Dialect, Undo, Unit
+
+R = TypeVar("R")
+Row: TypeAlias = tuple[Any, ...]
+Held: TypeAlias = tuple[str, str, int]  # node, run, attempt
+
+NODES: Final = ("n1", "n2")
+RUNS: Final = ("a", "b")
+LEASE: Final = 2
+NOW: Final = 100
+FINAL: Final = ("COMPLETED", "CANCELLED", "ERROR")
+COLUMNS: Final = "run_id, run_no, status, events, attempt, lease_by, lease_us, cancel_us"
+ID, NO, STATUS, EVENTS, ATTEMPT, LEASE_BY, LEASED, CANCELLED = range(8)
+FENCE: Final = "and lease_by = :node and attempt = :attempt"
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+
+@frozen
+class World:
+    """The rows, leases relative to now, and what each node believes that it executes."""
+
+    rows: tuple[Row, ...] = ()
+    held: frozenset[Held] = frozenset()
+
+
+class Database:
+    """The tables of the catalogue, on which units run; `rewrite` may spoil their SQL."""
+
+    def __init__(self, rewrite: Callable[[str], str] = str) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
+        for migration in CATALOGUE.migrations:
+            for step in migration.up:
+                statement = step.statement(Dialect.SQLITE)
+                if statement is not None:
+                    self.connection.execute(statement.text(Dialect.SQLITE))
+        self.rewrite = rewrite
+
+    def run(self, unit: Unit[R]) -> R:
+        """Run `unit` as a host does."""
+        self.connection.execute("begin")
+        work = unit.statements(Dialect.SQLITE)
+        try:
+            statement = next(work)
+            while True:
+                text = self.rewrite(statement.text(Dialect.SQLITE))
+                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
+                statement = work.send(rows)
+        except StopIteration as stop:
+            result: Any = stop.value
+        undone = isinstance(result, Undo)
+        self.connection.execute("rollback" if undone else "commit")
+        return result.result if undone else result
+
+    def load(self, world: World) -> None:
+        """Be as `world` says."""
+        for table in ("events", "runs", "sessions"):
+            self.connection.execute(f"delete from {table}")
+        if world.rows:
+            self.connection.execute(
+                "insert into sessions (owner, session_id, kind, component_id, runs, created_us,"
+                " updated_us) values ('o', 's', 'agent', 'x', ?, 0, 0)",
+                (len(world.rows),),
+            )
+        for row in world.rows:
+            run = list(row)
+            run[LEASED] = None if row[LEASED] is None else row[LEASED] + NOW
+            self.connection.execute(
+                f"insert into runs (owner, session_id, kind, component_id, input, created_us,"
+                f" {COLUMNS}) values ('o', 's', 'agent', 'x', '', 0, {', '.join('?' * 8)})",
+                run,
+            )
+
+    def world(self, now: int, held: frozenset[Held]) -> World:
+        """Return what there is; a lease that has passed is as old as any other that has."""
+        found = self.connection.execute(f"select {COLUMNS} from runs order by run_no").fetchall()
+        return World(tuple(_seen(row, now) for row in found), held)
+
+
+def _seen(row: Row, now: int) -> Row:
+    seen = list(row)
+    seen[LEASED] = None if row[LEASED] is None else max(-1, row[LEASED] - now)
+    seen[CANCELLED] = None if row[CANCELLED] is None else 1
+    seen[EVENTS] = min(row[EVENTS], 1)  # whether anything has happened is all that is asked
+    if row[STATUS] in FINAL:
+        seen[ATTEMPT] = 0
+    return tuple(seen)
+
+
+def held_by(node: str, claim: ClaimedRun | None) -> frozenset[Held]:
+    return frozenset() if claim is None else frozenset({(node, claim.run_id, claim.attempt)})
+
+
+class Player:
+    """Does one thing in one world, and judges what came of it."""
+
+    def __init__(self, database: Database, world: World) -> None:
+        self.database = database
+        self.world = world
+
+    def actions(self) -> Iterator[tuple[str, Callable[[], World]]]:
+        """Yield everything that may happen next."""
+        known = {row[ID] for row in self.world.rows}
+        for run in RUNS:
+            for node in NODES:
+                if run not in known:
+                    yield f"start {run} on {node}", lambda n=node, r=run: self.start(n, r)
+            if run in known:
+                yield f"cancel {run}", lambda r=run: self.cancel(r)
+        for held in sorted(self.world.held):
+            yield f"append {held}", lambda h=held: self.append(h)
+            for status in ("COMPLETED", "CANCELLED"):
+                yield f"finish {held} {status}", lambda h=held, s=status: self.finish(h, s)
+        for node in NODES:
+            yield f"recover on {node}", lambda n=node: self.recover(n)
+            yield f"claim on {node}", lambda n=node: self.claim(n)
+            yield f"beat of {node}", lambda n=node: self.beat(n)
+            yield f"death of {node}", lambda n=node: self.die(n)
+        yield "time", lambda: self.database.world(NOW + LEASE + 1, self.world.held)
+
+    def after(self, held: frozenset[Held]) -> World:
+        return self.database.world(NOW, held)
+
+    def start(self, node: str, run: str) -> World:
+        unit = StartRun("o", "s", run, "agent", "x", "{}", "", node, NOW, NOW + LEASE)
+        return self.after(self.world.held | held_by(node, self.database.run(unit).claim))
+
+    def cancel(self, run: str) -> World:
+        self.database.run(CancelRun("o", "s", run, NOW, "{}", ("RunCancelled", "{}")))
+        return self.after(self.world.held)
+
+    def row(self, run: str) -> Row:
+        return next(row for row in self.world.rows if row[ID] == run)
+
+    def judge(self, held: Held, *, wrote: bool) -> None:
+        row = self.row(held[1])
+        if wrote and (row[STATUS], row[LEASE_BY], row[ATTEMPT]) != ("RUNNING", held[0], held[2]):
+            raise Violation(f"{held} wrote to {row}")
+
+    def append(self, held: Held) -> World:
+        node, run, attempt = held
+        last = self.row(run)[EVENTS] + 1
+        lease = Lease(node, attempt, NOW + LEASE)
+        unit = AppendEvents("o", run, lease, NOW, (StoredEvent(last, "e", "{}"),))
+        wrote = self.database.run(unit) is not None
+        self.judge(held, wrote=wrote)
+        return self.after(self.world.held if wrote else self.world.held - {held})
+
+    def ending(self, node: str, run: str, lease: Lease, status: str, expired: int | None) -> Any:
+        last = (StoredEvent(self.row(run)[EVENTS] + 1, "e", "{}"),)
+        return FinishRun(
+            owner="o",
+            session_id="s",
+            run_id=run,
+            lease=lease,
+            node=node,
+            now_us=NOW,
+            until_us=NOW + LEASE,
+            status=status,
+            output="{}",
+            reason=None,
+            usage=None,
+            events=last,
+            expired_us=expired,
+        )
+
+    def finish(self, held: Held, status: str) -> World:
+        node, run, attempt = held
+        unit = self.ending(node, run, Lease(node, attempt, 0), status, None)
+        ended = self.database.run(unit)
+        self.judge(held, wrote=ended.kept)
+        again = self.database.run(unit)
+        if ended.kept and again != ended:
+            raise Violation(f"{held} ended and found {again}")
+        return self.after((self.world.held - {held}) | held_by(node, ended.following))
+
+    def recover(self, node: str) -> World:
+        held = self.world.held
+        for row in self.database.run(FindNeglected(NOW)).expired:
+            if row.events == 0 and row.cancel_us is None:
+                self.database.run(ReleaseRun("o", row.run_id, row.lease, NOW))
+                continue
+            unit = self.ending(node, row.run_id, row.lease, "ERROR", NOW)
+            held |= held_by(node, self.database.run(unit).following)
+        return self.after(held)
+
+    def claim(self, node: str) -> World:
+        claimed = self.database.run(ClaimWaiting(node, NOW, NOW + LEASE))
+        return self.after(self.world.held | held_by(node, claimed))
+
+    def beat(self, node: str) -> World:
+        runs = tuple(sorted({run for who, run, _ in self.world.held if who == node}))
+        self.database.run(ExtendLeases(node, runs, NOW + LEASE))
+        return self.after(self.world.held)
+
+    def die(self, node: str) -> World:
+        return self.after(frozenset(held for held in self.world.held if held[0] != node))
+
+
+def check(before: World, after: World) -> None:
+    """Raise when `after` cannot follow: a final state stays, and one run of a session is active."""
+    ends = {row[ID]: row[STATUS] for row in after.rows}
+    for row in before.rows:
+        if row[STATUS] in FINAL and ends[row[ID]] != row[STATUS]:
+            raise Violation(f"{row} became {ends[row[ID]]}")
+    if sum(row[STATUS] == "RUNNING" for row in after.rows) > 1:
+        raise Violation(f"two at once: {after.rows}")
+    if [row[NO] for row in after.rows] != list(range(1, len(after.rows) + 1)):
+        raise Violation(f"not numbered densely: {after.rows}")
+
+
+MOST_ATTEMPTS: Final = 3  # a run may be released and claimed for ever; nothing new comes of it
+
+
+def explore(database: Database) -> tuple[int, int]:
+    """Try everything everywhere; return the number of states and of transitions."""
+    seen, level, transitions = {World()}, [World()], 0
+    while level:
+        following: list[World] = []
+        for world in level:
+            player = Player(database, world)
+            for name, act in player.actions():
+                database.load(world)
+                transitions += 1
+                try:
+                    after = act()
+                    check(world, after)
+                except Violation as violation:
+                    violation.add_note(f"{name} in {world}")
+                    raise
+                small = all(row[ATTEMPT] < MOST_ATTEMPTS for row in after.rows)
+                if small and after not in seen:
+                    seen.add(after)
+                    following.append(after)
+        level = following
+    return len(seen), transitions
+
+
+def test_no_run_ends_twice_or_is_executed_twice(figures: Callable[[str], None]) -> None:
+    states, transitions = explore(Database())
+
+    figures(f"runs: {states} states and {transitions} transitions of two runs on two nodes")
+    assert states > 500
+
+
+@pytest.mark.parametrize(
+    ("clause", "instead"),
+    [
+        (FENCE, ""),
+        ("and attempt = :attempt", ""),
+        (" and status = 'PENDING' and run_no = (", " and run_no = ("),
+        ("or lease_us < :expired_us", "or true"),
+        ("and status in ('PENDING', 'RUNNING') limit 1", "and status = 'nothing' limit 1"),
+    ],
+    ids=["the fence", "its token", "what may be claimed", "what has expired", "what is active"],
+)
+def test_without_a_clause_a_promise_is_broken(clause: str, instead: str) -> None:
+    found: list[str] = []
+
+    def spoil(text: str) -> str:
+        one_line = " ".join(text.split())
+        if clause in one_line:
+            found.append(one_line)
+        return one_line.replace(clause, instead)
+
+    if clause in (" and status = 'PENDING' and run_no = (", "or lease_us < :expired_us"):
+        explore(Database(spoil))  # one transaction at a time: the clause is for engines with more
+    else:
+        with pytest.raises(Violation):
+            explore(Database(spoil))
+    assert found
