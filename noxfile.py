@@ -185,6 +185,9 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
     untyped = [name for name in PACKAGES if f"{name}/py.typed" not in names]
     if tops != set(PACKAGES) or untyped:
         session.error(f"in the wheel: {sorted(tops)}; without py.typed: {untyped}")
+    pages = {name for name in names if name.startswith("legation_host/pages/")}
+    if not any(name.endswith("redoc.standalone.js") for name in pages):
+        session.error("in the wheel: no files for the documentation pages")
 
 
 @nox.session

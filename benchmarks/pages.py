@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import psycopg
 from attrs import evolve, frozen
 
@@ -81,7 +82,7 @@ def on_postgresql(url: str) -> Generator[Run]:
         try:
             yield database.run_unit
         finally:
-            database._discard_idle()
+            anyio.run(database.aclose)
             connection.execute(f"drop schema {schema} cascade".encode())
 
 

@@ -209,7 +209,7 @@ def verdict(question: Question) -> str:
     method = "GET" if question.method == "HEAD" else question.method
     operation = OPERATIONS.get((method, question.template))
     if operation is None:
-        public = OPERATIONS.get(("GET", question.template)) is OPEN
+        public = OPERATIONS.get(("GET", question.template)) in (OPEN, SIGNATURE)
         return "401" if question.scopes is None and not public else "405"
     if operation.kind == "signature":
         return "signature" if question.hosted else "404"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jsonschema_rs
 from attrs import define, field, frozen
@@ -47,7 +47,9 @@ class Contract:
     """A document, ready to be compared with."""
 
     document: Mapping[str, Any]
-    _validators: dict[str, jsonschema_rs.Validator] = field(factory=dict, init=False)
+    _validators: dict[str, jsonschema_rs.Validator] = field(
+        factory=dict[str, jsonschema_rs.Validator], init=False
+    )
 
     @cached_property
     def _router(self) -> Router[_Operation]:
@@ -101,7 +103,7 @@ class Contract:
         for name, header in told.get("headers", {}).items():
             if self._resolved(header).get("required") and response.header(name) is None:
                 raise _broken(where, f"expected the header {name}", response)
-        content = told.get("content")
+        content: Mapping[str, Any] | None = told.get("content")
         if request.method == "HEAD" or (not content and not response.body):
             return
         media = (response.header("content-type") or "none").partition(";")[0]
@@ -145,14 +147,17 @@ def _broken(where: str, what: str, response: ClientResponse) -> BrokenContract:
 
 def _closed(schema: Any) -> Any:
     """Return `schema` so that objects have the members it names and no others."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _closed(value) for key, value in schema.items()}
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
-        closed.setdefault("additionalProperties", False)
-    return closed
+    match schema:
+        case list():
+            return [_closed(item) for item in cast("list[Any]", schema)]
+        case dict():
+            told = cast("dict[str, Any]", schema)
+            closed = {key: _closed(value) for key, value in told.items()}
+            if isinstance(told.get("properties"), dict) and told.get("type") == "object":
+                closed.setdefault("additionalProperties", False)
+            return closed
+        case _:
+            return schema
 
 
 @lru_cache(maxsize=64)

@@ -87,8 +87,9 @@ class Door:
         return preflight or empty_response(204, ((b"allow", ", ".join(methods).encode()),))
 
     def _open(self, match: Match[Route]) -> bool:
-        """Whether everybody may know what is here."""
-        return any(route.template in self.excluded for route in match.methods.values())
+        """Whether everybody may know what is here: something of it asks for no token."""
+        routes = match.methods.values()
+        return any(isinstance(r.need, Signed) or r.template in self.excluded for r in routes)
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""

@@ -97,7 +97,7 @@ def _type(attribute: attrs.Attribute[Any]) -> str:
         return "array of strings"
     if said.startswith("tuple["):
         return "tables"
-    return _TOML.get(said, f"`{said}`")
+    return _TOML.get(said, "table")
 
 
 def _default(attribute: attrs.Attribute[Any]) -> str:

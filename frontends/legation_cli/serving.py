@@ -10,10 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import trio
 from attrs import define, field, frozen
 
 from legation import Platform
-from legation_host import Host, Write, open_log
+from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import open_platform, take_keys
 from legation_host.loading import LoadError, read_jwks
@@ -227,7 +228,9 @@ class Service:
         self.log.write("info", "certificate_reloaded", {"path": self.certificate.certfile})
 
     def _serve_many(self, slots: Slots) -> int:
-        # Before the first fork: what the log needs is loaded once, and shared.
+        # Before the first fork: what every worker would load is loaded once, and shared.  A host
+        # without databases has no threads, and the event loop has ended.
+        trio.run(_open_nothing)
         self.log.let_go()
         self.log.write("info", "starting", {"workers": len(slots)})
         url = self._url(slots[0])
@@ -274,6 +277,11 @@ class Service:
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:
         return url_of(address_of(listeners[0]), secure=self.certificate is not None)
+
+
+async def _open_nothing() -> None:
+    async with open_host():
+        pass
 
 
 def url_of(address: str, *, secure: bool) -> str:

@@ -206,7 +206,7 @@ def test_run_and_stream_of_a_team(call: Call) -> None:
 @pytest.mark.parametrize(("kind", "hosted"), [("agent", "sloth"), ("team", "slow-desk")])
 def test_cancelling_breaks_off_a_call_of_a_model(call: Call, kind: str, hosted: str) -> None:
     async def act(client: Any) -> Any:
-        events = []
+        events: list[Any] = []
         async for event in getattr(client, f"run_{kind}_stream")(hosted, "hello"):
             if not events:
                 await getattr(client, f"cancel_{kind}_run")(hosted, event.run_id)

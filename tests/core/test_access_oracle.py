@@ -34,7 +34,16 @@ from legation.store.failures import StatementFailed, StoreFailure
 from legation.store.units import Dialect, Undo, Unit
 from legation_testing import NEW_YEAR_2026, Client
 
-from ..access_oracle import ADMIN, ID, OPEN, OPERATIONS, Question, verdict, visible_ids
+from ..access_oracle import (
+    ADMIN,
+    ID,
+    OPEN,
+    OPERATIONS,
+    SIGNATURE,
+    Question,
+    verdict,
+    visible_ids,
+)
 from ..callers import Issuer, demo
 
 ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
@@ -318,7 +327,7 @@ def _served(method: str, template: str) -> bool:
 
 
 def _no_method(template: str, scopes: frozenset[str] | None) -> str:
-    public = OPERATIONS.get(("GET", template)) is OPEN
+    public = OPERATIONS.get(("GET", template)) in (OPEN, SIGNATURE)
     return "401" if scopes is None and not public else "405"
 
 

@@ -214,7 +214,7 @@ def test_any_token_is_no_scope(document: dict[str, Any]) -> None:
     assert operation(document, "get_me")["security"] == [{"HTTPBearer": []}]
 
 
-@pytest.mark.parametrize("name", ["get_docs", "get_docs_asset", "health_check"])
+@pytest.mark.parametrize("name", ["get_docs", "get_openapi", "health_check"])
 def test_what_is_excluded_needs_nothing(document: dict[str, Any], name: str) -> None:
     excluded = operation(document, name)
 

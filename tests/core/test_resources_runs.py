@@ -3,15 +3,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import jwt
 import pytest
 
 from legation import Platform
-from legation.config import Agent, Model, Team
+from legation.config import Agent, AuthorizationConfig, Model, Team
 from legation.effects import Transact
 from legation.store.audit import Changed
 from legation.store.failures import Busy, CommitLost, DatabaseFull, StatementFailed
-from legation.store.runs import AppendEvents, FinishRun, StartRun
-from legation_testing import Client
+from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
+from legation_testing import NEW_YEAR_2026, Client
 
 SLOW = "/agents/sloth/runs"
 QUICK = "/agents/quick/runs"
@@ -484,3 +485,75 @@ def test_a_run_of_what_is_hosted_no_more_ends_as_an_error() -> None:
         runs = client.get("/sessions/s/runs").json()
         assert [run["status"] for run in runs] == ["ERROR", "ERROR"]
         assert "no longer hosts" in runs[1]["content"]
+
+
+def test_whose_a_run_is_may_be_said_where_everybody_sees_all(client: Client) -> None:
+    assert client.run("quick", "x", session_id="s", user_id="ada")["user_id"] == "ada"
+    assert client.run("quick", "x", session_id="s")["user_id"] == "ada"
+
+
+def test_a_run_that_goes_while_its_client_waits_is_told_as_gone(client: Client) -> None:
+    exchange, _ = begun(client)
+    client.delete("/sessions/s")
+
+    assert exchange.response().status == 500
+
+
+def test_resuming_a_run_in_which_nothing_has_happened_tells_that_it_is_live(client: Client) -> None:
+    begun(client)
+    _, run_id = begun(client)
+    events = client.post(f"{SLOW}/{run_id}/resume").events()
+
+    assert [event.name for event in events][:2] == ["subscribed", "RunStarted"]
+
+
+def test_who_recovers_too_late_leaves_the_run_to_who_was_first(client: Client) -> None:
+    begun(client)
+    client.restart()
+    client.fail_at(FinishRun, Ended(kept=False))
+    client.advance(40)
+
+    assert [run["status"] for run in listed(client)] == ["ERROR"]
+
+
+# --- Whose it is -------------------------------------------------------------------------------
+
+SECRET = "s" * 32
+
+
+def bearer(subject: str | None) -> str:
+    claims: dict[str, Any] = {"exp": NEW_YEAR_2026 // 1_000_000 + 3600}
+    claims["scopes"] = ["agents:run", "agents:read", "sessions:read"]
+    if subject is not None:
+        claims["sub"] = subject
+    return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+def guarded() -> Platform:
+    keys = AuthorizationConfig(verification_keys=(SECRET,), algorithm="HS256")
+    return platform(authorization=True, authorization_config=keys)
+
+
+def test_another_subject_finds_nothing_of_a_run() -> None:
+    with Client(guarded, token=bearer("ada")) as client:
+        _, run_id = begun(client)
+        eve = bearer("eve")
+
+        for action in ("cancel", "continue", "resume"):
+            assert client.post(f"{SLOW}/{run_id}/{action}", token=eve).status == 404
+        for path in (f"{SLOW}/{run_id}", f"{SLOW}/{run_id}/events", "/sessions/s"):
+            assert client.get(path, token=eve).status == 404
+        assert client.get(f"{SLOW}?session_id=s&user_id=ada", token=eve).json() == []
+        form = {"message": "x", "session_id": "s", "user_id": "ada", "stream": False}
+        assert client.post(QUICK, form=form, token=eve).json()["user_id"] == "eve"
+        assert [run["status"] for run in listed(client)] == ["RUNNING"]
+
+
+def test_a_token_without_a_subject_runs_and_owns_nothing() -> None:
+    with Client(guarded, token=bearer(None)) as client:
+        run = client.run("quick", "x", session_id="s")
+
+        assert run["status"] == "COMPLETED"
+        assert client.get(f"{QUICK}/{run['run_id']}").status == 404
+        form = {"message": "x"}
+        assert client.post(QUICK, form=form, headers={"idempotency-key": "k"}).status == 422

@@ -191,7 +191,7 @@ def test_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
 
 def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path) -> None:
     path = write_platform(tmp_path)
-    with running(path, "--port", "0", "--workers", "2") as command:
+    with running(path, "--port", "0", "--workers", "2", *QUICK) as command:
         port, before = command.port(), workers(command)
         good = path.read_text()
         path.write_text("[[agents]]\nid = 7\n")
@@ -201,7 +201,7 @@ def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path
 
         path.write_text(good + '\n[[agents]]\nid = "second"\n')
         command.signal(signal.SIGHUP)
-        command.until(lambda: len(command.named("worker_serves")) == 4)
+        command.until(lambda: len(workers(command) - before) == len(workers(command)) == 2)
         with closing(connect(port)) as client:
             status, body = ask(client, "/agents")
 

@@ -24,6 +24,7 @@ SECONDS: Final = 80
 SEED: Final = "1"
 _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent.parent
+_AUTH: Final = '\n[auth.openapi.HTTPBearer]\nbearer = "{}"\n'
 _OPTIONS: Final = (
     *("--checks", "all", "--seed", SEED, "--max-examples", "8", "--continue-on-failure"),
     *("--request-timeout", "10", "--no-color"),
@@ -37,17 +38,19 @@ def main(seconds: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         databases = [Database("main", f"sqlite:///{folder}/main.db")]
         with hosted(demo(issuer, databases=databases)) as base:
-            admin = _fuzz(base, seconds // 2, "--header", f"Authorization: Bearer {token}")
-            nobody = _fuzz(base, seconds // 2)
+            settings = Path(folder, "schemathesis.toml")
+            admin = _fuzz(settings, base, seconds // 2, _AUTH.format(token))
+            nobody = _fuzz(settings, base, seconds // 2)
     return max(admin, nobody)
 
 
-def _fuzz(base: str, seconds: int, *more: str) -> int:
-    config = ("--config-file", str(_HERE / "schemathesis.toml"))
+def _fuzz(settings: Path, base: str, seconds: int, more: str = "") -> int:
+    settings.write_text((_HERE / "schemathesis.toml").read_text("utf-8") + more, "utf-8")
     limits = (*_OPTIONS, "--max-time", str(seconds))
-    command = ("schemathesis", *config, "run", f"{base}/openapi.json", *limits, *more)
+    config = ("--config-file", str(settings))
+    command = ("schemathesis", *config, "run", f"{base}/openapi.json", *limits)
     environ = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    return subprocess.run(command, cwd=_ROOT, env=environ, check=False).returncode
+    return subprocess.run(command, cwd=settings.parent, env=environ, check=False).returncode
 
 
 if __name__ == "__main__":

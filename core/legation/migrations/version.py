@@ -7,6 +7,7 @@ not versions here: each of them compares in a way that surprises whoever typed i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -45,6 +46,7 @@ class MalformedVersion:
         return f"{self.text[:_SHOWN]!a} is not a version: expected up to three numbers, as 2.5.6"
 
 
+@lru_cache(maxsize=64)  # the few of a ledger are read again and again
 def parse_version(text: str) -> Version | MalformedVersion:
     """Return the version that `text` names; parts left out are 0, so `2.5` is `2.5.0`."""
     match = _GRAMMAR.fullmatch(text)

@@ -49,6 +49,7 @@ _IDS: Final[Mapping[str, Schema]] = {
     "team_id": _REGISTERED,
     "db_id": _REGISTERED,
     "channel": _REGISTERED,
+    "name": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
 }
 
 # One of each refusal that an operation may answer; `respond` says what it looks like.
@@ -211,7 +212,7 @@ def _security(route: Route, config: PlatformConfig) -> list[dict[str, list[str]]
     need = route.need
     if isinstance(need, Signed) or config.authorization_config.excludes(route.template):
         return []
-    scopes = _enough(need, config) if isinstance(need, Scoped) else [[]]
+    scopes: list[list[str]] = _enough(need, config) if isinstance(need, Scoped) else [[]]
     alternatives = [{SCHEME: scope} for scope in scopes]
     return alternatives if config.authorization else [{}, *alternatives]
 
@@ -227,7 +228,8 @@ def _enough(need: Scoped, config: PlatformConfig) -> list[list[str]]:
 def _errors(route: Route, known: Operation, *, needs_token: bool) -> set[int]:
     """Return the statuses of errors that follow from what the operation takes and needs."""
     errors = {500, 503, *known.errors}
-    if needs_token:
+    # An id that no path can have leads nowhere, and what leads nowhere is told to callers alone.
+    if needs_token or (_ids(route) and route.operation not in CHANNEL_ONLY):
         errors.add(401)
     if isinstance(route.need, Scoped):
         errors.add(403)

@@ -47,7 +47,8 @@ _WITHOUT_SCRIPT: Final = '<noscript>This page is made by a script; <a href="{}">
 that it shows is not.</noscript>\n'
 _MISSING: Final = """<h1 class="plain">{title}</h1>
 <p class="plain">The files of this page are not installed: they are added when the package is built,
-and this one runs from its sources. <a href="{document}">The document</a> that it would show is here.</p>
+and this one runs from its sources. <a href="{document}">The document</a> that it would show is
+here.</p>
 """
 
 _SWAGGER_SCRIPT: Final = b"""\

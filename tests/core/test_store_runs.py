@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from legation.store.runs import (
+    AppendEvents,
+    CancelRun,
+    CancelsAsked,
+    ClaimWaiting,
+    ExtendLeases,
+    Lease,
+    StoredEvent,
+    merged,
+)
+from legation.store.units import Dialect, Statement, Undo, Unit, all_sql
+
+EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
+APPEND = AppendEvents("o", "r", Lease("n", 1, 9), 5, EVENTS)
+
+
+def played(
+    unit: Unit[Any], *answers: Sequence[Any], dialect: Dialect = Dialect.SQLITE
+) -> tuple[list[Statement], Any]:
+    """Run `unit` on these rows; return its statements and its result."""
+    work, statements = unit.statements(dialect), []
+    try:
+        statements.append(next(work))
+        for rows in answers:
+            statements.append(work.send(rows))
+    except StopIteration as stop:
+        return statements, stop.value
+    raise AssertionError("the unit wants more rows")
+
+
+def test_events_are_inserted_as_one_statement_on_each_engine() -> None:
+    rows, result = played(APPEND, [(None,)], [])
+    arrays, _ = played(APPEND, [(7,)], [], dialect=Dialect.POSTGRESQL)
+
+    assert result is False
+    assert rows[1].parameters["events"] == '[[1, "a", "{}"], [2, "b", "{}"]]'
+    assert arrays[1].parameters["seqs"] == [1, 2]
+
+
+def test_nothing_is_appended_without_the_lease() -> None:
+    statements, result = played(APPEND, [])
+
+    assert (len(statements), result) == (1, None)
+
+
+@pytest.mark.parametrize("unit", [ExtendLeases("n", ("a", "b"), 9), CancelsAsked(("a", "b"))])
+def test_ids_are_one_parameter_on_each_engine(unit: Unit[Any]) -> None:
+    (row,), _ = played(unit, [])
+    (array,), _ = played(unit, [], dialect=Dialect.POSTGRESQL)
+
+    assert row.parameters["runs"] == '["a", "b"]'
+    assert array.parameters["runs"] == ["a", "b"]
+
+
+def test_what_is_gone_cannot_be_cancelled() -> None:
+    unit = CancelRun("o", "s", "r", 5, "{}", ("RunCancelled", "{}"))
+
+    assert played(unit, [("{}",)], [])[1] == Undo(None)
+
+
+def test_a_session_in_which_somebody_was_quicker_is_left_alone() -> None:
+    unit = ClaimWaiting("n", 5, 9)
+
+    assert played(unit, [("o", "s")], [("{}",)], [(1,)])[1] == Undo(None)
+
+
+def test_objects_are_merged_and_all_else_is_replaced() -> None:
+    under = {"a": {"b": 1, "c": {"d": 1}}, "e": [1], "f": {"g": 1}}
+    over = {"a": {"c": {"d": 2}}, "e": [2], "f": 3, "h": {"i": 1}}
+
+    assert merged(under, over) == {
+        "a": {"b": 1, "c": {"d": 2}},
+        "e": [2],
+        "f": 3,
+        "h": {"i": 1},
+    }
+
+
+def test_every_statement_on_the_data_of_users_names_the_owner() -> None:
+    tables = ("sessions", "runs", "idempotency")
+    texts = [sql.text for sql in all_sql() if sql.text.split()[0] in ("select", "update", "delete")]
+    of_users = [t for t in texts if any(f" {table} " in f"{t} " for table in tables)]
+    unowned = [" ".join(text.split())[:60] for text in of_users if "owner" not in text]
+
+    assert len(of_users) > 20
+    for text in unowned:
+        assert "lease_by" in text or "run_id" in text, text
