@@ -31,9 +31,9 @@ FILES: Final[Mapping[str, str]] = {
     f"{_ROOT}/redoc/LICENSE": "redoc.LICENSE.txt",
 }
 # ReDoc shows its maker's logo from the maker's server; the pages ask no other server for anything,
-# and ReDoc leaves out a logo that does not load.
+# so that a picture of one transparent point takes its place.
 _LOGO: Final = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
-_NO_LOGO: Final = b"data:,"
+_NO_LOGO: Final = b"data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 
 
 class CustomBuildHook(BuildHookInterface[Any]):

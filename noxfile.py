@@ -200,6 +200,9 @@ def docs(session: nox.Session) -> None:
     session.run("sphinx-build", *options, "-b", "doctest", "docs", str(out / "doctest"))
 
 
+COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks that take its folder
+
+
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks, each one question: all of them, or those named after `--`.
@@ -213,5 +216,5 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/peer.py", peer)
     every = sorted(path.stem for path in Path("benchmarks").glob("[a-z]*.py"))
     for name in session.posargs or [name for name in every if name != "peer"]:
-        folder = [peer] if name in ("migrate", "startup", "webhooks") else []
+        folder = [peer] if name in COMPARED else []
         session.run("python", f"benchmarks/{name}.py", *folder, env={"LEGATION_PEER": peer})

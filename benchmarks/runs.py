@@ -40,6 +40,7 @@ FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
 
 
 def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -77,7 +78,7 @@ class Caller:
         first = time.perf_counter()
         body += answer.read()
         ended = time.perf_counter()
-        if answer.status != 200 or b"COMPLETED" not in body and b"RunCompleted" not in body:
+        if answer.status != 200 or (b"COMPLETED" not in body and b"RunCompleted" not in body):
             raise SystemExit(f"no run: {answer.status} {body[:200]!r}")
         return (first - began) * 1e3, (ended - began) * 1e3
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard
 
 import jsonschema_rs
 from attrs import define, field, frozen
@@ -145,19 +145,24 @@ def _broken(where: str, what: str, response: ClientResponse) -> BrokenContract:
     return BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/openapi)")
 
 
+def _is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 def _closed(schema: Any) -> Any:
     """Return `schema` so that objects have the members it names and no others."""
-    match schema:
-        case list():
-            return [_closed(item) for item in cast("list[Any]", schema)]
-        case dict():
-            told = cast("dict[str, Any]", schema)
-            closed = {key: _closed(value) for key, value in told.items()}
-            if isinstance(told.get("properties"), dict) and told.get("type") == "object":
-                closed.setdefault("additionalProperties", False)
-            return closed
-        case _:
-            return schema
+    if _is_array(schema):
+        return [_closed(item) for item in schema]
+    if not _is_object(schema):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if _is_object(schema.get("properties")) and schema.get("type") == "object":
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 @lru_cache(maxsize=64)

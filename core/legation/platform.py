@@ -27,7 +27,7 @@ from .dispatch import Arrival, Door, attempted
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .messages import Answer, Request, Streamed, without_body
 from .migrations.catalogue import CATALOGUE, Catalogue
-from .openapi import document
+from .openapi.document import document
 from .refusals import Fault, Refusal, respond
 from .registry import build
 from .resources.manual import Manual

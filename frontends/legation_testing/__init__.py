@@ -20,7 +20,7 @@ from .scheduling import Deadlock, Endless, Task, Unfinished
 from .scripts import OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
 from .unwinding import YieldedWhileUnwinding, unwind
-from .watching import Watcher, watching
+from .watchers import Watcher, watching
 
 __all__ = [
     "NEW_YEAR_2026",

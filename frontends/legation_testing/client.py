@@ -29,7 +29,7 @@ from .matching import Expected
 from .node import Node
 from .performing import Fetcher, nothing_listens
 from .simulation import Simulation
-from .watching import tell
+from .watchers import tell
 
 __all__ = ["Answering", "Client"]
 

@@ -137,6 +137,13 @@ def test_integers_as_clients_write_them(sent: JsonValue, expected: int) -> None:
     assert body(limit=sent).integer("limit") == expected
 
 
+def test_a_number_of_json_without_a_fraction_is_an_integer() -> None:
+    assert body(limit=3.0).integer("limit") == 3
+    read = body(limit=3.5)
+    assert read.integer("limit") is None
+    assert read.faults()
+
+
 @pytest.mark.parametrize(
     "sent", ["", "5.0", 6.5, True, "+5", " 5", "٥", "1_0", "9" * 19, 10**18, []]
 )

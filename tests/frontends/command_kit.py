@@ -70,6 +70,14 @@ class Command:
         """The lines of the log that tell of `event`."""
         return [line for line in self.events if line["event"] == event]
 
+    @property
+    def workers(self) -> set[int]:
+        """The processes that it has started and not yet waited for."""
+        pid = self.popen.pid
+        return {
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        }
+
     def until(self, told: Callable[[], Any]) -> None:
         """Wait until something is true of what was written."""
         due = time.monotonic() + PATIENCE

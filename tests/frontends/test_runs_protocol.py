@@ -17,6 +17,10 @@ from attrs import frozen
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.store.runs import (
+    ACTIVE,
+    CLAIM_NEXT,
+    CLAIMED_SO,
+    RUNNING,
     AppendEvents,
     CancelRun,
     ClaimedRun,
@@ -241,6 +245,14 @@ def check(before: World, after: World) -> None:
         raise Violation(f"two at once: {after.rows}")
     if [row[NO] for row in after.rows] != list(range(1, len(after.rows) + 1)):
         raise Violation(f"not numbered densely: {after.rows}")
+
+
+def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
+    connection = Database().connection
+    values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now", "until_us"), 1)
+    for sql in (ACTIVE, RUNNING, CLAIM_NEXT, CLAIMED_SO):
+        plan = connection.execute(f"explain query plan {sql.sqlite_text}", values).fetchall()
+        assert any("INDEX runs_active" in row[3] for row in plan), sql.text
 
 
 MOST_ATTEMPTS: Final = 3  # a run may be released and claimed for ever; nothing new comes of it

@@ -200,6 +200,7 @@ def test_a_new_certificate_is_served_after_sighup(tmp_path: Path, count: str) ->
     tls = ("--certfile", pair.certfile, "--keyfile", pair.keyfile)
     with running(*arguments, *quick, *tls) as command:
         served = Served(command, pair, command.port(), tmp_path)
+        old = command.workers
         with closing(served.connect()) as before:
             assert ask(before)[0] == 200
             renewed = write_pair(tmp_path)
@@ -208,6 +209,7 @@ def test_a_new_certificate_is_served_after_sighup(tmp_path: Path, count: str) ->
             if count == "2":
                 command.until(lambda: len(command.named("worker_serves")) == 4)
             assert ask(before)[0] == 200  # an old connection goes on
+        command.until(lambda: old.isdisjoint(command.workers))
         with closing(served.connect(trusted=renewed.certfile)) as after:
             der = after.getpeercert(binary_form=True)
             assert der is not None

@@ -32,12 +32,6 @@ def connect(port: int) -> socket.socket:
     return client
 
 
-def workers(command: Command) -> set[int]:
-    """Return the children of the command."""
-    pid = command.popen.pid
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
-
-
 def sockets(pid: int) -> int:
     """Return how many sockets a process has."""
     links = (str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
@@ -103,7 +97,7 @@ def test_no_request_fails_while_workers_are_replaced(
         load = Load(command.port())
         try:
             for turn in range(RESTARTS):
-                before = workers(command)
+                before = command.workers
                 command.signal(signal.SIGHUP)
                 command.until(partial(has_served, command, 4 + 2 * turn))
                 assert not before & {line["pid"] for line in command.named("worker_serves")[-2:]}
@@ -114,7 +108,7 @@ def test_no_request_fails_while_workers_are_replaced(
         assert load.failures == []
         assert load.answered > 10 * RESTARTS
         assert load.connections > CLIENTS + RESTARTS  # they were moved
-        command.until(lambda: len(workers(command)) == 2)
+        command.until(lambda: len(command.workers) == 2)
         command.signal(signal.SIGTERM)
         assert command.ended() == 0
         assert not command.named("worker_killed")
@@ -124,7 +118,7 @@ def test_no_request_fails_while_workers_are_replaced(
 def test_connections_are_spread_over_the_workers(tmp_path: Path) -> None:
     with running(write_platform(tmp_path), "--port", "0", "--workers", "2") as command:
         port = command.port()
-        before = {pid: sockets(pid) for pid in workers(command)}
+        before = {pid: sockets(pid) for pid in command.workers}
         clients = [connect(port) for _ in range(64)]
         for client in clients:
             ask(client)
@@ -139,14 +133,14 @@ def test_connections_are_spread_over_the_workers(tmp_path: Path) -> None:
 def test_a_worker_that_died_is_replaced(tmp_path: Path) -> None:
     with running(write_platform(tmp_path), "--port", "0", "--workers", "2") as command:
         port = command.port()
-        first, second = sorted(workers(command))
+        first, second = sorted(command.workers)
         os.kill(first, signal.SIGKILL)
         command.until(lambda: len(command.named("worker_serves")) == 3)
         (ended,) = command.named("worker_ended")
 
         assert (ended["pid"], ended["code"]) == (first, -signal.SIGKILL)
-        assert second in workers(command)
-        assert len(workers(command)) == 2
+        assert second in command.workers
+        assert len(command.workers) == 2
         for _ in range(8):
             with closing(connect(port)) as client:
                 assert ask(client)[0] == 200
@@ -181,7 +175,7 @@ def test_ctrl_c_reaches_the_group_and_ends_it_in_order(tmp_path: Path) -> None:
 def test_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
     with running(write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK) as command:
         command.port()
-        left = workers(command)
+        left = command.workers
         command.popen.kill()
         due = time.monotonic() + 10
         while any(map(alive, left)):
@@ -192,16 +186,16 @@ def test_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
 def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path) -> None:
     path = write_platform(tmp_path)
     with running(path, "--port", "0", "--workers", "2", *QUICK) as command:
-        port, before = command.port(), workers(command)
+        port, before = command.port(), command.workers
         good = path.read_text()
         path.write_text("[[agents]]\nid = 7\n")
         command.signal(signal.SIGHUP)
         command.until(lambda: command.named("not_reloaded"))
-        assert workers(command) == before
+        assert command.workers == before
 
         path.write_text(good + '\n[[agents]]\nid = "second"\n')
         command.signal(signal.SIGHUP)
-        command.until(lambda: len(workers(command) - before) == len(workers(command)) == 2)
+        command.until(lambda: len(command.workers - before) == len(command.workers) == 2)
         with closing(connect(port)) as client:
             status, body = ask(client, "/agents")
 
@@ -215,7 +209,7 @@ def test_workers_on_one_unix_socket_leave_no_path_behind(tmp_path: Path) -> None
         assert command.until_served() == f"unix:{path}"
         command.signal(signal.SIGHUP)
         command.until(lambda: len(command.named("worker_serves")) == 4)
-        command.until(lambda: len(workers(command)) == 2)
+        command.until(lambda: len(command.workers) == 2)
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             client.connect(str(path))

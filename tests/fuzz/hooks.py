@@ -24,6 +24,10 @@ schemathesis.openapi.format("json-object", _OBJECTS.map(json.dumps))
 schemathesis.openapi.format("json-array", st.lists(_OBJECTS, max_size=2).map(json.dumps))
 
 
+def _members(body: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
 @schemathesis.hook  # pyright: ignore[reportUnknownMemberType]
 def filter_case(_: Any, case: Any) -> bool:
     """Leave out what is not what it looks like."""
@@ -33,7 +37,7 @@ def filter_case(_: Any, case: Any) -> bool:
     if "" in path.values() or query.get("session_id") == "":
         return False
     # JSON's 0 and 1 are read as false and true, as they are in a form.
-    body = cast("dict[str, Any]", case.body) if isinstance(case.body, dict) else {}
+    body = _members(case.body)
     if any(type(body.get(name)) is int for name in ("stream", "background")):
         return False
     # A part without a file's name is text, and null as JSON in text is nothing.

@@ -46,7 +46,7 @@ _KEPT_US: Final = 86_400_000_000
 
 def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer | Refusal]:
     """Answer `call` by `handler`, or as it was answered before under the same key."""
-    sent = call.request.values(b"idempotency-key")
+    sent = list(call.request.values(b"idempotency-key"))
     if call.request.method != "POST" or not sent or operation in REPEATABLE:
         return (yield from handler(call))
     key = _key(call, operation, sent)
@@ -74,7 +74,7 @@ def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer 
             return (yield from _do(seeded, handler, body, key, fingerprint))
 
 
-def _key(call: Call, operation: str, sent: tuple[bytes, ...]) -> Key | Invalid:
+def _key(call: Call, operation: str, sent: list[bytes]) -> Key | Invalid:
     principal = call.principal
     reason = None
     if len(sent) > 1 or not _KEY.fullmatch(sent[0]):
