@@ -14,6 +14,7 @@ from .channels import channels
 from .check import check, explain
 from .keys import keys
 from .migrate import migrate
+from .openapi import openapi
 from .serve import serve
 from .token import token
 
@@ -34,5 +35,5 @@ def main() -> None:
     """
 
 
-for command in (serve, migrate, token, keys, check, explain, audit, channels):
+for command in (serve, migrate, token, keys, check, explain, audit, channels, openapi):
     main.add_command(command)
