@@ -200,11 +200,20 @@ _2_0_0: Final = Migration(
     "sessions, runs and their events",
     up=(
         Step(_SESSIONS),
-        Step("create index sessions_recent on sessions (owner, updated_us desc, session_id desc)"),
+        # One for each order that a list is asked for in; the last for who sees every owner.
         Step(
-            "create index sessions_component_recent"
-            " on sessions (owner, component_id, updated_us desc, session_id desc)"
+            "create index sessions_created"
+            " on sessions (owner, kind, created_us desc, session_id desc)"
         ),
+        Step(
+            "create index sessions_recent"
+            " on sessions (owner, kind, updated_us desc, session_id desc)"
+        ),
+        Step(
+            "create index sessions_component_created"
+            " on sessions (owner, kind, component_id, created_us desc, session_id desc)"
+        ),
+        Step("create index sessions_all on sessions (kind, created_us desc, session_id desc)"),
         Step("create index sessions_id on sessions (session_id)"),
         Step(_RUNS),
         # A start and an end ask for it: they must not cost more the more runs a session has.

@@ -104,30 +104,53 @@ class SessionPage:
     total: int
 
 
-_FILTER: Final = """ kind = :kind
-    and (cast(:component as text) is null or component_id = :component)
-    and (cast(:name as text) is null or lower(name) like :name escape '\\')"""
-_ORDERS: Final = {
-    (column, order): f"order by {column} {order}, session_id {order} limit :size offset :start"
-    for column in ("created_us", "updated_us")
-    for order in ("asc", "desc")
+# What a page may be narrowed by.  A condition stands in the text only where it is asked for, so
+# that an index serves the rest: `count` reads nothing else, and the keys of a page far back are
+# found before its rows are read.
+_KIND: Final = "kind = :kind"
+_OWNED: Final = f"owner = :owner and {_KIND}"
+_COMPONENT: Final = " and component_id = :component"
+_NAMED: Final = " and lower(name) like :name escape '\\'"
+_NARROWED: Final = {
+    (component, named): _COMPONENT * component + _NAMED * named
+    for component in (False, True)
+    for named in (False, True)
 }
-LIST: Final = {
-    key: Sql(f"select {_COLUMNS} from sessions where owner = :owner and {_FILTER} {order}")
-    for key, order in _ORDERS.items()
-}
-COUNT: Final = Sql(f"select count(*) from sessions where owner = :owner and {_FILTER}")
-ANY_LIST: Final = {
-    key: Sql(
-        f"""select {_COLUMNS} from sessions
-        where (cast(:owner as text) is null or owner = :owner) and {_FILTER} {order}"""
-    )
-    for key, order in _ORDERS.items()
-}
-ANY_COUNT: Final = Sql(
-    f"""select count(*) from sessions
-    where (cast(:owner as text) is null or owner = :owner) and {_FILTER}"""
+_ORDERS: Final = tuple(
+    (column, order) for column in ("created_us", "updated_us") for order in ("asc", "desc")
 )
+
+
+def _page(where: str, column: str, order: str) -> Sql:
+    by = f"{column} {order}, session_id {order}"
+    columns = ", ".join(f"s.{name.strip()}" for name in _COLUMNS.split(","))
+    return Sql(
+        f"""select {columns} from sessions s join (
+            select owner, session_id from sessions where {where}
+            order by {by} limit :size offset :start
+        ) as page on s.owner = page.owner and s.session_id = page.session_id
+        order by s.{column} {order}, s.session_id {order}"""
+    )
+
+
+LIST: Final = {
+    (*narrowed, *by): _page(_OWNED + more, *by)
+    for narrowed, more in _NARROWED.items()
+    for by in _ORDERS
+}
+COUNT: Final = {
+    narrowed: Sql(f"select count(*) from sessions where {_OWNED}{more}")
+    for narrowed, more in _NARROWED.items()
+}
+ANY_LIST: Final = {
+    (*narrowed, *by): _page(_KIND + more, *by)
+    for narrowed, more in _NARROWED.items()
+    for by in _ORDERS
+}
+ANY_COUNT: Final = {
+    narrowed: Sql(f"select count(*) from sessions where {_KIND}{more}")
+    for narrowed, more in _NARROWED.items()
+}
 
 
 @frozen
@@ -158,9 +181,10 @@ class ListSessions(Unit[SessionPage]):
             "component": self.component_id,
             "name": None if self.name is None else _pattern(self.name),
         }
-        key = (self.sort_by, self.order)
-        ((total,),) = yield (ANY_COUNT if self.any_owner else COUNT)(**matching)
-        rows = yield (ANY_LIST if self.any_owner else LIST)[key](
+        narrowed = (self.component_id is not None, self.name is not None)
+        everybody = self.any_owner and self.owner is None
+        ((total,),) = yield (ANY_COUNT if everybody else COUNT)[narrowed](**matching)
+        rows = yield (ANY_LIST if everybody else LIST)[(*narrowed, self.sort_by, self.order)](
             **matching, size=self.size, start=(self.page - 1) * self.size
         )
         return SessionPage(tuple(_row(row) for row in rows), total)
