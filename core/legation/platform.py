@@ -126,6 +126,11 @@ class Platform:
         append = Transact(self.registry.default_database, AppendAudit(node, entries))
         yield from self.serving.guard(iter(append))
 
+    @property
+    def keys_generation(self) -> bytes:
+        """What differs whenever the keys in force do; empty where authorization is off."""
+        return self._door.gate.keys.generation if self._door.gate else b""
+
     def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
         """Take the keys of a changed JWKS file; with faults, the old ones stay in force."""
         return self._door.gate.load_jwks(jwks) if self._door.gate else ()

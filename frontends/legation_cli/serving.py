@@ -44,7 +44,7 @@ from .failing import CannotGoOn, sentences
 if TYPE_CHECKING:
     from legation_server.proxies import Named
 
-__all__ = ["Options", "Service", "url_of"]
+__all__ = ["HeldLog", "Options", "Service", "url_of"]
 
 Line: TypeAlias = tuple[str, str, Mapping[str, Any]]
 Slots: TypeAlias = Sequence[Sequence[socket.socket]]

@@ -19,7 +19,7 @@ from .postgres import PostgresDatabase
 from .sqlite import MEMORY, connect, run_unit
 from .units import Write, quiet
 
-__all__ = ["Database", "Read", "open_database", "open_reader"]
+__all__ = ["Database", "Read", "in_memory", "open_database", "open_reader"]
 
 R = TypeVar("R")
 

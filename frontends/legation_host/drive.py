@@ -232,9 +232,9 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
 
     No task stands by for the nudge: the hub calls the scope.
     """
-    since = turn.seen.get(effect.topic, turn.nudged)
+    since, nudged = turn.seen.get(effect.topic, turn.nudged), False
     with anyio.CancelScope(deadline=anyio.current_time() + effect.timeout_seconds) as scope:
-        call, nudged = scope.cancel, False
+        call = scope.cancel
 
         def interrupt() -> None:
             nonlocal nudged

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -47,11 +47,9 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
     The first look is at once: the file may have changed since `platform` was made.
     """
     seen: tuple[int, int, int] | None = (0, 0, 0)
-    say = _troubles(log)
     while True:
         now = await anyio.to_thread.run_sync(_stamp, path)
         if now == seen:
-            say = log
             await anyio.sleep(_LOOK_SECONDS)
             continue
         seen = now
@@ -60,26 +58,17 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
         except OSError as error:
             log("error", "keys not reloaded", {"reason": error.strerror or "unreadable"})
             continue
-        take_keys(platform, jwks, path, say)
-
-
-def _troubles(log: Write) -> Write:
-    """Return a log that is told of errors alone."""
-
-    def write(level: str, event: str, fields: Mapping[str, Any]) -> None:
-        if level == "error":
-            log(level, event, fields)
-
-    return write
+        take_keys(platform, jwks, path, log)
 
 
 def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:
     """Give `platform` the keys that were read from `path`; broken ones change nothing."""
+    before = platform.keys_generation
     faults = platform.load_jwks(jwks)
     if faults:
         reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
         log("error", "keys not reloaded", {"reason": reasons})
-    else:
+    elif platform.keys_generation != before:
         log("info", "keys reloaded", {"path": path})
 
 

@@ -128,7 +128,7 @@ def test_bots_are_flagged(content: dict[str, Any]) -> None:
         ({"text": ""}, Kind.UNSUPPORTED),
         ({"text": None}, Kind.UNSUPPORTED),
         ({"text": "<@UBOT>"}, Kind.UNSUPPORTED),
-        ({"subtype": "file_share", "files": [{}], "text": "see"}, Kind.DOCUMENT),
+        ({"subtype": "file_share", "files": [dict[str, str]()], "text": "see"}, Kind.DOCUMENT),
     ],
 )
 def test_every_type_is_told_apart(content: dict[str, Any], kind: Kind) -> None:

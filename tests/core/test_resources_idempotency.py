@@ -7,9 +7,9 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Model
-from legation.effects import Transact
 from legation.store.failures import Busy, StoreFailure
 from legation.store.idempotency import ReleaseKey, SettleKey
+from legation.store.runs import StartRun
 from legation_testing import Client
 
 KEY = {"idempotency-key": "k1"}
@@ -141,10 +141,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 
 
 def test_a_failure_of_the_database_is_for_whoever_asked_for_it(client: Client) -> None:
-    client.fail_at(
-        lambda effect: isinstance(effect, Transact) and "StartRun" in repr(effect.unit)[:100],
-        StoreFailure("broken"),
-    )
+    client.fail_at(StartRun, StoreFailure("broken"))
 
     assert ask(client).status == 503
     client.advance(20)

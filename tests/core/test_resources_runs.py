@@ -8,10 +8,9 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, AuthorizationConfig, Model, Team
-from legation.effects import Transact
 from legation.store.audit import Changed
 from legation.store.failures import Busy, CommitLost, DatabaseFull, StatementFailed
-from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
+from legation.store.runs import AppendEvents, CancelRun, Ended, FindNeglected, FinishRun, StartRun
 from legation_testing import NEW_YEAR_2026, Client
 
 SLOW = "/agents/sloth/runs"
@@ -238,10 +237,7 @@ def test_cancelling_what_is_over_changes_nothing(client: Client) -> None:
 
 def test_a_run_that_is_gone_before_it_can_be_cancelled_is_not_found(client: Client) -> None:
     _, run_id = begun(client)
-    client.fail_at(
-        lambda effect: isinstance(effect, Transact) and "CancelRun" in repr(effect.unit)[:100],
-        Changed(None, kept=False),
-    )
+    client.fail_at(CancelRun, Changed(None, kept=False))
 
     assert client.post(f"{SLOW}/{run_id}/cancel", form={"session_id": "t"}).status == 404
     assert client.post(f"{SLOW}/{run_id}/cancel").status == 404
@@ -363,12 +359,7 @@ def test_a_database_that_fails_for_a_moment_costs_nothing(
 ) -> None:
     if after and failure is Busy:
         return
-    named = unit.__name__
-    fault = client.fail_at(
-        lambda effect: isinstance(effect, Transact) and named in repr(effect.unit)[:200],
-        failure("for a moment"),
-        after=after,
-    )
+    fault = client.fail_at(unit, failure("for a moment"), after=after)
     form = {"message": "one two", "session_id": "s", "stream": False}
     exchange = client.begin("POST", SLOW, form=form)
     client.begin("POST", SLOW, form=form)
@@ -381,11 +372,7 @@ def test_a_database_that_fails_for_a_moment_costs_nothing(
 
 
 def test_a_run_that_cannot_be_stored_is_not_acknowledged(client: Client) -> None:
-    fault = client.fail_at(
-        lambda effect: isinstance(effect, Transact) and "StartRun" in repr(effect.unit)[:200],
-        Busy("locked"),
-        times=None,
-    )
+    fault = client.fail_at(StartRun, Busy("locked"), times=None)
     assert client.post(QUICK, form={"message": "x", "session_id": "s"}).status == 503
     fault.disarm()
     assert listed(client) == []
@@ -463,10 +450,7 @@ def test_leases_are_kept_as_long_as_the_node_lives() -> None:
 
 
 def test_a_round_that_fails_is_told_and_tried_again(client: Client) -> None:
-    client.fail_at(
-        lambda effect: isinstance(effect, Transact) and "FindNeglected" in repr(effect.unit),
-        Busy("locked"),
-    )
+    client.fail_at(FindNeglected, Busy("locked"))
     client.advance(3)
 
     assert [log.event for log in client.logs if log.level == "warning"] == ["leases not kept"]

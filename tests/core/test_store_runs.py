@@ -15,6 +15,7 @@ from legation.store.runs import (
     StoredEvent,
     merged,
 )
+from legation.store.sessions import ANY_COUNT, ListSessions
 from legation.store.units import Dialect, Statement, Undo, Unit, all_sql
 
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
@@ -25,7 +26,8 @@ def played(
     unit: Unit[Any], *answers: Sequence[Any], dialect: Dialect = Dialect.SQLITE
 ) -> tuple[list[Statement], Any]:
     """Run `unit` on these rows; return its statements and its result."""
-    work, statements = unit.statements(dialect), []
+    work = unit.statements(dialect)
+    statements: list[Statement] = []
     try:
         statements.append(next(work))
         for rows in answers:
@@ -85,10 +87,26 @@ def test_objects_are_merged_and_all_else_is_replaced() -> None:
 
 def test_every_statement_on_the_data_of_users_names_the_owner() -> None:
     tables = ("sessions", "runs", "idempotency")
+    of_everybody = {sql.text for sql in ANY_COUNT.values()}  # asked for as the next test says
     texts = [sql.text for sql in all_sql() if sql.text.split()[0] in ("select", "update", "delete")]
     of_users = [t for t in texts if any(f" {table} " in f"{t} " for table in tables)]
-    unowned = [" ".join(text.split())[:60] for text in of_users if "owner" not in text]
+    owned = [t for t in of_users if t not in of_everybody]
+    unowned = [" ".join(text.split())[:60] for text in owned if "owner" not in text]
 
     assert len(of_users) > 20
     for text in unowned:
         assert "lease_by" in text or "run_id" in text, text
+
+
+@pytest.mark.parametrize("any_owner", [False, True])
+@pytest.mark.parametrize("owner", [None, "o"])
+@pytest.mark.parametrize("component", [None, "c"])
+@pytest.mark.parametrize("name", [None, "n"])
+def test_only_who_sees_all_owners_lists_the_sessions_of_everybody(
+    any_owner: bool, owner: str | None, component: str | None, name: str | None
+) -> None:
+    unit = ListSessions(owner, "agent", component, name, any_owner=any_owner)
+    statements, _ = played(unit, [(0,)], [])
+
+    owned = ["owner = :owner" in statement.sql.text for statement in statements]
+    assert owned == [not (any_owner and owner is None)] * 2

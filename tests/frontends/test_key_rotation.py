@@ -64,14 +64,22 @@ class Running:
                 await trio.sleep(0.005)
 
     async def change(self, document: bytes, event: str) -> float:
-        """Replace the file; return when the server said `event` about it."""
+        """Replace the file; return when the server said `event` about it.
+
+        The load has gone on behind that for long enough to tell how it is answered.
+        """
         known = len(self.logged)
         beside = self.path.with_suffix(".new")
         beside.write_bytes(document)
         beside.replace(self.path)
         at = await self.heard(event, known)
-        await trio.sleep(0.2)  # the load goes on
+        with trio.fail_after(SECONDS):
+            while any(self._after(at, name) <= CLIENTS for name in self.seen):
+                await trio.sleep(0.01)
         return at
+
+    def _after(self, moment: float, name: str) -> int:
+        return sum(tried.sent >= moment for tried in self.seen[name])
 
     async def heard(self, event: str, known: int) -> float:
         """Wait until the log says `event` behind its first `known` lines; return when it did."""
@@ -125,7 +133,9 @@ async def test_keys_change_under_load(tmp_path: Path, figures: Callable[[str], N
         for name, issuer in (("old", old), ("new", new)):
             for _ in range(CLIENTS):
                 clients.start_soon(server.ask, name, issuer.token("agents:read", exp=None))
-        await trio.sleep(0.3)
+        with trio.fail_after(SECONDS):
+            while len(server.seen) < 2 or min(map(len, server.seen.values())) <= CLIENTS:
+                await trio.sleep(0.01)
         both = await server.change(jwks(old, new), "keys reloaded")
         broken = await server.change(b'{"keys": [', "keys not reloaded")
         empty = await server.change(b'{"keys": []}', "keys not reloaded")

@@ -9,7 +9,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Model
-from legation_testing import Client, crash_everywhere
+from legation_testing import Client, Exchange, crash_everywhere
 
 FINAL = {"COMPLETED", "CANCELLED", "ERROR"}
 
@@ -34,7 +34,7 @@ class Scenario:
         return Client(platform)
 
     def act(self, client: Client) -> None:
-        exchanges = []
+        exchanges: list[Exchange] = []
         for form in self.forms:
             full = {"message": "one two", "session_id": "s", **form}
             exchanges.append(client.begin("POST", "/agents/a/runs", form=full))

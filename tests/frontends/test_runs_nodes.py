@@ -74,7 +74,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
 @asynccontextmanager
 async def nodes(url: str, count: int, *, delay: float = 30.0) -> AsyncGenerator[list[Node]]:
     async with AsyncExitStack() as stack:
-        opened = []
+        opened: list[Node] = []
         for _ in range(count):
             platform = Platform(
                 databases=(Database("main", url, auto_migrate=True),),
@@ -127,9 +127,9 @@ def test_a_run_is_cancelled_and_followed_from_another_node(postgres: str) -> Non
         async with nodes(postgres, 2) as (one, two):
             run_id = await _begun(one)
             path = f"{RUNS.format('sloth')}/{run_id}"
+            told: list[Any] = []
             with anyio.fail_after(20):
                 async with anyio.create_task_group() as tasks:
-                    told: list[Any] = []
 
                     async def follow() -> None:
                         told.extend(await two.ask("GET", f"{path}/events"))

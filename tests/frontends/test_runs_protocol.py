@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
 import pytest
 from attrs import frozen
@@ -61,6 +61,10 @@ class World:
     held: frozenset[Held] = frozenset()
 
 
+def _is_undo(result: object) -> TypeGuard[Undo[Any]]:
+    return isinstance(result, Undo)
+
+
 class Database:
     """The tables of the catalogue, on which units run; `rewrite` may spoil their SQL."""
 
@@ -85,7 +89,7 @@ class Database:
                 statement = work.send(rows)
         except StopIteration as stop:
             result: Any = stop.value
-        undone = isinstance(result, Undo)
+        undone = _is_undo(result)
         self.connection.execute("rollback" if undone else "commit")
         outcome: R = result.result if undone else result
         return outcome

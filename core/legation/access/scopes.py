@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 __all__ = ["AnyToken", "Need", "Public", "Scoped", "Signed", "well_formed_id"]
 
@@ -37,6 +37,14 @@ class AnyToken:
     """Any token that verifies; no scope."""
 
 
+def _whatever_the_id(need: Scoped) -> tuple[str, ...]:
+    """Return the scopes that are enough for every id, and where there is none."""
+    enough = [f"{need.resource}:{action}" for action in need.actions]
+    if need.listing or need.parameter:
+        enough += [f"{need.resource}:*:{action}" for action in need.actions]
+    return (*enough, *need.also)
+
+
 @frozen
 class Scoped:
     """One of `actions` on `resource`.
@@ -51,15 +59,9 @@ class Scoped:
     parameter: str | None = None
     listing: bool = False
     also: tuple[str, ...] = ()
-    general: tuple[str, ...] = field(init=False, eq=False, repr=False)
-
-    @general.default
-    def _whatever_the_id(self) -> tuple[str, ...]:
-        """Return the scopes that are enough for every id, and where there is none."""
-        enough = [f"{self.resource}:{action}" for action in self.actions]
-        if self.listing or self.parameter:
-            enough += [f"{self.resource}:*:{action}" for action in self.actions]
-        return (*enough, *self.also)
+    general: tuple[str, ...] = field(
+        default=Factory(_whatever_the_id, takes_self=True), init=False, eq=False, repr=False
+    )
 
     @property
     def scope(self) -> str:
