@@ -168,7 +168,9 @@ def build(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--installer=uv", f"--outdir={out}")
     session.run("twine", "check", "--strict", *map(str, out.glob("legation-*")))
     (wheel,) = out.glob("*.whl")
-    session.run("check-wheel-contents", f"--toplevel={','.join(PACKAGES)}", str(wheel))
+    # W002: the licence of the documentation pages is Apache-2.0 to the letter, as ours is.
+    contents = ["--ignore=W002", f"--toplevel={','.join(PACKAGES)}", str(wheel)]
+    session.run("check-wheel-contents", *contents)
     check_contents(session, wheel)
     session.run("uv", "venv", "--quiet", "--clear", f"--python={session.virtualenv.bin}/python",
                 str(out / "empty"))  # fmt: skip
