@@ -65,6 +65,17 @@ class Instant(Model):
         return response
 
 
+if os.environ.get("PEER_WHATSAPP"):
+    # Its address of Meta is fixed, and out of reach here: sending costs it nothing instead.
+    from agno.os.interfaces.whatsapp import router
+    from agno.tools.whatsapp import WhatsAppTools
+
+    async def sent(*args, **kwargs):
+        return None
+
+    router.typing_indicator_async = sent
+    WhatsAppTools.send_text_message_async = sent
+
 count = int(os.environ.get("PEER_AGENTS", "1"))
 db = SqliteDb(id="main", db_file=os.environ["PEER_DB"])
 agents = [
