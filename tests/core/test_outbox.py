@@ -38,6 +38,9 @@ class Database:
                 if (statement := step.statement(Dialect.SQLITE)) is not None:
                     self.connection.execute(statement.text(Dialect.SQLITE))
 
+    def __del__(self) -> None:
+        self.connection.close()  # Python 3.13 warns of those that are dropped open
+
     def run(self, unit: Unit[R]) -> R:
         work = unit.statements(Dialect.SQLITE)
         try:

@@ -77,6 +77,9 @@ class Database:
                     self.connection.execute(statement.text(Dialect.SQLITE))
         self.rewrite = rewrite
 
+    def __del__(self) -> None:
+        self.connection.close()  # Python 3.13 warns of those that are dropped open
+
     def run(self, unit: Unit[R]) -> R:
         """Run `unit` as a host does."""
         self.connection.execute("begin")
