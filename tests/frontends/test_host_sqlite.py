@@ -4,6 +4,7 @@ import errno
 import sqlite3
 import stat
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -153,12 +154,13 @@ def test_versions_that_may_corrupt_a_wal_are_known(
 
 
 @pytest.fixture
-def accounts() -> sqlite3.Connection:
+def accounts() -> Generator[sqlite3.Connection]:
     connection = connect(MEMORY)
     run_unit(connection, Create())
     run_unit(connection, Put("ada", 10))
     run_unit(connection, Put("bob", 0))
-    return connection
+    yield connection
+    connection.close()
 
 
 def test_a_unit_returns_what_its_generator_returns(accounts: sqlite3.Connection) -> None:
