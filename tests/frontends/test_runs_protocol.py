@@ -255,10 +255,12 @@ def check(before: World, after: World) -> None:
 
 
 def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
-    connection = Database().connection
+    database = Database()
     values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now", "until_us"), 1)
     for sql in (ACTIVE, RUNNING, CLAIM_NEXT, CLAIMED_SO):
-        plan = connection.execute(f"explain query plan {sql.sqlite_text}", values).fetchall()
+        plan = database.connection.execute(
+            f"explain query plan {sql.sqlite_text}", values
+        ).fetchall()
         assert any("INDEX runs_active" in row[3] for row in plan), sql.text
 
 
