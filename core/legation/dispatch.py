@@ -181,16 +181,14 @@ class Door:
         if isinstance(principal, Refused):
             return {"allowed": False, "reason": "token", "because": principal.reason}
         decision = decide(route.need, principal, named)
-        match decision:
-            case Allow():
-                open_to = "authorization is off" if principal.trusted else "any valid token"
-                return {"allowed": True, "by": decision.scope or open_to}
-            case AllowOnly():
-                return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
-            case Deny():
-                if named is None and (ids := ids_held(route.need, principal)):
-                    return {"allowed": True, "only": sorted(ids)}
-                return {"allowed": False, "reason": "scope", "missing": decision.scope}
+        if isinstance(decision, Allow):
+            open_to = "authorization is off" if principal.trusted else "any valid token"
+            return {"allowed": True, "by": decision.scope or open_to}
+        if isinstance(decision, AllowOnly):
+            return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
+        if named is None and (ids := ids_held(route.need, principal)):
+            return {"allowed": True, "only": sorted(ids)}
+        return {"allowed": False, "reason": "scope", "missing": decision.scope}
 
 
 def _methods(match: Match[Route]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import PlatformConfig
-from .scopes import AnyToken, Need, Public, Scoped, Signed
+from .scopes import Need, Scoped, Signed
 
 __all__ = ["describe_need", "scopes_enough"]
 
@@ -24,9 +24,6 @@ def describe_need(need: Need, template: str, config: PlatformConfig) -> str:
         return "nothing: authorization is off"
     if config.authorization_config.excludes(template):
         return "nothing: the route is excluded"
-    match need:
-        case Public() | AnyToken():
-            return "any valid token"
-        case Scoped():
-            admin = config.authorization_config.admin_scope
-            return " or ".join((*scopes_enough(need), admin))
+    if not isinstance(need, Scoped):
+        return "any valid token"
+    return " or ".join((*scopes_enough(need), config.authorization_config.admin_scope))
