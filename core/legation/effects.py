@@ -15,7 +15,7 @@ Rules between the two halves:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from attrs import field, frozen
@@ -26,6 +26,9 @@ from .store.units import Unit
 __all__ = [
     "Asks",
     "AwaitNudge",
+    "CallFunction",
+    "CloseStream",
+    "Concurrently",
     "Effect",
     "Emit",
     "Fetch",
@@ -34,20 +37,29 @@ __all__ = [
     "Interruptible",
     "Job",
     "Log",
+    "NextChunk",
     "NextEvents",
+    "NextPiece",
     "Now",
     "Nudge",
+    "OpenStream",
+    "Piece",
     "Program",
     "Publish",
+    "Raised",
     "RandomBytes",
     "ReadBody",
     "Record",
+    "Returned",
     "RunEvent",
     "Sleep",
     "Spawn",
+    "Streaming",
     "ThisNode",
+    "TimedOut",
     "Transact",
     "Unreachable",
+    "Yielding",
 ]
 
 A = TypeVar("A")  # the answer to an effect
@@ -132,6 +144,111 @@ class Fetch(Asks[FetchReply | Unreachable]):
 
 
 @frozen
+class Streaming:
+    """The head of an HTTP response; `stream` names its body to `NextChunk`."""
+
+    stream: int
+    status: int
+    headers: Mapping[str, str]
+
+
+@frozen
+class OpenStream(Asks[Streaming | Unreachable]):
+    """An HTTP request sent out, whose response is read as it comes.
+
+    `timeout_seconds` bounds the wait for the head, and that for a free connection before it.
+    Redirects are not followed.  A stream belongs to the program that asked, which counts its own
+    from 1, and is closed at the latest when that ends.
+    """
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    body: bytes = b""
+    timeout_seconds: float = 30.0
+
+
+@frozen
+class NextChunk(Asks[bytes | Unreachable]):
+    """The next bytes of `stream`, as they came; empty at its end.
+
+    After the end, and after `Unreachable`, the stream is closed; a closed one is at its end.
+    """
+
+    stream: int
+    timeout_seconds: float
+
+
+@frozen
+class CloseStream(Asks[None]):
+    """Give up `stream`, of either kind, before its end; nothing happens to one that is closed."""
+
+    stream: int
+
+
+@frozen
+class Returned:
+    """A function of the user's came to its end, with this result."""
+
+    value: Any
+
+
+@frozen
+class Yielding:
+    """A function of the user's gave an async iterator; `stream` names it to `NextPiece`.
+
+    It is closed at the latest when the program that asked ends.
+    """
+
+    stream: int
+
+
+@frozen
+class Raised:
+    """A function of the user's failed."""
+
+    error: Exception
+
+
+@frozen
+class TimedOut:
+    """A function of the user's took too long."""
+
+
+@frozen
+class CallFunction(Asks[Returned | Yielding | Raised | TimedOut]):
+    """What comes of calling `function` with `arguments` as keywords.
+
+    A coroutine function runs on the event loop of the host; any other in one of a bounded number
+    of threads, and the wait for one counts.  What the function gives to await is awaited.  A
+    thread cannot be stopped: after `timeout_seconds` its function goes on alone, and keeps its
+    place.  An error that is no `Exception` ends the program that asked.
+    """
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any] = field(repr=False)
+    timeout_seconds: float
+
+
+@frozen
+class Piece:
+    """The next item of an async iterator."""
+
+    value: Any
+
+
+@frozen
+class NextPiece(Asks[Piece | Raised | TimedOut | None]):
+    """The next item of the iterator that `stream` names; None at its end.
+
+    After anything but a piece the iterator is closed; a closed one is at its end.
+    """
+
+    stream: int
+    timeout_seconds: float
+
+
+@frozen
 class Sleep(Asks[None]):
     """Wait for `seconds`."""
 
@@ -158,13 +275,15 @@ class Spawn(Asks[None]):
 class RunEvent:
     """One stored event of a run: `seq` counts from 1 without gaps, `data` is compact JSON.
 
-    After the event marked `final` the run is over, or waits for a person.
+    After the event marked `final` the run is over, or waits for a person.  `at_us` is when it
+    happened, 0 where only the database knows that it did.
     """
 
     seq: int
     name: str
     data: str
     final: bool = False
+    at_us: int = field(default=0, eq=False, repr=False)
 
 
 @frozen
@@ -229,6 +348,18 @@ class Interruptible(Asks[R | Interrupted], Generic[R]):
 
 
 @frozen
+class Concurrently(Asks[tuple[R, ...]], Generic[R]):
+    """The results of `programs`, in their order; they are driven side by side.
+
+    A failure of a database that one of them does not catch closes the others and is thrown into
+    the asking program; they catch everything else themselves.  None of them reads the body of a
+    request, or emits.
+    """
+
+    programs: tuple[Program[R], ...] = field(eq=False, repr=False)
+
+
+@frozen
 class Emit(Asks[None]):
     """Send `data` as part of the streamed body being answered.
 
@@ -261,6 +392,11 @@ Effect: TypeAlias = (
     | ReadBody
     | Transact[Any]
     | Fetch
+    | OpenStream
+    | NextChunk
+    | CallFunction
+    | NextPiece
+    | CloseStream
     | Sleep
     | Spawn
     | Publish
@@ -268,6 +404,7 @@ Effect: TypeAlias = (
     | Nudge
     | AwaitNudge
     | Interruptible[Any]
+    | Concurrently[Any]
     | Emit
     | Record
     | Log

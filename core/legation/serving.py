@@ -12,7 +12,18 @@ from typing import Final, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from .effects import Effect, Interruptible, Job, Log, Program, Sleep, Spawn, ThisNode, Transact
+from .effects import (
+    Concurrently,
+    Effect,
+    Interruptible,
+    Job,
+    Log,
+    Program,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+)
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.ledger import Behind, EmptyDatabase, ReadLedger, Standing, standing
 from .migrations.migrate import (
@@ -134,11 +145,13 @@ class Serving:
             program.close()
 
     def _within(self, effect: Effect) -> Effect:
-        """Return `effect`; the program in it, if there is one, is guarded as well."""
+        """Return `effect`; what programs there are in it are guarded as well."""
         if isinstance(effect, Spawn):
             return Spawn(Served(self, effect.job))
         if isinstance(effect, Interruptible):
             return evolve(effect, program=self.guard(effect.program))
+        if isinstance(effect, Concurrently):
+            return Concurrently(tuple(self.guard(program) for program in effect.programs))
         return effect
 
     def _refusal(self, effect: Effect) -> NotServed | None:

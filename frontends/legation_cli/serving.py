@@ -14,10 +14,13 @@ import trio
 from attrs import define, field, frozen
 
 from legation import Platform
+from legation.effects import Program
 from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import open_platform, take_keys
 from legation_host.loading import LoadError, read_jwks
+from legation_host.logs import open_request_log
+from legation_host.watching import Exporter, Observer
 from legation_server import (
     BadLimit,
     BadNetwork,
@@ -25,6 +28,7 @@ from legation_server import (
     ListenError,
     Notifier,
     Proxies,
+    Server,
     Settings,
     address_of,
     close_listeners,
@@ -73,6 +77,8 @@ class Options:
     forwarded: Named = "x-forwarded-for"
     limits: tuple[str, ...] = ()
     log_format: str = "auto"
+    access_log: bool = True
+    traces: bool = False
     insecure: bool = False
 
 
@@ -119,6 +125,7 @@ class Service:
     certificate: Certificate | None = field(init=False)
     log: HeldLog = field(init=False)
     _doors: tuple[str, ...] = field(init=False)
+    _observer: Observer = field(init=False)
     notifier: Notifier = field(init=False)
 
     def run(self) -> int:
@@ -188,17 +195,38 @@ class Service:
         )
 
     def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
-        return open_platform(platform, log=self.log.write)
+        self._observer = self._watching()
+        return open_platform(platform, log=self.log.write, observer=self._observer)
+
+    def _watching(self) -> Observer:
+        """Return what serves the request log, the spans and the measurements of this process."""
+        options = self.options
+        observer = Observer()
+        if options.access_log:
+            observer.write_lines = open_request_log(self.log.write, options.log_format)
+        if options.traces:
+            observer.exporter = _exporter()
+        if options.workers > 1:
+            observer.labels = (("worker", str(os.getpid())),)
+        return observer
+
+    def _started(self, server: Server) -> None:
+        """Let the measurements say what `server` knows."""
+        self._observer.sources.append(server.gauges)
+
+    def _closing(self, patience_seconds: float) -> Program[None]:
+        return self.platform.closing(patience_seconds)
 
     def _serve_alone(self, listeners: Sequence[socket.socket]) -> int:
         url = self._url(listeners)
 
-        def started(_: object) -> None:
+        def started(server: Server) -> None:
+            self._started(server)
             self.notifier.ready()
             self.greet(self.platform, url)
             self._let_go_beside()
 
-        life = Life(started, self._reload_in_place, self.notifier.stopping)
+        life = Life(started, self._reload_in_place, self.notifier.stopping, self._closing)
         self._worker(listeners, life)
         return 0
 
@@ -252,9 +280,14 @@ class Service:
     def _be_one_of_many(
         self, listeners: Sequence[socket.socket], ready: Callable[[], object], parent: int
     ) -> int:
+        def started(server: Server) -> None:
+            self._started(server)
+            ready()
+
         try:
             with sentences():
-                self._worker(listeners, Life(started=lambda _: ready(), parent=parent))
+                life = Life(started=started, closing=self._closing, parent=parent)
+                self._worker(listeners, life)
         except CannotGoOn as error:
             error.show()
             return error.exit_code
@@ -277,6 +310,15 @@ class Service:
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:
         return url_of(address_of(listeners[0]), secure=self.certificate is not None)
+
+
+def _exporter() -> Exporter:
+    """Return where spans are sent."""
+    try:
+        from legation_host.otel import open_exporter
+    except ImportError:
+        raise CannotGoOn("--traces needs OpenTelemetry: pip install 'legation[otel]'") from None
+    return open_exporter(os.environ)
 
 
 async def _open_nothing() -> None:

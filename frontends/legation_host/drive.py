@@ -11,7 +11,7 @@ The other half of this contract is `legation.effects`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -19,6 +19,9 @@ from attrs import define, field
 
 from legation.effects import (
     AwaitNudge,
+    CallFunction,
+    CloseStream,
+    Concurrently,
     Effect,
     Emit,
     Fetch,
@@ -26,22 +29,34 @@ from legation.effects import (
     Interrupted,
     Interruptible,
     Log,
+    NextChunk,
     NextEvents,
+    NextPiece,
     Now,
     Nudge,
+    OpenStream,
+    Piece,
     Program,
     Publish,
+    Raised,
     RandomBytes,
     ReadBody,
     Record,
+    Returned,
     RunEvent,
     Sleep,
     Spawn,
+    Streaming,
     ThisNode,
+    TimedOut,
     Transact,
     Unreachable,
+    Yielding,
 )
 from legation.store.failures import StoreFailure
+
+from .functions import Pieces
+from .read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from .host import Host
@@ -49,6 +64,9 @@ if TYPE_CHECKING:
 __all__ = ["AWAITED", "IMMEDIATE", "PERFORMED", "BodySource", "Sink", "drive"]
 
 R = TypeVar("R")
+S = TypeVar("S", ReadAhead, Pieces)
+
+Stream: TypeAlias = ReadAhead | Pieces
 
 GATHERED_BYTES: Final = 64 << 10
 """What is emitted is sent when it reaches this size, although the program waits for nothing."""
@@ -85,6 +103,31 @@ class _Turn:
     size: int = 0
     gathered: list[bytes] = field(factory=list[bytes])
     seen: dict[str, int] = field(factory=dict[str, int])
+    opened: int = 0
+    streams: dict[int, Stream] = field(factory=dict[int, Stream])
+
+    def keep(self, stream: Stream) -> int:
+        """Return the number by which the program names `stream` from now on."""
+        self.opened += 1
+        self.streams[self.opened] = stream
+        return self.opened
+
+    def stream(self, number: int, kind: type[S]) -> S | None:
+        """Return the stream of this number, None when it is closed."""
+        if not 0 < number <= self.opened:
+            raise KeyError(f"a program names stream {number}, and has opened {self.opened}")
+        stream = self.streams.get(number)
+        if stream is None or isinstance(stream, kind):
+            return stream
+        raise TypeError(f"a program takes a {type(stream).__name__} for a {kind.__name__}")
+
+    async def close(self, *numbers: int) -> None:
+        """Close these streams at the same time; each has its own bound."""
+        streams = [self.streams.pop(number) for number in numbers if number in self.streams]
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as closing:
+                for stream in streams:
+                    closing.start_soon(stream.aclose)
 
     async def flush(self) -> None:
         """Send what was gathered, as one."""
@@ -112,7 +155,8 @@ async def drive(
     """Run `program` to its end and return its result.
 
     A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
-    closed before this returns.  A failure of a database is thrown into it.
+    closed before this returns, as is every stream that it left open.  A failure of a database is
+    thrown into it.
     """
     turn = _Turn(host, body, sink, host.hub.sequence)
     databases = host.databases
@@ -136,17 +180,21 @@ async def drive(
             try:
                 if perform is not None:
                     value = perform(turn, effect)
-                elif isinstance(effect, Transact) and databases[effect.database].inline(
-                    effect.unit
+                elif isinstance(effect, Transact) and (
+                    read := databases[effect.database].inline(effect.unit)
                 ):
-                    value = databases[effect.database].read(effect.unit)
+                    value = read(effect.unit)
                 else:
                     await turn.flush()
                     value = await AWAITED[kind](turn, effect)
             except StoreFailure as failure:
                 resume, value = program.throw, failure
     finally:
-        program.close()
+        try:
+            program.close()
+        finally:
+            if turn.streams:
+                await turn.close(*turn.streams)
 
 
 def _now(turn: _Turn, _: Now) -> int:
@@ -200,6 +248,49 @@ async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
     return await turn.host.fetcher.fetch(effect)
 
 
+async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachable:
+    body = await turn.host.fetcher.open(effect)
+    if isinstance(body, Unreachable):
+        return body
+    stream = ReadAhead(body)
+    turn.host.start_soon(stream.pump)
+    return Streaming(turn.keep(stream), body.status, body.headers)
+
+
+async def _next_chunk(turn: _Turn, effect: NextChunk) -> bytes | Unreachable:
+    body = turn.stream(effect.stream, ReadAhead)
+    if body is None:
+        await anyio.lowlevel.checkpoint()
+        return b""
+    chunk = await body.next(effect.timeout_seconds)
+    if not chunk or isinstance(chunk, Unreachable):
+        await turn.close(effect.stream)
+    return chunk
+
+
+async def _call_function(
+    turn: _Turn, effect: CallFunction
+) -> Returned | Yielding | Raised | TimedOut:
+    outcome = await turn.host.functions.call(effect)
+    return Yielding(turn.keep(outcome)) if isinstance(outcome, Pieces) else outcome
+
+
+async def _next_piece(turn: _Turn, effect: NextPiece) -> Piece | Raised | TimedOut | None:
+    pieces = turn.stream(effect.stream, Pieces)
+    if pieces is None:
+        await anyio.lowlevel.checkpoint()
+        return None
+    piece = await pieces.next(effect.timeout_seconds)
+    if not isinstance(piece, Piece):
+        await turn.close(effect.stream)
+    return piece
+
+
+async def _close_stream(turn: _Turn, effect: CloseStream) -> None:
+    await anyio.lowlevel.checkpoint()
+    await turn.close(effect.stream)
+
+
 async def _sleep(_: _Turn, effect: Sleep) -> None:
     await anyio.sleep(max(0.0, effect.seconds))
 
@@ -246,14 +337,49 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
     return Interrupted("nudge" if nudged else "timeout")
 
 
+async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
+    """Drive each program in a task of its own.  The first error closes the others.
+
+    It is raised as it is, and not in a group with what that brought about.
+    """
+    results: dict[int, R] = {}
+    errors: list[BaseException] = []
+
+    async def drive_one(index: int, program: Program[R]) -> None:
+        try:
+            results[index] = await drive(turn.host, program)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+            tasks.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for index, program in enumerate(effect.programs):
+                tasks.start_soon(drive_one, index, program)
+    finally:
+        for program in effect.programs:
+            program.close()  # one whose task was cancelled before it began
+    if errors:
+        raise errors[0]
+    return tuple(results[index] for index in range(len(effect.programs)))
+
+
 AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
     ReadBody: _read_body,
     Transact: _transact,
     Fetch: _fetch,
+    OpenStream: _open_stream,
+    NextChunk: _next_chunk,
+    CallFunction: _call_function,
+    NextPiece: _next_piece,
+    CloseStream: _close_stream,
     Sleep: _sleep,
     NextEvents: _next_events,
     AwaitNudge: _await_nudge,
     Interruptible: _interruptible,
+    Concurrently: _concurrently,
 }
 
 PERFORMED: Final = frozenset(IMMEDIATE) | frozenset(AWAITED)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,14 +12,18 @@ import anyio
 import anyio.to_thread
 from attrs import define, field
 
-from legation.effects import Fetch, FetchReply, Unreachable
+from legation.effects import Fetch, FetchReply, OpenStream, Unreachable
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+    from httpx2 import AsyncClient, Request, Response
 
-__all__ = ["Fetcher"]
+__all__ = ["CONNECTIONS", "Body", "Fetcher"]
 
 CONNECTIONS: Final = 256
+"""Open at one time.  Whoever needs one more waits for it, and the wait counts as any other."""
+
+CLOSE_SECONDS: Final = 2.0
+"""For saying good-bye to a peer; then the connection is left to the operating system."""
 
 # What is counted against `max_bytes` is what came over the wire: a compressed body could grow a
 # thousandfold between two counts, so none is asked for and none is taken.
@@ -50,6 +55,13 @@ class Fetcher:
             return await _exchange(client, effect)
         return Unreachable("timeout")
 
+    async def open(self, effect: OpenStream) -> Body | Unreachable:
+        """Return the response with its body unread, which is then to be closed."""
+        with anyio.move_on_after(effect.timeout_seconds):
+            client = self._client or await self._make()
+            return await _open(client, effect)
+        return Unreachable("timeout")
+
     async def aclose(self) -> None:
         """Close every connection."""
         if self._client is not None:
@@ -71,31 +83,93 @@ def _new_client() -> AsyncClient:
         timeout=None,
         limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=32),
     )
+    # What one peer of one caller hands out is not shown to it again on behalf of another.
+    cookiejar: Any = import_module("http.cookiejar")
+    client.cookies.jar.set_policy(cookiejar.DefaultCookiePolicy(allowed_domains=()))
     return client
 
 
-async def _exchange(client: AsyncClient, effect: Fetch) -> FetchReply | Unreachable:
-    names = {name.lower() for name, _ in effect.headers}
-    headers = [*effect.headers] if IDENTITY[0] in names else [*effect.headers, IDENTITY]
-    httpx2: Any = import_module("httpx2")
+@define(eq=False)
+class Body:
+    """A response whose body is read as it comes."""
+
+    status: int
+    headers: Mapping[str, str]
+    _response: Response
+    _chunks: AsyncIterator[bytes]
+
+    async def next(self, timeout_seconds: float) -> bytes | Unreachable:
+        """Return what came next, empty at the end; after that, or a failure, it is closed."""
+        with anyio.move_on_after(timeout_seconds):
+            try:
+                async for chunk in self._chunks:
+                    if chunk:
+                        return chunk
+            except Exception as error:  # noqa: BLE001 (raised where it is ours)
+                return _unreachable(error)
+            return b""
+        return Unreachable("timeout")
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the body was read to its end.
+
+        The iterator rests on others, and trio objects to one that is left half-way.  With the
+        connection closed the next read fails, which ends each of them.
+        """
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(Exception):
+            await self._response.aclose()
+            async for _ in self._chunks:
+                pass
+
+
+async def _open(client: AsyncClient, effect: OpenStream) -> Body | Unreachable:
     try:
-        url = httpx2.URL(effect.url)
-        if not 0 < (url.port or 80) < 65_536:
+        response = await client.send(_request(client, effect), stream=True)
+        body = Body(response.status_code, dict(response.headers), response, response.aiter_raw())
+        if _is_encoded(response):
+            await body.aclose()
             return Unreachable("protocol")
-        async with client.stream(
-            effect.method, url, headers=headers, content=effect.body
-        ) as response:
+    except Exception as error:  # noqa: BLE001 (raised where it is ours)
+        return _unreachable(error)
+    return body
+
+
+async def _exchange(client: AsyncClient, effect: Fetch) -> FetchReply | Unreachable:
+    try:
+        response = await client.send(_request(client, effect), stream=True)
+        try:
             body = await _read(response, effect.max_bytes)
-    except Exception as error:
-        reason = _reason(error)
-        if reason is None:
-            raise
-        return Unreachable(reason)
+        finally:
+            await response.aclose()
+    except Exception as error:  # noqa: BLE001 (raised where it is ours)
+        return _unreachable(error)
     return FetchReply(response.status_code, dict(response.headers), body)
 
 
+def _request(client: AsyncClient, effect: Fetch | OpenStream) -> Request:
+    names = {name.lower() for name, _ in effect.headers}
+    headers = [*effect.headers] if IDENTITY[0] in names else [*effect.headers, IDENTITY]
+    httpx2: Any = import_module("httpx2")
+    url = httpx2.URL(effect.url)
+    if not 0 < (url.port or 80) < 65_536:
+        raise httpx2.InvalidURL("there is no such port")
+    return client.build_request(effect.method, url, headers=headers, content=effect.body)
+
+
+def _is_encoded(response: Response) -> bool:
+    return response.headers.get("content-encoding", "identity").lower() != "identity"
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    """Return `error` as a value; raise it where it is a fault of ours."""
+    reason = _reason(error)
+    if reason is None:
+        raise error
+    return Unreachable(reason)
+
+
 async def _read(response: Response, max_bytes: int) -> bytes:
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
+    if _is_encoded(response):
         raise _Encoded
     declared = response.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > max_bytes:

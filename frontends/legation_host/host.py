@@ -6,9 +6,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,6 +22,7 @@ from .audit import Trail, WriteAudit
 from .databases import Database, open_database
 from .drive import BodySource, Sink, drive
 from .fetch import Fetcher
+from .functions import FUNCTION_THREADS, Functions
 from .hub import Hub
 from .units import Write, quiet
 
@@ -50,6 +51,7 @@ class Host:
     node: str
     write: Write
     fetcher: Fetcher
+    functions: Functions
     trail: Trail
     _tasks: TaskGroup = field(alias="tasks")
     hub: Hub = field(factory=Hub)
@@ -72,6 +74,10 @@ class Host:
     def spawn(self, job: Job) -> None:
         """Start `job` beside everything else; it ends at the latest when the host closes."""
         self._tasks.start_soon(self._run_job, job, name=type(job).__name__)
+
+    def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `task`, which raises nothing, beside everything else."""
+        self._tasks.start_soon(task)
 
     async def _run_job(self, job: Job) -> None:
         """Run one job.  Whatever it raises ends that job alone."""
@@ -98,6 +104,7 @@ async def open_host(
     node: str | None = None,
     log: Write = quiet,
     write_audit: WriteAudit | None = None,
+    function_threads: int = FUNCTION_THREADS,
 ) -> AsyncGenerator[Host, None]:
     """Open a host, in the running event loop, of trio or of asyncio.
 
@@ -111,6 +118,7 @@ async def open_host(
         node: The name of this process; unique per start unless given.
         log: Takes each line, see `logs.open_log`.
         write_audit: The program that stores a batch of entries; without one they are logged.
+        function_threads: So many functions of the user's run in threads at one time.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
@@ -126,7 +134,10 @@ async def open_host(
         trail = Trail(log)
         stack.push_async_callback(trail.aclose)
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        host = Host(opened, clock, entropy, node or system_node(), log, fetcher, trail, tasks)
+        functions = Functions(tasks, function_threads)
+        host = Host(
+            opened, clock, entropy, node or system_node(), log, fetcher, functions, trail, tasks
+        )
         if write_audit is not None:
             trail.store = _storing(host, write_audit)
             tasks.start_soon(trail.serve, name="audit trail")

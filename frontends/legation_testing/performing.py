@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import asdict, define, field, frozen
 
 from legation.effects import (
     AwaitNudge,
+    CallFunction,
+    CloseStream,
+    Concurrently,
     Effect,
     Emit,
     Fetch,
@@ -18,9 +22,13 @@ from legation.effects import (
     Interruptible,
     Job,
     Log,
+    NextChunk,
     NextEvents,
+    NextPiece,
     Now,
     Nudge,
+    OpenStream,
+    Piece,
     Program,
     Publish,
     RandomBytes,
@@ -28,18 +36,22 @@ from legation.effects import (
     Record,
     Sleep,
     Spawn,
+    Streaming,
     ThisNode,
     Transact,
     Unreachable,
+    Yielding,
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 
-from .clock import Clock
+from .apart import Pieces, Took
+from .clock import Clock, microseconds
 from .databases import Databases
 from .matching import is_audited
 from .node import Node
 from .scheduling import Scheduler, Task, Throw
+from .streams import Arriving, Chunks, call_function
 
 __all__ = [
     "PERFORMERS",
@@ -52,6 +64,8 @@ __all__ = [
     "perform",
 ]
 
+S = TypeVar("S", Arriving, Pieces)
+
 PATIENCE: Final = (0.1, 0.5, 2.0)
 
 
@@ -60,11 +74,15 @@ class Delayed:
     """An answer that takes `seconds`; the caller's own time-out may be sooner."""
 
     seconds: float
-    answer: FetchReply | Unreachable
+    answer: FetchReply | Chunks | Unreachable
 
 
-Fetcher: TypeAlias = Callable[[Fetch], FetchReply | Unreachable | Delayed]
-"""The network, as a test answers it."""
+Fetcher: TypeAlias = Callable[[Any], FetchReply | Chunks | Unreachable | Delayed]
+"""The network, as a test answers it: called with each `Fetch` and each `OpenStream`.
+
+Both take every answer: a reply that is streamed comes as one chunk, and chunks that are fetched
+come as one reply, when the last of them is there.
+"""
 
 WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
 """Makes the program that stores audit entries."""
@@ -74,7 +92,7 @@ class Misuse(AssertionError):
     """A program broke the contract of an effect, or asked for what this simulation lacks."""
 
 
-def nothing_listens(effect: Fetch) -> Unreachable:
+def nothing_listens(effect: Fetch | OpenStream) -> Unreachable:
     """Answer as a network does in which nobody is."""
     return Unreachable("connect")
 
@@ -137,13 +155,91 @@ def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
 
 
 def _fetch(world: World, task: Task[Any], effect: Fetch) -> Any:
+    seconds, answer = _answered(world, effect)
+    if isinstance(answer, Chunks):
+        seconds, answer = seconds + answer.times()[-1], answer.whole()
+    return _in_time(world, task, effect, seconds, answer)
+
+
+def _answered(
+    world: World, effect: Fetch | OpenStream
+) -> tuple[float, FetchReply | Chunks | Unreachable]:
     answer = world.fetch(effect)
-    if not isinstance(answer, Delayed):
+    return (answer.seconds, answer.answer) if isinstance(answer, Delayed) else (0.0, answer)
+
+
+def _in_time(
+    world: World, task: Task[Any], effect: Fetch | OpenStream, seconds: float, answer: Any
+) -> Any:
+    """Answer after `seconds`, unless the effect's time is over before."""
+    if seconds <= 0:
         return answer
-    if answer.seconds < effect.timeout_seconds:
-        return world.scheduler.wait(task, effect, answer.seconds, answer.answer)
+    if seconds < effect.timeout_seconds:
+        return world.scheduler.wait(task, effect, seconds, answer)
     late = Unreachable("timeout")
     return world.scheduler.wait(task, effect, effect.timeout_seconds, late)
+
+
+def _open_stream(world: World, task: Task[Any], effect: OpenStream) -> Any:
+    seconds, answer = _answered(world, effect)
+    if isinstance(answer, FetchReply):
+        chunks = (answer.body,) if answer.body else ()
+        answer = Chunks(answer.status, answer.headers, chunks)
+    if isinstance(answer, Chunks) and (seconds <= 0 or seconds < effect.timeout_seconds):
+        opened_us = world.clock.elapsed_us + microseconds(seconds)
+        number = task.keep(Arriving(answer, int(opened_us)))
+        return _in_time(
+            world, task, effect, seconds, Streaming(number, answer.status, answer.headers)
+        )
+    return _in_time(world, task, effect, seconds, answer)
+
+
+def _next_chunk(world: World, task: Task[Any], effect: NextChunk) -> Any:
+    body = _stream(task, effect.stream, Arriving)
+    if body is None:
+        return b""
+    took = body.next(world.clock.elapsed_us, effect.timeout_seconds)
+    if not took.outcome or isinstance(took.outcome, Unreachable):
+        task.close_streams(effect.stream)
+    return _after(world, task, effect, took)
+
+
+def _call_function(world: World, task: Task[Any], effect: CallFunction) -> Any:
+    took = call_function(effect)
+    if isinstance(took.outcome, Pieces):
+        took = Took(Yielding(task.keep(took.outcome)), took.seconds)
+    return _after(world, task, effect, took)
+
+
+def _next_piece(world: World, task: Task[Any], effect: NextPiece) -> Any:
+    pieces = _stream(task, effect.stream, Pieces)
+    if pieces is None:
+        return None
+    took = pieces.next(effect.timeout_seconds)
+    if not isinstance(took.outcome, Piece):
+        task.close_streams(effect.stream)
+    return _after(world, task, effect, took)
+
+
+def _after(world: World, task: Task[Any], effect: Effect, took: Took) -> Any:
+    """Answer when the time that it took has passed."""
+    if took.seconds <= 0:
+        return took.outcome
+    return world.scheduler.wait(task, effect, took.seconds, took.outcome)
+
+
+def _close_stream(_: World, task: Task[Any], effect: CloseStream) -> None:
+    task.close_streams(effect.stream)
+
+
+def _stream(task: Task[Any], number: int, kind: type[S]) -> S | None:
+    """Return the stream of this number, None when it is closed."""
+    if not 0 < number <= task.opened:
+        raise Misuse(f"{task.label} names stream {number}, and has opened {task.opened}")
+    stream = task.streams.get(number)
+    if stream is None or isinstance(stream, kind):
+        return stream
+    raise Misuse(f"{task.label} takes a {type(stream).__name__} for a {kind.__name__}")
 
 
 def _sleep(world: World, task: Task[Any], effect: Sleep) -> object:
@@ -201,6 +297,14 @@ def _interruptible(world: World, task: Task[Any], effect: Interruptible[Any]) ->
     return world.scheduler.wait(task, effect, effect.timeout_seconds, Interrupted("timeout"))
 
 
+def _concurrently(world: World, task: Task[Any], effect: Concurrently[Any]) -> object:
+    """Run each program as a task of its own; the last to end, or the first to fail, answers."""
+    if not effect.programs:
+        return ()
+    world.scheduler.enter_each(task, effect.programs)
+    return world.scheduler.wait(task, effect, math.inf, None)
+
+
 def _emit(_: World, task: Task[Any], effect: Emit) -> None:
     if task.body is None:
         raise Misuse(f"{task.label} emits and answers no request")
@@ -237,6 +341,11 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     ReadBody: _read_body,
     Transact: _transact,
     Fetch: _fetch,
+    OpenStream: _open_stream,
+    NextChunk: _next_chunk,
+    CallFunction: _call_function,
+    NextPiece: _next_piece,
+    CloseStream: _close_stream,
     Sleep: _sleep,
     Spawn: _spawn,
     Publish: _publish,
@@ -244,6 +353,7 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     Nudge: _nudge,
     AwaitNudge: _await_nudge,
     Interruptible: _interruptible,
+    Concurrently: _concurrently,
     Emit: _emit,
     Record: _record,
     Log: _log,

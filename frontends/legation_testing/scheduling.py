@@ -12,14 +12,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from random import Random
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
 from legation.effects import (
+    Concurrently,
     Effect,
     Log,
     Now,
@@ -37,7 +38,7 @@ from .matching import shown
 from .node import Node
 from .unwinding import unwind
 
-__all__ = ["WAITS", "Deadlock", "Endless", "Scheduler", "Task", "Throw", "Unfinished"]
+__all__ = ["WAITS", "Deadlock", "Endless", "Scheduler", "Stream", "Task", "Throw", "Unfinished"]
 
 R = TypeVar("R")
 
@@ -65,6 +66,14 @@ class Throw:
     error: BaseException
 
 
+class Stream(Protocol):
+    """What a program can have open."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
 @define(eq=False)
 class Task(Generic[R]):
     """A program that was started.  `received` is what it emitted so far."""
@@ -81,7 +90,9 @@ class Task(Generic[R]):
     handed: bool = False  # the error has reached the caller
     body_was_read: bool = False
     outer: Task[Any] | None = field(default=None, repr=False)  # waits for the end of this one
-    inner: Task[Any] | None = field(default=None, repr=False)
+    inner: tuple[Task[Any], ...] = field(default=(), repr=False)  # whose ends it waits for
+    opened: int = 0
+    streams: dict[int, Stream] = field(factory=dict[int, Stream], repr=False)
     _value: list[R] = field(factory=list[R])
     answer: Any = None  # what the program is sent next
     ticket: int = 0  # of the wait that counts, among those in the heap
@@ -133,7 +144,21 @@ class Task(Generic[R]):
         except Exception as error:  # noqa: BLE001  kept for who asks for the result
             self.error = error
         self.done = True
+        self.close_streams()
         return None
+
+    def keep(self, stream: Stream) -> int:
+        """Return the number by which the program names `stream` from now on."""
+        self.opened += 1
+        self.streams[self.opened] = stream
+        return self.opened
+
+    def close_streams(self, *numbers: int) -> None:
+        """Close these streams, or all."""
+        for number in numbers or tuple(self.streams):
+            stream = self.streams.pop(number, None)
+            if stream is not None:
+                stream.close()
 
     def kill(self) -> None:
         """Close the program where it stands; what it does wrong meanwhile becomes its error."""
@@ -144,6 +169,7 @@ class Task(Generic[R]):
             unwind(self.program, f"while {where}")
         except Exception as error:  # noqa: BLE001  as above
             self.error = error
+        self.close_streams()
 
 
 @define(eq=False)
@@ -176,17 +202,32 @@ class Scheduler:
 
     def enter(self, outer: Task[Any], program: Program[Any]) -> None:
         """Let `outer` wait for the end of `program`, which runs under its name."""
-        inner = Task[Any](outer.label, outer.node, program, outer.body, outer=outer)
+        self._enter(outer, (Task(outer.label, outer.node, program, outer.body, outer=outer),))
+
+    def enter_each(self, outer: Task[Any], programs: Iterable[Program[Any]]) -> None:
+        """Let `outer` wait for the ends of `programs`, which have no request."""
+        self._enter(
+            outer,
+            tuple(
+                Task(f"{outer.label}[{index}]", outer.node, program, None, outer=outer)
+                for index, program in enumerate(programs)
+            ),
+        )
+
+    def _enter(self, outer: Task[Any], inner: tuple[Task[Any], ...]) -> None:
         outer.inner = inner
-        self.tasks.append(inner)
-        self._ready.append(inner)
+        self.tasks.extend(inner)
+        self._ready.extend(inner)
 
     def _leave(self, inner: Task[Any], outer: Task[Any]) -> None:
-        """Hand what became of `inner` to who waits for it."""
+        """Hand what became of `inner` to who waits for it, and perhaps for others."""
         inner.handed = True
-        answer = Throw(inner.error) if inner.error is not None else inner.result()
-        outer.inner = None
-        self.wake(outer, answer)
+        if inner.error is not None:
+            self.wake(outer, Throw(inner.error))
+        elif not isinstance(outer.waits_for, Concurrently):
+            self.wake(outer, inner.result())
+        elif all(task.done for task in outer.inner):
+            self.wake(outer, tuple(task.result() for task in outer.inner))
 
     def wait(self, task: Task[Any], effect: Effect, seconds: float, answer: Any) -> object:
         """Let `task` wait until it is woken, or gets `answer` after `seconds`."""
@@ -202,7 +243,7 @@ class Scheduler:
         return tuple(t for t in self.tasks if t.node is node and t.waits_for is not None)
 
     def wake(self, task: Task[Any], answer: Any) -> None:
-        """End the wait of `task`; a program that it was waiting for is closed."""
+        """End the wait of `task`; the programs that it was waiting for are closed."""
         self.forget(task)
         task.answer = answer
         self._ready.append(task)
@@ -211,9 +252,10 @@ class Scheduler:
         """Undo `wait`: `task` goes on as who holds it decides."""
         task.waits_for = None
         task.ticket = 0
-        inner, task.inner = task.inner, None
-        if inner is not None and not inner.done:
-            self.drop(inner)
+        inner, task.inner = task.inner, ()
+        for one in inner:
+            if not one.done:
+                self.drop(one)
 
     def kill(self, node: Node) -> None:
         """Close every program of `node` and forget them, but for what they did wrong."""

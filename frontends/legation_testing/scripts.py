@@ -13,12 +13,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from legation.effects import Effect, Program
+from legation.effects import Concurrently, Effect, Interruptible, Program
 
 from .matching import Expected, describe, matches, shown
 from .unwinding import unwind
 
-__all__ = ["OffScript", "Script", "close_at_every_effect", "effects_of", "play"]
+__all__ = ["Each", "OffScript", "Script", "close_at_every_effect", "effects_of", "play"]
 
 R = TypeVar("R")
 
@@ -31,6 +31,17 @@ Not `tuple[Expected, Any]`: of a list of such pairs type checkers infer `object`
 Steps: TypeAlias = tuple[tuple[Expected, Any], ...]
 
 
+class Each:
+    """The answer to an effect that holds programs: a script for each of them.
+
+    They are played one after the other, and the effect is answered with what they return.  With
+    this in its script, `close_at_every_effect` closes inside of them as well.
+    """
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts: tuple[Steps, ...] = tuple(tuple(script) for script in scripts)
+
+
 class OffScript(AssertionError):
     """The program did not do what the script says."""
 
@@ -41,7 +52,8 @@ def play(program: Program[R], script: Script) -> R:
     Raises:
         OffScript: It asked for another effect, for one more, or returned too early.
     """
-    steps = tuple(script)
+    steps = _laid_out(script)
+    program = _opened(program)
     answer: Any = None
     position = 0
     while True:
@@ -86,13 +98,67 @@ def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Scri
             it unwinds is passed on with a note of the place.
         OffScript: The script is not the program's, so that effects of it would go untried.
     """
-    steps = tuple(script)
+    whole = tuple(script)
+    steps = _laid_out(whole)
     for position in range(len(steps)):
-        program = make_program()
+        program = _opened(make_program())
         effect = _play_until(program, steps, position)
         unwind(program, f"at effect {position + 1} of {len(steps)}, {shown(effect)}")
-    _check_whole(make_program(), steps)
+    _check_whole(make_program(), whole)
     return len(steps)
+
+
+def _laid_out(script: Script) -> Steps:
+    """Return the steps in their order, with those inside of others where they come."""
+    steps: list[tuple[Expected, Any]] = []
+    for expected, answer in script:
+        steps.append((expected, answer))
+        if isinstance(answer, Each):
+            for inner in answer.scripts:
+                steps.extend(_laid_out(inner))
+    return tuple(steps)
+
+
+def _opened(program: Program[R]) -> Program[R]:
+    """Run `program`, and the programs of each effect that is answered with `Each`."""
+    answer: Any = None
+    try:
+        while True:
+            effect = _resume(program, answer)
+            try:
+                answer = yield effect
+                if isinstance(answer, Each):
+                    answer = yield from _within(effect, answer)
+            except OffScript:
+                raise
+            except BaseException as error:  # noqa: BLE001  thrown into whom it is for
+                answer = error
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    finally:
+        program.close()
+
+
+def _within(effect: Effect, each: Each) -> Program[Any]:
+    """Run the programs of `effect` and return its answer; when one fails the others are closed."""
+    programs = effect.programs if isinstance(effect, Concurrently) else (_only(effect),)
+    if len(programs) != len(each.scripts):
+        raise OffScript(f"{len(each.scripts)} scripts for {len(programs)} of {shown(effect)}")
+    results: list[Any] = []
+    try:
+        for program in programs:
+            results.append((yield from _opened(program)))
+    finally:
+        for program in programs:
+            program.close()
+    return tuple(results) if isinstance(effect, Concurrently) else results[0]
+
+
+def _only(effect: Effect) -> Program[Any]:
+    if isinstance(effect, Interruptible):
+        return effect.program
+    raise OffScript(f"no program is in {shown(effect)}")
 
 
 def _resume(program: Program[Any], answer: Any) -> Effect:
@@ -116,9 +182,9 @@ def _play_until(program: Program[Any], steps: Steps, position: int) -> Effect:
         at += 1
 
 
-def _check_whole(program: Program[Any], steps: Steps) -> None:
+def _check_whole(program: Program[Any], script: Script) -> None:
     try:
-        play(program, steps)
+        play(program, script)
     except OffScript:
         raise
     except Exception:  # noqa: BLE001  the script may end in a failure that is passed on

@@ -57,7 +57,7 @@ class Simulation:
             start_us: Where the clock starts, in microseconds since the epoch.
             seed: Of the bytes that programs draw.
             order: Of the interleaving; first in, first out if None.
-            fetch: Called with each `Fetch`.
+            fetch: Called with each `Fetch` and each `OpenStream`.
             write_audit: The program that stores what was recorded, run for each `Record`.
             limit: Of the effects in one call; who needs more never comes to an end.
         """

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from legation import Agent, Database, Platform
 from legation.effects import (
+    Concurrently,
     Effect,
     Interruptible,
     Job,
@@ -237,6 +238,20 @@ def test_what_a_guarded_program_may_interrupt_is_guarded() -> None:
     assert isinstance(within, Interruptible)
     with pytest.raises(NotServed):
         play(within.program, [])
+
+
+def test_what_guarded_programs_do_side_by_side_is_guarded() -> None:
+    def program() -> Program[tuple[object, ...]]:
+        return (yield from Concurrently((asking(), asking())))
+
+    asked: list[Effect] = []
+    effects_of(serving("too old").guard(program()), asked.append)
+
+    (within,) = asked
+    assert isinstance(within, Concurrently)
+    for one in within.programs:
+        with pytest.raises(NotServed):
+            play(one, [])
 
 
 @frozen

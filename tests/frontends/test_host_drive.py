@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -11,6 +11,9 @@ from attrs import field, frozen
 
 from legation.effects import (
     AwaitNudge,
+    CallFunction,
+    CloseStream,
+    Concurrently,
     Effect,
     Emit,
     Fetch,
@@ -18,20 +21,26 @@ from legation.effects import (
     Interruptible,
     Job,
     Log,
+    NextChunk,
     NextEvents,
+    NextPiece,
     Now,
     Nudge,
+    OpenStream,
+    Piece,
     Program,
     Publish,
     RandomBytes,
     ReadBody,
     Record,
+    Returned,
     RunEvent,
     Sleep,
     Spawn,
     ThisNode,
     Transact,
     Unreachable,
+    Yielding,
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
@@ -48,6 +57,16 @@ EVENTS = (RunEvent(1, "RunStarted", "{}"), RunEvent(2, "RunCompleted", "{}"))
 class Nothing:
     def program(self) -> Program[None]:
         yield from Now()
+
+
+def divmod_of(a: int, b: int) -> tuple[int, int]:
+    return divmod(a, b)
+
+
+async def items() -> AsyncGenerator[str]:
+    yield "a"
+    await anyio.lowlevel.checkpoint()
+    yield "b"
 
 
 class Body:
@@ -122,6 +141,9 @@ def answers(*effects: Effect) -> Program[list[Any]]:
         (AwaitNudge("inbox", 0.001), None),
         (Record(ENTRY), None),
         (Log("info", "said", (("n", 1),)), None),
+        (OpenStream("GET", "http://127.0.0.1:1/"), Unreachable("connect")),
+        (CallFunction(divmod_of, {"a": 7, "b": 2}, 1.0), Returned((3, 1))),
+        (Concurrently(()), ()),
     ],
     ids=str,
 )
@@ -340,6 +362,13 @@ SCRIPT: tuple[Effect, ...] = (
     AwaitNudge("inbox", 0.001),
     Nudge("inbox"),
     Interruptible(Again(), "stop", 1.0),
+    Concurrently((Again(), Again())),
+    OpenStream("GET", "http://127.0.0.1:1/"),
+    CallFunction(items, {}, 1.0),
+    NextPiece(1, 1.0),
+    CallFunction(divmod_of, {"a": 7, "b": 2}, 1.0),
+    CloseStream(1),
+    NextChunk(1, 1.0),  # of what is closed: its end
     Emit(b"a"),
     Record(ENTRY),
     Log("debug", "said"),
@@ -623,3 +652,148 @@ def test_a_failure_that_the_inner_program_does_not_catch_is_thrown_into_the_oute
             assert await host.run(outer()) == "locked"
 
     run(backend, main)
+
+
+# --- programs side by side
+
+
+def asking(*effects: Effect, left: list[str]) -> Program[list[Any]]:
+    try:
+        return (yield from answers(*effects))
+    except GeneratorExit:
+        left.append("closed")
+        raise
+
+
+@BACKENDS
+def test_programs_are_driven_side_by_side_and_their_results_are_in_their_order(
+    backend: str,
+) -> None:
+    pauses = (0.2, 0.0, 0.1)
+    order: list[float] = []
+
+    def one(seconds: float) -> Program[float]:
+        yield from Sleep(seconds)
+        order.append(seconds)
+        return seconds
+
+    async def main() -> None:
+        async with open_host() as host:
+            before = anyio.current_time()
+            (results,) = await host.run(answers(Concurrently(tuple(map(one, pauses)))))
+            assert anyio.current_time() - before < sum(pauses)
+            assert results == pauses
+            assert order == sorted(pauses)
+
+    run(backend, main)
+
+
+def failing(error: BaseException) -> Program[None]:
+    yield from Sleep(0.01)
+    raise error
+
+
+@BACKENDS
+def test_a_failure_of_a_database_in_one_closes_the_others_and_is_thrown_in(backend: str) -> None:
+    left: list[str] = []
+
+    def outer() -> Program[str]:
+        others = tuple(asking(Sleep(60.0), left=left) for _ in range(3))
+        try:
+            yield from Concurrently((others[0], failing(Busy("locked")), *others[1:]))
+        except Busy as failure:
+            yield from Now()
+            return str(failure)
+        return "nothing"
+
+    assert performed(backend, outer()) == "locked"
+    assert left == ["closed"] * 3
+
+
+@BACKENDS
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), SystemExit(3)], ids=repr)
+def test_any_other_error_in_one_comes_out_as_it_is_and_not_in_a_group(
+    backend: str, error: BaseException
+) -> None:
+    left: list[str] = []
+    effect = Concurrently((asking(Sleep(60.0), left=left), failing(error)))
+
+    async def main() -> None:
+        async with open_host() as host:
+            with pytest.raises(type(error)) as caught:
+                await host.run(answers(effect))
+            assert caught.value is error
+
+    run(backend, main)
+
+    assert left == ["closed"]
+
+
+@BACKENDS
+def test_programs_side_by_side_are_closed_with_the_one_that_asked(backend: str) -> None:
+    left: list[str] = []
+
+    async def main() -> None:
+        async with open_host() as host:
+            inner = tuple(asking(Sleep(60.0), left=left) for _ in range(3))
+            nested = asking(Concurrently(inner), left=left)
+            with anyio.move_on_after(0.05):
+                await host.run(asking(Concurrently((nested,)), left=left))
+
+    run(backend, main)
+
+    assert left == ["closed"] * 5
+
+
+@BACKENDS
+def test_a_nudge_interrupts_programs_side_by_side_and_one_of_them_alone(backend: str) -> None:
+    left: list[str] = []
+
+    async def main() -> None:
+        async with open_host() as host:
+            host.spawn(Stop())
+            stoppable = Interruptible(asking(Sleep(60.0), left=left), "stop", 60.0)
+            within = answers(stoppable), answers(Sleep(0.05))
+            assert await host.run(answers(Concurrently(within))) == [
+                ([Interrupted("nudge")], [None])
+            ]
+            host.spawn(Stop())
+            both = tuple(asking(Sleep(60.0), left=left) for _ in range(2))
+            around = Interruptible(answers(Concurrently(both)), "stop", 60.0)
+            assert await host.run(answers(around)) == [Interrupted("nudge")]
+
+    run(backend, main)
+
+    assert left == ["closed"] * 3
+
+
+@BACKENDS
+def test_programs_side_by_side_have_no_request_and_no_stream(backend: str) -> None:
+    reading = Concurrently((answers(ReadBody(9)),))
+    body, sink = Body(b"body"), Sent()
+
+    assert performed(backend, answers(reading), body=body, sink=sink) == [([b""],)]
+    with pytest.raises(TypeError, match="no stream"):
+        performed(backend, answers(Concurrently((answers(Emit(b"a")),))), sink=Sent())
+
+
+@BACKENDS
+def test_streams_are_counted_for_each_program_by_itself(backend: str) -> None:
+    def one() -> Program[list[Any]]:
+        return (yield from answers(CallFunction(items, {}, 1.0), NextPiece(1, 1.0)))
+
+    expected = [Yielding(1), Piece("a")]
+    assert performed(backend, answers(Concurrently((one(), one())))) == [(expected, expected)]
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("effect", "fault"),
+    [(NextChunk(1, 1.0), TypeError), (NextPiece(2, 1.0), KeyError), (NextPiece(0, 1.0), KeyError)],
+    ids=["of another kind", "not open yet", "never"],
+)
+def test_a_stream_that_is_none_of_the_program_s_is_a_fault(
+    backend: str, effect: Effect, fault: type[Exception]
+) -> None:
+    with pytest.raises(fault):
+        performed(backend, answers(CallFunction(items, {}, 1.0), effect))

@@ -1,16 +1,30 @@
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 import pytest
 
-from legation.effects import Fetch, FetchReply, Unreachable
-from legation_host.fetch import Fetcher
+from legation.effects import (
+    CloseStream,
+    Fetch,
+    FetchReply,
+    NextChunk,
+    OpenStream,
+    Program,
+    Sleep,
+    Streaming,
+    Unreachable,
+)
+from legation_host import open_host
+from legation_host.fetch import CONNECTIONS, Fetcher
 
 from .host_units import BACKENDS, run
 
@@ -108,6 +122,15 @@ def test_a_redirect_is_an_answer(backend: str) -> None:
 
     assert isinstance(answer, FetchReply)
     assert (answer.status, answer.headers["location"]) == (302, "http://127.0.0.1:1/")
+
+
+@BACKENDS
+def test_a_cookie_is_not_sent_back(backend: str) -> None:
+    with server(reply(b"", b"Set-Cookie: a=1; Path=/"), reply(b"")) as (url, seen):
+        fetched(backend, Fetch("GET", url), Fetch("GET", url))
+
+    assert len(seen) == 2
+    assert all(b"cookie:" not in request.lower() for request in seen)
 
 
 @BACKENDS
@@ -253,3 +276,248 @@ def test_many_at_once_share_one_client(backend: str) -> None:
 
 def test_an_effect_does_not_show_its_headers() -> None:
     assert "hunter2" not in repr(Fetch("GET", "http://x/", (("Authorization", "hunter2"),)))
+
+
+# --- bodies that are read as they come
+
+
+class Peer:
+    """A server that streams as it is told, and counts its connections.
+
+    Each request is answered with the head and then whatever `script` says: bytes to send, seconds
+    to wait, None to break the connection.
+    """
+
+    def __init__(self, *script: bytes | float | None) -> None:
+        self.script = script
+        self.accepted = 0
+        self.open = 0
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                with self._lock:
+                    self.accepted += 1
+                    self.open += 1
+                self._threads.append(
+                    threading.Thread(target=self._answer, args=(peer,), daemon=True)
+                )
+                self._threads[-1].start()
+
+    def _answer(self, peer: socket.socket) -> None:
+        with peer, suppress(OSError):
+            if _request(peer):
+                peer.settimeout(None)
+                self._play(peer)
+                while self.script[-1] is not None and peer.recv(1024):
+                    self._play(peer)  # another request over the same connection
+        with self._lock:
+            self.open -= 1
+
+    def _play(self, peer: socket.socket) -> None:
+        for step in self.script:
+            if isinstance(step, bytes):
+                peer.sendall(step)
+            elif step is None:
+                return
+            else:
+                self._wait(peer, step)
+
+    def _wait(self, peer: socket.socket, seconds: float) -> None:
+        """Wait, but not longer than the client is there."""
+        peer.settimeout(seconds)
+        with suppress(TimeoutError):
+            peer.recv(1)
+        peer.settimeout(None)
+
+    def all_closed(self) -> bool:
+        """Tell whether every connection is closed soon."""
+        deadline = time.monotonic() + 5
+        while self.open and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return self.open == 0
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nX-Thing: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def streamed(backend: str, program: Program[Any]) -> Any:
+    async def main() -> Any:
+        async with open_host() as host:
+            return await host.run(program)
+
+    return run(backend, main)
+
+
+def opening(url: str, *effects: Any, seconds: float = 5.0) -> Program[list[Any]]:
+    """Open a stream, ask for `effects`, and return what came back."""
+    got: list[Any] = [(yield from OpenStream("POST", url, (), b"ping", seconds))]
+    for effect in effects:
+        got.append((yield from effect))
+    return got
+
+
+NEXT = NextChunk(1, 5.0)
+
+
+@BACKENDS
+def test_a_body_is_read_as_it_comes(backend: str) -> None:
+    with Peer(HEAD, chunk(b"one"), 0.1, chunk(b"two"), 0.1, END, None) as peer:
+        head, *chunks = streamed(backend, opening(peer.url, NEXT, NEXT, NEXT, NEXT, CloseStream(1)))
+        assert peer.all_closed()
+
+    assert isinstance(head, Streaming)
+    assert (head.stream, head.status, head.headers["x-thing"]) == (1, 200, "a")
+    assert chunks == [b"one", b"two", b"", b"", None]
+
+
+@BACKENDS
+def test_a_connection_whose_body_was_read_is_used_again(backend: str) -> None:
+    def program() -> Program[list[Any]]:
+        got: list[Any] = []
+        for stream in range(1, 4):
+            yield from OpenStream("GET", peer.url)
+            got.append((yield from NextChunk(stream, 5.0)))
+            got.append((yield from NextChunk(stream, 5.0)))
+        return got
+
+    with Peer(HEAD, chunk(b"x"), 0.02, END) as peer:
+        assert streamed(backend, program()) == [b"x", b""] * 3
+        assert peer.accepted == 1
+
+
+@BACKENDS
+def test_a_body_that_stalls_is_a_time_out_and_closes_the_connection(backend: str) -> None:
+    with Peer(HEAD, chunk(b"one"), 20.0) as peer:
+        program = opening(peer.url, NEXT, NextChunk(1, 0.05), NEXT)
+        assert streamed(backend, program)[1:] == [b"one", Unreachable("timeout"), b""]
+        assert peer.all_closed()
+
+
+@BACKENDS
+def test_a_body_that_breaks_off_is_a_protocol_error(backend: str) -> None:
+    with Peer(HEAD, chunk(b"one"), 0.05, None) as peer:
+        program = opening(peer.url, NEXT, NEXT, NEXT)
+        assert streamed(backend, program)[1:] == [b"one", Unreachable("protocol"), b""]
+
+
+@BACKENDS
+def test_a_head_that_does_not_come_is_a_time_out(backend: str) -> None:
+    with Peer(20.0) as peer:
+        assert streamed(backend, opening(peer.url, seconds=0.1)) == [Unreachable("timeout")]
+        assert peer.all_closed()
+
+
+@BACKENDS
+def test_a_redirect_is_not_followed_and_what_is_encoded_unasked_is_refused(backend: str) -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    zipped = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nx"
+    with Peer(moved, None) as peer:
+        head, last = streamed(backend, opening(peer.url, NEXT))
+        assert (head.status, last) == (302, b"")
+    with Peer(zipped, 20.0) as peer:
+        assert streamed(backend, opening(peer.url)) == [Unreachable("protocol")]
+        assert peer.all_closed()
+
+
+@BACKENDS
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://127.0.0.1:99999/", "http://\0/"])
+def test_what_is_not_a_url_opens_nothing(backend: str, url: str) -> None:
+    (answer,) = streamed(backend, opening(url))
+
+    assert answer in (Unreachable("protocol"), Unreachable("connect"))
+
+
+@BACKENDS
+@pytest.mark.parametrize("way", ["cancelled", "left", "closed", "failed", "timed out"])
+@pytest.mark.parametrize("state", ["not read", "half read", "being read"])
+def test_however_a_program_ends_its_connection_is_closed(
+    backend: str, state: str, way: str
+) -> None:
+    def program() -> Program[None]:
+        yield from OpenStream("GET", peer.url)
+        if state != "not read":
+            yield from NEXT
+        if way == "closed":
+            yield from CloseStream(1)
+        if way == "failed":
+            raise ZeroDivisionError
+        if state == "being read":
+            yield from NextChunk(1, 0.05 if way == "timed out" else 60)
+        if way == "cancelled":
+            yield from Sleep(60)
+
+    async def main() -> None:
+        async with open_host() as host:
+            with anyio.move_on_after(0.2):
+                try:
+                    await host.run(program())
+                except ZeroDivisionError:
+                    assert way == "failed"
+            # The host is still open: it is the program's end that closes.
+            assert await anyio.to_thread.run_sync(peer.all_closed)
+
+    # Two chunks are there at once, so that one is always left in the buffer.
+    with Peer(HEAD + chunk(b"one") + chunk(b"two"), 30.0) as peer:
+        run(backend, main)
+    gc.collect()
+
+
+@BACKENDS
+def test_whoever_finds_every_connection_in_use_waits_no_longer_than_it_said(backend: str) -> None:
+    async def main() -> None:
+        async with open_host() as host:
+            opened = 0
+            full = anyio.Event()
+
+            def hold() -> Program[None]:
+                nonlocal opened
+                yield from OpenStream("GET", peer.url, timeout_seconds=20.0)
+                opened += 1
+                if opened == CONNECTIONS:
+                    full.set()
+                yield from Sleep(60)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(CONNECTIONS):
+                    tasks.start_soon(host.run, hold())
+                await full.wait()
+                assert peer.open == CONNECTIONS
+                before = anyio.current_time()
+                late = await host.run(opening(peer.url, seconds=0.1))
+                fetched = await host.run(asked(Fetch("GET", peer.url, timeout_seconds=0.1)))
+                assert [*late, fetched] == [Unreachable("timeout")] * 2
+                assert anyio.current_time() - before < 3
+                tasks.cancel_scope.cancel()
+            assert await anyio.to_thread.run_sync(peer.all_closed)
+            (head, *_) = await host.run(opening(peer.url))
+            assert isinstance(head, Streaming)
+
+    with Peer(HEAD, 30.0) as peer:
+        run(backend, main)
+
+
+def asked(effect: Any) -> Program[Any]:
+    return (yield effect)

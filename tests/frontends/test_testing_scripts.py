@@ -7,10 +7,22 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from legation.effects import Asks, Effect, Log, Now, Program, RandomBytes, Sleep, Transact
+from legation.effects import (
+    Asks,
+    Concurrently,
+    Effect,
+    Interruptible,
+    Log,
+    Now,
+    Program,
+    RandomBytes,
+    Sleep,
+    Transact,
+)
 from legation.store.failures import Busy
 from legation.store.units import Unit
 from legation_testing import (
+    Each,
     OffScript,
     YieldedWhileUnwinding,
     close_at_every_effect,
@@ -225,3 +237,65 @@ def test_effects_that_are_not_in_the_script_do_not_go_untried(
 def test_a_script_that_is_too_long_is_found_before_anything_is_closed_late() -> None:
     with pytest.raises(OffScript, match="returned after 2 of 3"):
         close_at_every_effect(lambda: greet("ada"), [(Now(), 1), (Transact, "x"), (Claim, None)])
+
+
+# --- programs within effects
+
+
+def beside() -> Program[Any]:
+    """Greet two side by side, one of them for a while at most."""
+
+    def bounded() -> Program[Any]:
+        return (yield from Interruptible(greet("eve"), "stop", 1.0))
+
+    return (yield from Concurrently((greet("ada"), bounded())))
+
+
+HELLO: list[tuple[Any, Any]] = [(Now, NOW), (Transact, "hello")]
+
+
+def test_programs_within_an_effect_are_played_with_a_script_of_their_own() -> None:
+    nested = Each(HELLO, [(Interruptible, Each([(Now, NOW), (Transact, Busy()), (Log, None)]))])
+
+    assert play(beside(), [(Concurrently, nested)]) == ("hello", "later")
+
+
+def test_programs_within_an_effect_are_closed_at_every_effect_of_theirs() -> None:
+    nested = Each(HELLO, [(Interruptible, Each(HELLO))])
+
+    assert close_at_every_effect(beside, [(Concurrently, nested)]) == 6
+
+
+def test_a_program_within_an_effect_that_yields_while_it_unwinds_is_found() -> None:
+    def outer() -> Program[Any]:
+        return (yield from Concurrently((greet("ada"), log_while_unwinding())))
+
+    nested = Each(HELLO, [(Now, NOW), (Now, NOW), (Log, None)])
+    with pytest.raises(YieldedWhileUnwinding):
+        close_at_every_effect(outer, [(Concurrently, nested)])
+
+
+def test_what_one_of_several_programs_raises_is_thrown_into_the_one_that_asked() -> None:
+    def failing() -> Program[None]:
+        yield from Now()
+        raise Busy("locked")
+
+    def outer() -> Program[str]:
+        try:
+            yield from Concurrently((failing(), greet("ada")))
+        except Busy as failure:
+            return str(failure)
+        return ""
+
+    assert play(outer(), [(Concurrently, Each([(Now, NOW)], []))]) == "locked"
+
+
+@pytest.mark.parametrize("script", [[(Concurrently, Each(HELLO))], [(Concurrently, Each([], []))]])
+def test_a_script_for_other_programs_is_off(script: list[tuple[Any, Any]]) -> None:
+    with pytest.raises(OffScript):
+        play(beside(), script)
+
+
+def test_an_effect_without_programs_takes_no_scripts() -> None:
+    with pytest.raises(OffScript, match="no program is in Now"):
+        play(greet("ada"), [(Now, Each([]))])

@@ -1,0 +1,133 @@
+"""Coroutines of the user's, run on a trio loop whose clock is virtual as well.
+
+The loop lives in a thread of its own, because a test may itself run on one, and does nothing but
+while it is asked: what it is asked for, the asker waits for.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+import trio
+import trio.testing
+from attrs import define, field, frozen
+
+from legation.effects import Piece, Raised, TimedOut
+
+__all__ = ["Loop", "Pieces", "Took"]
+
+Step: TypeAlias = Callable[[], Awaitable[Any]]
+Asked: TypeAlias = tuple[Step, float]  # and the seconds that it may take
+
+
+@frozen
+class Took:
+    """What came of a step, and the virtual seconds that went by."""
+
+    outcome: Any
+    seconds: float
+
+
+@define(eq=False)
+class Loop:
+    """A trio loop that stands still unless it is asked.  To be closed."""
+
+    _asked: SimpleQueue[Asked | None] = field(factory=SimpleQueue[Any], init=False)
+    _told: SimpleQueue[Took | BaseException] = field(factory=SimpleQueue[Any], init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="functions", daemon=True)
+        self._thread.start()
+
+    def ask(self, step: Step, timeout_seconds: float) -> Took:
+        """Return what came of `step`: its result, `Raised`, or `TimedOut`.
+
+        Raises:
+            BaseException: What the step raised that is no `Exception`.
+        """
+        self._asked.put((step, timeout_seconds))
+        told = self._told.get()
+        if isinstance(told, BaseException):
+            raise told
+        return told
+
+    def close(self) -> None:
+        """End the loop, with whatever is still going on there."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        trio.run(self._serve, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    async def _serve(self) -> None:
+        # The loop is blocked while it waits: no task of the user's goes on, and no time passes.
+        while (asked := self._asked.get()) is not None:
+            with trio.CancelScope() as scope:
+                await self._take(asked, scope)
+                return
+            self._told.put(Took(TimedOut(), asked[1]))
+
+    async def _take(self, asked: Asked | None, scope: trio.CancelScope) -> None:
+        """Take one step after another, until one lasts too long.
+
+        An iterator may hold a scope of its own open from one step to the next, so the only one of
+        ours is around them all.
+        """
+        while asked is not None:
+            step, seconds = asked
+            started = trio.current_time()
+            scope.deadline = started + seconds
+            told = await _outcome(step)
+            scope.deadline = math.inf
+            if isinstance(told, BaseException):
+                self._told.put(told)
+            else:
+                self._told.put(Took(told, trio.current_time() - started))
+            asked = self._asked.get()
+
+
+async def _outcome(step: Step) -> Any:
+    """Return what the step returned, `Raised`, or an exception to be raised to who asked."""
+    try:
+        return await step()
+    except Exception as error:  # noqa: BLE001  the user's, and a value for the program
+        return Raised(error)
+    except trio.Cancelled:
+        raise
+    except BaseException as error:  # noqa: BLE001  raised to who asked
+        return error
+
+
+@define(eq=False)
+class Pieces:
+    """The items of an async iterator on a loop that is its own."""
+
+    _iterator: AsyncIterator[Any]
+    _loop: Loop
+
+    def next(self, timeout_seconds: float) -> Took:
+        """Return the next item; the outcome is None at the end."""
+        return self._loop.ask(self._next, timeout_seconds)
+
+    async def _next(self) -> Piece | None:
+        try:
+            return Piece(await anext(self._iterator))
+        except StopAsyncIteration:
+            return None
+
+    def close(self) -> None:
+        """Close the iterator, and the loop."""
+        self._loop.ask(self._aclose, 60.0)
+        self._loop.close()
+
+    async def _aclose(self) -> None:
+        close: Callable[[], Awaitable[None]] | None = getattr(self._iterator, "aclose", None)
+        if close is not None:
+            with suppress(Exception):
+                await close()

@@ -1,0 +1,109 @@
+"""What a program can have open in a simulation: bodies that come bit by bit, and iterators."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import Any, cast
+
+from attrs import define, field, frozen
+
+from legation.effects import CallFunction, FetchReply, Raised, Returned, Unreachable
+
+from .apart import Loop, Pieces, Took
+
+__all__ = ["Arriving", "Chunks", "call_function"]
+
+
+def _tuple(values: Any) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+@frozen
+class Chunks:
+    """An HTTP response that comes bit by bit.
+
+    Attributes:
+        status: Of the head, as `headers`, whose names are lower case.
+        chunks: Its body.
+        delays: Seconds before each chunk, and before what follows the last; 0 where none is given,
+            infinite where it never comes.
+        end: What follows the last chunk: the end of the body, or a connection that breaks.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: tuple[bytes, ...] = field(converter=_tuple)
+    delays: tuple[float, ...] = field(default=(), converter=_tuple)
+    end: Unreachable | None = None
+
+    def times(self) -> tuple[float, ...]:
+        """Return when each chunk comes, and what follows: seconds after the head."""
+        at, times = 0.0, list[float]()
+        for index in range(len(self.chunks) + 1):
+            at += self.delays[index] if index < len(self.delays) else 0.0
+            times.append(at)
+        return tuple(times)
+
+    def whole(self) -> FetchReply | Unreachable:
+        """Return the response as who waits for all of it gets it."""
+        return self.end or FetchReply(self.status, self.headers, b"".join(self.chunks))
+
+
+@define(eq=False)
+class Arriving:
+    """A body on its way: it comes when it comes, whoever asks for it."""
+
+    _chunks: Chunks
+    _opened_us: int
+    _at: int = field(default=0, init=False)
+
+    def next(self, now_us: int, timeout_seconds: float) -> Took:
+        """Return what comes next, or the time-out, and the seconds until then."""
+        due = self._opened_us / 1_000_000 + self._chunks.times()[self._at]
+        seconds = max(0.0, due - now_us / 1_000_000)
+        if seconds > 0 and not seconds < timeout_seconds:
+            return Took(Unreachable("timeout"), max(0.0, timeout_seconds))
+        if self._at == len(self._chunks.chunks):
+            return Took(self._chunks.end or b"", seconds)
+        self._at += 1
+        return Took(self._chunks.chunks[self._at - 1], seconds)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def call_function(effect: CallFunction) -> Took:
+    """Call the function: here if it is a plain one, which takes no time, or on a loop.
+
+    The outcome is that of the effect, with `Pieces` for `Yielding`.
+    """
+    try:
+        result = effect.function(**effect.arguments)
+    except Exception as error:  # noqa: BLE001  the user's, and a value for the program
+        return Took(Raised(error), 0.0)
+    if inspect.isawaitable(result):
+        return _await(result, effect.timeout_seconds)
+    if isinstance(result, AsyncIterable):
+        return Took(Pieces(aiter(cast("AsyncIterator[Any]", result)), Loop()), 0.0)
+    return Took(Returned(result), 0.0)
+
+
+def _await(result: Any, timeout_seconds: float) -> Took:
+    """Await `result`; an iterator that it gives goes on, on the same loop."""
+    loop = Loop()
+
+    async def step() -> Any:
+        given = await result
+        if isinstance(given, AsyncIterable):
+            return Pieces(aiter(cast("AsyncIterator[Any]", given)), loop)
+        return Returned(given)
+
+    kept = False
+    try:
+        took = loop.ask(step, timeout_seconds)
+        kept = isinstance(took.outcome, Pieces)
+    finally:
+        if not kept:
+            loop.close()
+    return took
