@@ -1,4 +1,4 @@
-"""Server-sent events: how one is written, and where a client says it stopped reading.
+"""Server-sent events: how one is written, where a client says it stopped, how others' are read.
 
 The wire format is WHATWG HTML section 9.2.  Two clients of the interface narrow it.  One reads
 only lines that begin with `data: `, one space, and takes each for a whole JSON text; the other
@@ -11,9 +11,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-__all__ = ["BadEventId", "EventId", "encode", "heartbeat", "parse_last_event_id"]
+__all__ = [
+    "BadEventId",
+    "Decoder",
+    "EventId",
+    "ForeignEvent",
+    "encode",
+    "heartbeat",
+    "parse_last_event_id",
+]
 
 _LINE_BREAK: Final = re.compile(r"[\r\n]")
 # An id of ours; 18 digits keep `seq` within a signed 64 bit column.
@@ -68,3 +76,68 @@ def parse_last_event_id(value: bytes | None) -> EventId | BadEventId | None:
     if matched is None:
         return BadEventId()
     return EventId(matched[1].decode("ascii"), int(matched[2]))
+
+
+@frozen
+class ForeignEvent:
+    """An event that somebody else sent; `name` is empty where it had none."""
+
+    name: str
+    data: str
+
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+@define
+class Decoder:
+    """Reads a stream of events, however it was cut (WHATWG HTML section 9.2.6).
+
+    An event is complete with the empty line behind it: what a stream ends with otherwise is none.
+    Ids and times to reconnect are not kept.
+    """
+
+    _line: bytearray = field(factory=bytearray, init=False)
+    _after_return: bool = field(default=False, init=False)
+    _begun: bool = field(default=False, init=False)
+    _name: str = field(default="", init=False)
+    _data: list[str] = field(factory=list[str], init=False)
+
+    def feed(self, data: bytes) -> list[ForeignEvent]:
+        """Take the next bytes of the stream; return the events that they complete."""
+        if not data:
+            return []
+        if self._after_return:  # the second half of a line end
+            data = data.removeprefix(b"\n")
+        self._after_return = data.endswith(b"\r")
+        *lines, rest = _LINE_END.split(data)
+        events: list[ForeignEvent] = []
+        for line in lines:
+            self._take(self._whole(line), events)
+        self._line += rest
+        return events
+
+    def _whole(self, line: bytes) -> bytes:
+        """Return `line` behind what came of it before."""
+        if self._line:
+            line = bytes(self._line) + line
+            self._line.clear()
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        return line
+
+    def _take(self, line: bytes, events: list[ForeignEvent]) -> None:
+        if line:
+            name, _, value = line.partition(b":")
+            text = value.removeprefix(b" ").decode("utf-8", "replace")
+            if name == b"data":
+                self._data.append(text)
+            elif name == b"event":
+                self._name = text
+            return
+        if self._data:
+            events.append(ForeignEvent(self._name, "\n".join(self._data)))
+            self._data.clear()
+        self._name = ""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.messages import compact_json
-from legation.sse import BadEventId, EventId, encode, heartbeat, parse_last_event_id
+from legation.sse import (
+    BadEventId,
+    Decoder,
+    EventId,
+    ForeignEvent,
+    encode,
+    heartbeat,
+    parse_last_event_id,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 run_ids = st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True)
@@ -113,3 +122,79 @@ def test_any_last_event_id_is_an_id_or_refused(value: bytes) -> None:
     parsed = parse_last_event_id(value)
 
     assert parsed is None or isinstance(parsed, BadEventId) or str(parsed).encode() == value
+
+
+def read(*pieces: bytes) -> list[ForeignEvent]:
+    decoder = Decoder()
+    return [event for piece in pieces for event in decoder.feed(piece)]
+
+
+def test_what_others_send_is_read_as_the_standard_says() -> None:
+    stream = (
+        b"\xef\xbb\xbf: a comment\n\n"
+        b"event: ping\ndata: 1\ndata:2\ndata\nid: 7\nretry: 5\nfoo: bar\n\n"
+        b"event: dropped\n\n"
+        b"data:  two spaces: and a colon\n\n"
+        b"data\n\n"
+        b"data: \xff\n\n"
+        b"data: without an end\n"
+    )
+
+    assert read(stream) == [
+        ForeignEvent("ping", "1\n2\n"),
+        ForeignEvent("", " two spaces: and a colon"),
+        ForeignEvent("", ""),
+        ForeignEvent("", "\ufffd"),
+    ]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_ends_in_any_of_three_ways(end: bytes) -> None:
+    stream = end.join([b"event: a", b"data: 1", b"data: 2", b"", b"data: 3", b"", b""])
+    expected = [ForeignEvent("a", "1\n2"), ForeignEvent("", "3")]
+
+    assert read(stream) == expected
+    assert read(*(bytes([byte]) for byte in stream)) == expected
+
+
+@given(st.data(), st.lists(st.sampled_from([*b"data: \r\nevnt:x\xef\xbb\xbf"]), max_size=60))
+def test_it_does_not_matter_how_a_stream_is_cut(data: st.DataObject, characters: list[int]) -> None:
+    stream = bytes(characters)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    bounds = [0, *cuts, len(stream)]
+    pieces = [stream[a:b] for a, b in pairwise(bounds)]
+
+    events = read(*pieces)
+
+    assert events == read(stream)
+    text = stream.decode("utf-8", "replace").removeprefix("\ufeff")
+    assert [(e.name or "message", e.data) for e in events] == [
+        (kind, told) for _, kind, told in dispatched_by_list(text)
+    ]
+
+
+def dispatched_by_list(stream: str) -> list[tuple[str, str, str]]:
+    """As `dispatched`, with an event whose data is an empty line, as the standard has it."""
+    events: list[tuple[str, str, str]] = []
+    kind, data = "", list[str]()
+    lines = stream.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for line in lines[:-1]:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if line == "" and data:
+            events.append(("", kind or "message", "\n".join(data)))
+        if line == "":
+            kind, data = "", []
+        elif field == "event":
+            kind = value
+        elif field == "data":
+            data.append(value)
+    return events
+
+
+def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
+    line = b"data: " + b"x" * 300_000 + b"\n\n"
+
+    assert read(*(line[at : at + 3] for at in range(0, len(line), 3))) == [
+        ForeignEvent("", "x" * 300_000)
+    ]

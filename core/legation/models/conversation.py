@@ -2,21 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..effects import Program
 
-__all__ = ["Listener", "Message", "ModelProtocol", "Reply", "Usage"]
+__all__ = [
+    "Image",
+    "Listener",
+    "Message",
+    "ModelFailed",
+    "ModelProtocol",
+    "Prompt",
+    "Reply",
+    "ToolCall",
+    "ToolSpec",
+    "Usage",
+]
+
+
+@frozen
+class ToolCall:
+    """A tool that the model wants called; `arguments` is the text it gave, meant as JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@frozen
+class Image:
+    """A picture to look at: its bytes in base64 and their media type, or a URL."""
+
+    media_type: str = ""
+    data: str = field(default="", repr=False)
+    url: str | None = None
 
 
 @frozen
 class Message:
-    """One message of a conversation; `role` is system, user or assistant."""
+    """One message of a conversation; `role` is system, user, assistant or tool.
+
+    `calls` are what an assistant wanted called; the tool message that answers one of them has its
+    id in `call_id`.  `images` stand beside the text of a user.
+    """
 
     role: str
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    images: tuple[Image, ...] = ()
+
+
+@frozen
+class ToolSpec:
+    """A tool as a model is told of it; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@frozen
+class Prompt:
+    """What a model is asked: a conversation, tools to choose from, and the shape of the answer.
+
+    `output_schema`: the answer is to be JSON that satisfies it.  `max_tokens` bounds the answer.
+    `tool_choice` names the one tool that must be called, `*` any; None leaves it to the model.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    output_schema: Mapping[str, Any] | None = None
+    max_tokens: int | None = None
+    tool_choice: str | None = None
 
 
 @frozen
@@ -29,10 +90,26 @@ class Usage:
 
 @frozen
 class Reply:
-    """The whole answer of one call."""
+    """The whole answer of one call: text, tools to call, or both."""
 
     content: str
     usage: Usage = Usage()
+    calls: tuple[ToolCall, ...] = ()
+
+
+class ModelFailed(Exception):
+    """A model gave no answer that can be used.
+
+    Attributes:
+        reason: One word for programs: unreachable, timeout, rejected, rate_limited, refused,
+            broken (half an answer, or nonsense), too_large, truncated, exhausted (a script's end).
+        sentence: For the caller; holds nothing the provider said, and no address or key.
+    """
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
 
 
 class Listener(Protocol):
@@ -65,6 +142,10 @@ class ModelProtocol(Protocol):
         """Who runs the model."""
         ...
 
-    def respond(self, messages: tuple[Message, ...], listener: Listener) -> Program[Reply]:
-        """Answer `messages`, telling the pieces on the way."""
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
+        """Answer `prompt`, telling the pieces of its text on the way.
+
+        Raises:
+            ModelFailed: There is no answer; what was heard until then stands.
+        """
         ...

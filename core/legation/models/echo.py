@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from ..effects import Program, Sleep
-from .conversation import Listener, Message, Reply, Usage
+from .conversation import Listener, Prompt, Reply, Usage
 
 __all__ = ["Echo"]
 
@@ -36,14 +36,15 @@ class Echo:
         """Return the provider shown to clients."""
         return "Legation"
 
-    def respond(self, messages: tuple[Message, ...], listener: Listener) -> Program[Reply]:
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         """Answer with the last message of the user; a token is a word."""
         if self.delay_seconds:
             yield from listener.settle()
             yield from Sleep(self.delay_seconds)
-        text = next((m.content for m in reversed(messages) if m.role == "user"), "")
+        said = prompt.messages
+        text = next((m.content for m in reversed(said) if m.role == "user"), "")
         words = _WORD.findall(text) or [text]
         for word in words:
             listener.hear(word)
-        heard = sum(len(message.content.split()) for message in messages)
+        heard = sum(len(message.content.split()) for message in said)
         return Reply("".join(words), Usage(heard, len(text.split())))

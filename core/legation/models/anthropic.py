@@ -1,0 +1,294 @@
+"""Anthropic's Messages API (API reference, Messages; version 2026-10-21).
+
+What is different from a plain list of messages: what the system says stands apart, and results of
+tools are blocks in a message of the user's, all of them in the one behind the calls.  Thinking that
+a model shows is left out of what it is told again, which the API allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from ..effects import Program
+from ..messages import compact_json
+from ..sse import ForeignEvent
+from .anthropic_schema import narrowed
+from .conversation import (
+    Image,
+    Listener,
+    Message,
+    ModelFailed,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from .exchange import ask
+from .hosted import HostedModel, base_url
+from .reading import (
+    Draft,
+    count,
+    finished_calls,
+    is_table,
+    items,
+    json_value,
+    new_draft,
+    required_table,
+    table,
+    text,
+)
+from .trouble import Trouble
+
+__all__ = ["AnthropicMessages"]
+
+VERSION: Final = "2026-10-21"
+DEFAULT_MAX_TOKENS: Final = 8192
+"""The protocol asks for a limit; every model that is served today takes this one."""
+
+_PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_NO_PICTURE: Final = "The model takes pictures in PNG, JPEG, GIF and WebP only"
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NO_TEXT: Final = "(no text)"  # an empty message is refused there
+_BAD_ENDS: Final = {
+    "max_tokens": "truncated",
+    "model_context_window_exceeded": "truncated",
+    "pause_turn": "truncated",
+    "refusal": "refused",
+}
+_ERRORS: Final = {
+    "authentication_error": "rejected",
+    "billing_error": "rejected",
+    "invalid_request_error": "rejected",
+    "not_found_error": "rejected",
+    "permission_error": "rejected",
+    "rate_limit_error": "rate_limited",
+    "request_too_large": "rejected",
+}
+
+
+@frozen(kw_only=True)
+class AnthropicMessages(HostedModel):
+    """A model behind `{base_url}/v1/messages`."""
+
+    base_url: str = base_url("https://api.anthropic.com")
+
+    @property
+    def name(self) -> str:
+        """Return the name shown to clients."""
+        return "Claude"
+
+    @property
+    def provider(self) -> str:
+        """Return the provider shown to clients."""
+        return "Anthropic"
+
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
+        """Answer `prompt`.
+
+        Raises:
+            ModelFailed: There is no answer.
+        """
+        pictures = (image for message in prompt.messages for image in message.images)
+        if any(not image.url and image.media_type not in _PICTURES for image in pictures):
+            raise ModelFailed("rejected", _NO_PICTURE)
+        body = compact_json(self.encode(prompt)).encode("utf-8", "replace")
+        key = (("x-api-key", self.api_key),) if self.api_key else ()
+        question = self.question("/v1/messages", (("anthropic-version", VERSION), *key), body)
+        taken = frozenset(call.id for message in prompt.messages for call in message.calls)
+        return (yield from ask(question, lambda: _Answer(taken), listener))
+
+    def encode(self, prompt: Prompt) -> dict[str, Any]:
+        """Return the body of the request."""
+        body: dict[str, Any] = {
+            "model": self.id,
+            "max_tokens": self.token_limit(prompt) or DEFAULT_MAX_TOKENS,
+            "messages": _turns(message for message in prompt.messages if message.role != "system"),
+            "stream": True,
+        }
+        said = [m.content for m in prompt.messages if m.role == "system" and m.content.strip()]
+        if said:
+            body["system"] = "\n\n".join(said)
+        if prompt.tools:
+            body["tools"] = [_tool(tool) for tool in prompt.tools]
+        if prompt.tools and prompt.tool_choice is not None:
+            body["tool_choice"] = _choice(prompt.tool_choice)
+        if prompt.output_schema is not None:
+            shape = {"type": "json_schema", "schema": narrowed(dict(prompt.output_schema))}
+            body["output_config"] = {"format": shape}
+        return body
+
+
+def _choice(wanted: str) -> dict[str, str]:
+    return {"type": "any"} if wanted == "*" else {"type": "tool", "name": wanted}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    schema = {"type": "object", **tool.parameters}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
+def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the messages, those of one side that follow each other as one.
+
+    The results of tools are the user's, and all results of one answer belong in one message.
+    """
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = list(_blocks(message))
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks or role == "user":
+            turns.append({"role": role, "content": blocks})
+    for turn in turns:
+        turn["content"] = turn["content"] or [{"type": "text", "text": _NO_TEXT}]
+    return turns
+
+
+def _blocks(message: Message) -> Iterable[dict[str, Any]]:
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": _wire_id(message.call_id or "")}
+        yield {**result, "content": message.content} if message.content else result
+        return
+    yield from map(_picture, message.images)  # better before the text that speaks of them
+    if message.content.strip():
+        yield {"type": "text", "text": message.content}
+    yield from map(_called, message.calls)
+
+
+def _wire_id(call_id: str) -> str:
+    """Return an id of a call in the characters that are taken; it may be another provider's."""
+    return _NO_NAME.sub("_", call_id) or "_"
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    given = json_value(call.arguments)
+    return {
+        "type": "tool_use",
+        "id": _wire_id(call.id),
+        "name": _NO_NAME.sub("_", call.name)[:128],
+        "input": given if is_table(given) else {},
+    }
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": {"type": "url", "url": image.url} if image.url else source}
+
+
+@define
+class _Answer:
+    """Reads an answer, streamed or whole."""
+
+    taken: frozenset[str]
+    complete: bool = False
+    stop: str = ""
+    counts: dict[str, int] = field(factory=dict[str, int])
+    pieces: list[str] = field(factory=list[str])
+    blocks: dict[int, Draft] = field(factory=dict[int, Draft])
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has said all it has to say."""
+        return self.complete or bool(self.stop)
+
+    def event(self, event: ForeignEvent) -> str:
+        """Take the next event; those of unknown types are to be ignored, as the API says."""
+        value = required_table(json_value(event.data))
+        match value.get("type"):
+            case "message_start":
+                self._count(table(value.get("message")).get("usage"))
+            case "content_block_start":
+                return self._say(self._begin(value.get("index"), table(value.get("content_block"))))
+            case "content_block_delta":
+                return self._say(self._go_on(value.get("index"), table(value.get("delta"))))
+            case "message_delta":
+                self.stop = text(table(value.get("delta")).get("stop_reason")) or self.stop
+                self._count(value.get("usage"))
+            case "message_stop":
+                self.complete = True
+            case "error":
+                raise _told(value.get("error"))
+            case _:
+                pass
+        return ""
+
+    def whole(self, value: Any) -> str:
+        """Take an answer that was not streamed."""
+        message = required_table(value)
+        if message.get("type") == "error":
+            raise _told(message.get("error"))
+        if message.get("content") is None:
+            raise Trouble("broken")
+        said = "".join(
+            self._begin(index, block)
+            for index, block in enumerate(map(table, items(message.get("content"))))
+        )
+        self._count(message.get("usage"))
+        self.stop = text(message.get("stop_reason"))
+        self.complete = True
+        return self._say(said)
+
+    def reply(self) -> Reply:
+        """Return the answer, if it is one."""
+        if self.stop in _BAD_ENDS:
+            raise Trouble(_BAD_ENDS[self.stop])
+        if not self.ended:
+            raise Trouble("broken", passing=True)
+        # What was read of the input is the sum of the caches and of what was in neither.
+        heard = sum(n for name, n in self.counts.items() if name != "output_tokens")
+        usage = Usage(heard, self.counts.get("output_tokens", 0))
+        return Reply(
+            "".join(self.pieces), usage, finished_calls(list(self.blocks.values()), self.taken)
+        )
+
+    def _say(self, said: str) -> str:
+        if said:
+            self.pieces.append(said)
+        return said
+
+    def _begin(self, index: Any, block: dict[str, Any]) -> str:
+        """Take the head of a block, or a whole one; return the text in it."""
+        kind = block.get("type")
+        if kind == "text":
+            return text(block.get("text"))
+        if kind != "tool_use":
+            return ""
+        draft = self.blocks[count(index)] = new_draft(self.blocks)
+        draft.id, draft.name = text(block.get("id")), text(block.get("name"))
+        if table(block.get("input")):  # else it comes in pieces
+            draft.argue(block["input"])
+        return ""
+
+    def _go_on(self, index: Any, delta: dict[str, Any]) -> str:
+        """Take a piece of a block; return the text in it."""
+        if delta.get("type") == "text_delta":
+            return text(delta.get("text"))
+        draft = self.blocks.get(count(index))  # none of a tool that is not ours
+        if draft is not None and delta.get("type") == "input_json_delta":
+            draft.argue(delta.get("partial_json"))
+        return ""
+
+    def _count(self, told: Any) -> None:
+        """Keep the counts of tokens, which go on from event to event."""
+        known = table(told)
+        for name in (
+            "input_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+            "output_tokens",
+        ):
+            if known.get(name) is not None:
+                self.counts[name] = count(known[name])
+
+
+def _told(error: Any) -> Trouble:
+    """Judge an error that came in place of an answer; its text is not kept."""
+    kind = error.get("type") if is_table(error) else None
+    reason = _ERRORS.get(str(kind), "unreachable")
+    return Trouble(reason, passing=reason != "rejected")

@@ -1,0 +1,267 @@
+"""Any endpoint that speaks the chat-completions protocol of OpenAI.
+
+The protocol is that of `POST /chat/completions` (OpenAI API reference, Chat); "compatible" servers
+leave out or add a lot, so what is read is read leniently where the meaning is plain:
+
+* parts of a tool call are put together by index, or by id, or because they follow each other;
+* an answer is whole when a `finish_reason` came, also without `[DONE]` behind it;
+* the usage may be in any chunk; the last one counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from attrs import define, field, frozen, validators
+
+from ..effects import Program
+from ..messages import compact_json
+from ..sse import ForeignEvent
+from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
+from .exchange import ask
+from .hosted import HostedModel, base_url
+from .reading import (
+    Draft,
+    finished_calls,
+    is_array,
+    is_table,
+    items,
+    json_value,
+    new_draft,
+    required_table,
+    table,
+    text,
+    usage,
+)
+from .trouble import Trouble
+
+__all__ = ["ChatCompletions"]
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_DONE: Final = "[DONE]"
+# What a `finish_reason` says against an answer; any other is an end like `stop`.
+_BAD_ENDS: Final = {"length": "truncated", "content_filter": "refused", "error": "broken"}
+# Types and codes of errors in a stream; any other is a fault of the provider, which may pass.
+_REJECTIONS: Final = frozenset(
+    {"authentication_error", "invalid_request_error", "not_found_error", "permission_error"}
+)
+_LIMITS: Final = frozenset({"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"})
+
+
+@frozen(kw_only=True)
+class ChatCompletions(HostedModel):
+    """A model behind `{base_url}/chat/completions`; `temperature` is its own where it is None."""
+
+    base_url: str = base_url("https://api.openai.com/v1")
+    temperature: float | None = field(default=None, validator=validators.optional(validators.ge(0)))
+
+    @property
+    def name(self) -> str:
+        """Return the name shown to clients."""
+        return "OpenAIChat"
+
+    @property
+    def provider(self) -> str:
+        """Return the provider shown to clients."""
+        return "OpenAI"
+
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
+        """Answer `prompt`.
+
+        Raises:
+            ModelFailed: There is no answer.
+        """
+        body = compact_json(self.encode(prompt)).encode("utf-8", "replace")
+        headers = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
+        question = self.question("/chat/completions", headers, body)
+        taken = frozenset(call.id for message in prompt.messages for call in message.calls)
+        return (yield from ask(question, lambda: _Completion(taken), listener))
+
+    def encode(self, prompt: Prompt) -> dict[str, Any]:
+        """Return the body of the request."""
+        body: dict[str, Any] = {
+            "model": self.id,
+            "messages": [_message(message) for message in prompt.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if (limit := self.token_limit(prompt)) is not None:
+            body[self._limit_key()] = limit
+        if self.temperature is not None:
+            body["temperature"] = self.temperature
+        if prompt.tools:
+            body["tools"] = [_tool(tool) for tool in prompt.tools]
+        if prompt.tools and prompt.tool_choice is not None:
+            body["tool_choice"] = _choice(prompt.tool_choice)
+        if prompt.output_schema is not None:
+            schema = {"name": "answer", "schema": dict(prompt.output_schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+    def _limit_key(self) -> str:
+        """Return how this endpoint calls the limit of tokens.
+
+        OpenAI's newer models refuse `max_tokens`; most others know no `max_completion_tokens`.
+        """
+        host = urlsplit(self.base_url).hostname or ""
+        return "max_completion_tokens" if "openai." in host else "max_tokens"
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["content"] = message.content or None
+        told["tool_calls"] = [_called(call) for call in message.calls]
+    if message.images:
+        words = [{"type": "text", "text": message.content}] if message.content else []
+        told["content"] = [*words, *map(_picture, message.images)]
+    return told
+
+
+def _called(call: ToolCall) -> dict[str, Any]:
+    """Return a call as it is told again.
+
+    What the model made up is put right, because endpoints check it: the model learns from the
+    result of the call what was wrong with it.
+    """
+    sound = is_table(json_value(call.arguments))
+    name = _NO_NAME.sub("_", call.name)[:64]
+    function = {"name": name, "arguments": call.arguments if sound else "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    url = image.url or f"data:{image.media_type};base64,{image.data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    return {"type": "function", "function": function}
+
+
+def _choice(wanted: str) -> Any:
+    return "required" if wanted == "*" else {"type": "function", "function": {"name": wanted}}
+
+
+@define
+class _Completion:
+    """Reads an answer, streamed or whole."""
+
+    taken: frozenset[str]
+    complete: bool = False
+    finish: str = ""
+    refused: bool = False
+    usage: Usage = field(factory=Usage)
+    pieces: list[str] = field(factory=list[str])
+    drafts: list[Draft] = field(factory=list[Draft])
+    indexed: dict[int, Draft] = field(factory=dict[int, Draft])
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has said all it has to say."""
+        return self.complete or bool(self.finish)
+
+    def event(self, event: ForeignEvent) -> str:
+        """Take the next chunk."""
+        data = event.data.strip()
+        self.complete = data == _DONE
+        if self.complete or not data:
+            return ""
+        chunk = required_table(json_value(data))
+        if chunk.get("error"):
+            raise _told(chunk["error"])
+        return self._chunk(chunk, "delta")
+
+    def whole(self, value: Any) -> str:
+        """Take an answer that was not streamed."""
+        completion = required_table(value)
+        if completion.get("error"):
+            raise _told(completion["error"])
+        if not items(completion.get("choices")):
+            raise Trouble("broken")
+        self.complete = True
+        return self._chunk(completion, "message")
+
+    def reply(self) -> Reply:
+        """Return the answer, if it is one."""
+        if self.refused:
+            raise Trouble("refused")
+        if self.finish in _BAD_ENDS:
+            raise Trouble(_BAD_ENDS[self.finish])
+        if not self.ended:
+            raise Trouble("broken", passing=True)
+        calls = finished_calls(self.drafts, self.taken)
+        return Reply("".join(self.pieces), self.usage, calls)
+
+    def _chunk(self, chunk: dict[str, Any], key: str) -> str:
+        """Take what is under `key` in the first choice, and the usage; return the text."""
+        if chunk.get("usage") is not None:
+            self.usage = usage(chunk["usage"], "prompt_tokens", "completion_tokens")
+        said = ""
+        for choice in map(table, items(chunk.get("choices"))):
+            if choice.get("index"):  # only one is asked for
+                continue
+            part = table(choice.get(key))
+            said += _words(part.get("content"))
+            self.refused |= bool(text(part.get("refusal")))
+            for call in map(table, items(part.get("tool_calls"))):
+                self._part_of_call(call, whole=key == "message")
+            self.finish = text(choice.get("finish_reason")) or self.finish
+        if said:
+            self.pieces.append(said)
+        return said
+
+    def _part_of_call(self, part: dict[str, Any], *, whole: bool) -> None:
+        function = table(part.get("function"))
+        call_id, name = text(part.get("id")), text(function.get("name"))
+        draft = None if whole else self._draft(part.get("index"), call_id, name)
+        if draft is None:
+            draft = new_draft(self.drafts)
+            self.drafts.append(draft)
+        if type(part.get("index")) is int:
+            self.indexed[part["index"]] = draft
+        draft.id = draft.id or call_id
+        draft.name = draft.name or name
+        draft.argue(function.get("arguments"))
+
+    def _draft(self, index: Any, call_id: str, name: str) -> Draft | None:
+        """Return the call that a part belongs to; None if it begins one.
+
+        By index, as the protocol says: but some number every call 0, and tell them apart by id.
+        Without an index by id, and without either a name begins a call.
+        """
+        if type(index) is int:
+            draft = self.indexed.get(index)
+            other = draft is not None and draft.id and call_id and call_id != draft.id
+            return None if other else draft
+        if call_id:
+            return next((draft for draft in self.drafts if draft.id == call_id), None)
+        return self.drafts[-1] if self.drafts and not name else None
+
+
+def _words(content: Any) -> str:
+    """Return the text of `content`: as it is, or in parts, where it stands beside what is none."""
+    if not is_array(content):
+        return text(content)
+    parts = [part for part in map(table, content) if part.get("type") == "text"]
+    return "".join(text(part.get("text")) for part in parts)
+
+
+def _told(error: Any) -> Trouble:
+    """Judge an error that came in place of an answer; its text is not kept."""
+    known = error if is_table(error) else {}
+    words = {str(known.get(key)) for key in ("type", "code")}
+    if words & _REJECTIONS:
+        return Trouble("rejected")
+    if words & _LIMITS or "429" in words:
+        return Trouble("rate_limited", passing=True)
+    return Trouble("unreachable", passing=True)

@@ -1,0 +1,264 @@
+"""One question to a provider: sent, asked again where that may help, its answer read as it comes.
+
+Answers are always asked for as a stream, so that a run can be cancelled in the middle of one and a
+model that falls silent is noticed.  A provider that sends its answer whole is read all the same.
+
+Asking again is for what passes (RFC 9110 section 15: 408, 429 and 5xx; 409 too, as the providers'
+own clients do) and ends when the first piece of an answer was heard: nothing can be unsaid.  What a
+provider writes about an error stays here: it may quote the conversation, or the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from attrs import define, field, frozen
+
+from ..effects import (
+    CloseStream,
+    Log,
+    NextChunk,
+    Now,
+    OpenStream,
+    Program,
+    RandomBytes,
+    Sleep,
+    Streaming,
+    Unreachable,
+)
+from ..retry_after import asked_seconds
+from ..sse import Decoder, ForeignEvent
+from .conversation import Listener, Reply
+from .reading import json_value
+from .trouble import Trouble
+
+__all__ = ["Answer", "Question", "ask"]
+
+LONGEST_ASKED_SECONDS: Final = 60
+"""Whoever asks us to wait longer is not asked again: somebody waits for the answer."""
+
+_FIRST_SECONDS: Final = 0.5
+_LONGEST_SECONDS: Final = 8.0
+_AGAIN: Final = frozenset({408, 409, 429})
+# What may still come once the model is done: the usage, and the end of the body.
+_TAIL_SECONDS: Final = 2.0
+_END_SECONDS: Final = 0.25
+
+
+@frozen
+class Question:
+    """A request, and how much patience there is for its answer.
+
+    Attributes:
+        model: Its name, for the log.
+        timeout_seconds: Until the head of the response.
+        idle_seconds: Between two pieces of its body.
+        retries: How often it is asked again.
+        max_bytes: Of the body, as sent.
+    """
+
+    model: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    body: bytes = field(repr=False)
+    timeout_seconds: float
+    idle_seconds: float
+    retries: int
+    max_bytes: int
+
+
+class Answer(Protocol):
+    """Reads one answer; what it finds wrong it raises as `Trouble`."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has said all it has to say."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing at all is to come."""
+        ...
+
+    def event(self, event: ForeignEvent) -> str:
+        """Take the next event of a stream; return the text in it."""
+        ...
+
+    def whole(self, value: Any) -> str:
+        """Take an answer that was not streamed; return its text."""
+        ...
+
+    def reply(self) -> Reply:
+        """Return what came of it all."""
+        ...
+
+
+@define
+class _Ear:
+    """What was heard, over all attempts."""
+
+    listener: Listener
+    heard: bool = False
+    unsettled: bool = False
+
+    def hear(self, piece: str) -> None:
+        if piece:
+            self.heard = self.unsettled = True
+            self.listener.hear(piece)
+
+    def settle(self) -> Program[None]:
+        if self.unsettled:
+            self.unsettled = False
+            yield from self.listener.settle()
+
+
+def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener) -> Program[Reply]:
+    """Return the reply to `question`.
+
+    Raises:
+        Trouble: There is none, and it is in the log why.
+    """
+    ear, attempt = _Ear(listener), 1
+    outcome = yield from _attempt(question, new_answer(), ear)
+    while isinstance(outcome, Trouble):
+        pause: float | None = None
+        if attempt <= question.retries and not ear.heard:
+            pause = yield from _pause(outcome, attempt)
+        yield from _log(question, outcome, attempt, pause)
+        if pause is None:
+            raise outcome
+        yield from Sleep(pause)
+        attempt += 1
+        outcome = yield from _attempt(question, new_answer(), ear)
+    return outcome
+
+
+def _pause(trouble: Trouble, attempt: int) -> Program[float | None]:
+    """Return the seconds to wait before the next attempt; None when there is to be none.
+
+    Half a second, doubled by every attempt up to 8 s; of it at least half, so that what failed
+    together does not come back together.
+    """
+    asked = trouble.wait_seconds or 0
+    if not trouble.passing or asked > LONGEST_ASKED_SECONDS:
+        return None
+    whole: float = min(_FIRST_SECONDS * 2 ** (attempt - 1), _LONGEST_SECONDS)
+    fraction = int.from_bytes((yield from RandomBytes(2)), "big") / 0xFFFF
+    return max(float(asked), whole / 2 + whole / 2 * fraction)
+
+
+def _log(question: Question, trouble: Trouble, attempt: int, pause: float | None) -> Program[None]:
+    fields = (
+        ("model", question.model),
+        ("reason", trouble.reason),
+        ("status", trouble.status),
+        ("attempt", attempt),
+    )
+    yield from Log("warning", "model failed" if pause is None else "model asked again", fields)
+
+
+def _attempt(question: Question, answer: Answer, ear: _Ear) -> Program[Reply | Trouble]:
+    """Send the question once."""
+    q = question
+    head = yield from OpenStream("POST", q.url, q.headers, q.body, q.timeout_seconds)
+    if isinstance(head, Unreachable):
+        return _unreachable(head)
+    if not 200 <= head.status < 300:
+        now_us = yield from Now()
+        yield from CloseStream(head.stream)
+        return _judge(head, now_us)
+    try:
+        return (yield from _read(question, head, answer, ear))
+    except Trouble as trouble:
+        failure = trouble
+    yield from CloseStream(head.stream)
+    return failure
+
+
+def _unreachable(head: Unreachable) -> Trouble:
+    """Judge a request without a response.
+
+    A connection that was kept too long breaks as it is used again (protocol): that passes.
+    """
+    if head.reason == "timeout":
+        return Trouble("timeout")
+    return Trouble("unreachable", passing=head.reason in ("connect", "protocol"))
+
+
+def _judge(head: Streaming, now_us: int) -> Trouble:
+    """Judge a response by its status and header; its body is not read."""
+    status, wanted = head.status, head.headers.get("x-should-retry")
+    passing = status in _AGAIN or status >= 500
+    if wanted in ("true", "false"):  # both providers' own clients obey it
+        passing = wanted == "true"
+    reason = "rate_limited" if status == 429 else "unreachable" if status >= 500 else "rejected"
+    wait = asked_seconds(head.headers, now_us)
+    return Trouble(reason, passing=passing, status=status, wait_seconds=wait)
+
+
+def _read(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Program[Reply]:
+    """Read the body, and return the reply it holds."""
+    kind = head.headers.get("content-type", "").strip().lower()
+    if kind.startswith("application/json"):
+        yield from _read_whole(question, head, answer, ear)
+        return answer.reply()
+    decoder, size = Decoder(), 0
+    while not answer.complete:
+        yield from ear.settle()
+        patience = min(_TAIL_SECONDS, question.idle_seconds) if answer.ended else None
+        chunk = yield from NextChunk(head.stream, patience or question.idle_seconds)
+        if isinstance(chunk, Unreachable):
+            if not answer.ended:
+                raise _cut(chunk)
+            break
+        if not chunk:
+            break
+        size += len(chunk)
+        if size > question.max_bytes:
+            raise Trouble("too_large")
+        _take(decoder.feed(chunk), answer, ear)
+    reply = answer.reply()
+    if answer.complete:
+        yield from _let_go(head)
+    return reply
+
+
+def _take(events: Iterable[ForeignEvent], answer: Answer, ear: _Ear) -> None:
+    """Read `events`; what was said in them is one piece, also when one of them is trouble."""
+    pieces: list[str] = []
+    try:
+        for event in events:
+            if answer.complete:
+                break
+            pieces.append(answer.event(event))
+    finally:
+        ear.hear("".join(pieces))
+
+
+def _read_whole(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Program[None]:
+    """Read an answer that is not streamed."""
+    body = bytearray()
+    while chunk := (yield from NextChunk(head.stream, question.idle_seconds)):
+        if isinstance(chunk, Unreachable):
+            raise _cut(chunk)
+        body += chunk
+        if len(body) > question.max_bytes:
+            raise Trouble("too_large")
+    ear.hear(answer.whole(json_value(bytes(body))))
+
+
+def _cut(chunk: Unreachable) -> Trouble:
+    """Judge a body without an end."""
+    if chunk.reason == "timeout":
+        return Trouble("timeout")
+    if chunk.reason == "too-large":
+        return Trouble("too_large")
+    return Trouble("broken", passing=True)
+
+
+def _let_go(head: Streaming) -> Program[None]:
+    """Read the end of the body, so that the connection can be used again."""
+    rest = yield from NextChunk(head.stream, _END_SECONDS)
+    if rest and not isinstance(rest, Unreachable):
+        yield from CloseStream(head.stream)

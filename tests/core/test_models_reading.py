@@ -1,0 +1,108 @@
+"""What a provider sends, taken apart."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.models.conversation import ToolCall, Usage
+from legation.models.reading import (
+    Draft,
+    count,
+    finished_calls,
+    is_table,
+    items,
+    json_value,
+    required_table,
+    table,
+    text,
+    usage,
+)
+from legation.models.trouble import SENTENCES, Trouble
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(st.text() | st.binary())
+def test_any_document_has_a_value_or_none(document: str | bytes) -> None:
+    value = json_value(document)
+
+    assert value is None or is_table(value) or isinstance(value, (list, str, int, float))
+
+
+@given(ANYTHING)
+def test_any_value_is_what_it_is_taken_for_or_trouble(value: Any) -> None:
+    kinds = ((table, dict), (items, list), (text, str), (required_table, dict))
+    for read, kind in kinds:
+        if isinstance(value, kind) or (value is None and read is not required_table):
+            assert isinstance(read(value), kind)
+        else:
+            with pytest.raises(Trouble, match=SENTENCES["broken"]):
+                read(value)
+    assert count(value) >= 0
+
+
+def test_nothing_is_the_empty_value_where_it_may_be() -> None:
+    assert (table(None), items(None), text(None), count(None)) == ({}, [], "", 0)
+    with pytest.raises(Trouble):
+        required_table(None)
+
+
+def test_usage_has_the_names_of_the_provider() -> None:
+    assert usage({"in": 1, "out": 2, "more": 3}, "in", "out") == Usage(1, 2)
+    assert usage(None, "in", "out") == Usage()
+
+
+drafts = st.builds(
+    Draft,
+    st.sampled_from(["", "a", "call_1", "call_2", "call_3"]),
+    st.just("f"),
+    st.lists(st.sampled_from(["", "{", "}"]), max_size=3),
+)
+
+
+@given(st.lists(drafts, max_size=5), st.sets(st.sampled_from(["a", "call_1", "call_2"])))
+def test_ids_are_there_and_none_is_twice(made: list[Draft], taken: set[str]) -> None:
+    calls = finished_calls(made, taken)
+
+    ids = [call.id for call in calls]
+    assert len(set(ids)) == len(ids) == len(made)
+    assert not taken & set(ids)
+    assert all(ids)
+    assert calls == finished_calls(made, taken)
+
+
+def test_an_id_that_is_free_is_kept() -> None:
+    made = [Draft("a", "f", ["{}"]), Draft("", "g")]
+
+    assert finished_calls(made, ()) == (ToolCall("a", "f", "{}"), ToolCall("call_2", "g", "{}"))
+
+
+def test_arguments_come_as_text_or_as_the_object_itself() -> None:
+    draft = Draft("a", "f")
+    for value in ('{"x"', ":1}", {"y": "ü"}, None):
+        draft.argue(value)
+
+    assert "".join(draft.arguments) == '{"x":1}{"y":"ü"}'
+
+
+@pytest.mark.parametrize("value", [{"n": float("nan")}, json.loads('{"n": 1e999}')])
+def test_numbers_that_have_no_json_are_nonsense(value: Any) -> None:
+    with pytest.raises(Trouble, match=SENTENCES["broken"]):
+        Draft("a", "f").argue(value)
+
+
+@pytest.mark.parametrize("reason", SENTENCES)
+def test_trouble_says_nothing_of_the_provider(reason: str) -> None:
+    trouble = Trouble(reason, passing=True, status=500, wait_seconds=3)
+
+    assert str(trouble) == trouble.sentence == SENTENCES[reason]
+    assert (trouble.passing, trouble.status, trouble.wait_seconds) == (True, 500, 3)

@@ -1,0 +1,209 @@
+"""Runs against providers of models, from a client's socket to the provider's and back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+from attrs import frozen
+
+from legation import Agent, Database, Model, Platform
+
+from ..providers.anthropic_messages import AnthropicServer
+from ..providers.chat_completions import ChatCompletionsServer
+from ..providers.model_server import (
+    KEY,
+    Cut,
+    Hangs,
+    Huge,
+    Item,
+    ModelServer,
+    Nonsense,
+    Refusal,
+    Said,
+    serving,
+)
+from .hosted import hosted
+
+KINDS: Final = {"openai": ChatCompletionsServer, "anthropic": AnthropicServer}
+PROVIDERS = pytest.mark.parametrize("provider", KINDS)
+
+
+@frozen
+class Served:
+    """A platform with one agent, and the provider that it asks."""
+
+    client: httpx2.Client
+    provider: ModelServer
+
+    def run(self, session: str = "s", **form: str) -> list[dict[str, Any]]:
+        """Run once; return the events."""
+        told = {"message": "Hello", "session_id": session, "stream": "true", **form}
+        response = self.client.post("/agents/a/runs", data=told)
+        assert response.status_code == 200, response.text
+        assert KEY not in response.text
+        lines = [line for line in response.text.splitlines() if line.startswith("data: ")]
+        return [httpx2.Response(200, content=line[6:]).json() for line in lines]
+
+
+@contextmanager
+def served(
+    folder: Path,
+    provider: str,
+    *plan: Item,
+    agent: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Generator[Served]:
+    server = KINDS[provider](list(plan))
+    with serving(server) as address:
+        base = f"{address}/v1" if provider == "openai" else address
+        model = Model("m", provider, "gpt", base_url=base, api_key_env="K", **settings)
+        platform = Platform(
+            databases=[Database("main", f"sqlite:///{folder}/runs.db")],
+            models=[model],
+            agents=[Agent(id="a", model="m", instructions="Be brief.", **(agent or {}))],
+            environ={"K": KEY},
+        )
+        with hosted(platform) as url, httpx2.Client(base_url=url, timeout=20) as client:
+            yield Served(client, server)
+    assert server.broken == []
+
+
+@PROVIDERS
+def test_an_answer_comes_through_piece_by_piece(provider: str, tmp_path: Path) -> None:
+    words = tuple(f"word {n} " for n in range(6))
+    with served(tmp_path, provider, Said(words, pause_seconds=0.03)) as it:
+        events = it.run()
+
+    pieces = [event["content"] for event in events if event["event"] == "RunContent"]
+    assert len(pieces) >= 3
+    assert "".join(pieces) == "".join(words)
+    assert events[-1]["event"] == "RunCompleted"
+    assert events[-1]["content"] == "".join(words)
+    assert events[-1]["metrics"]["input_tokens"] == 7
+
+
+@PROVIDERS
+def test_the_conversation_goes_on(provider: str, tmp_path: Path) -> None:
+    with served(tmp_path, provider, Said(("Good morning",)), Said(("Fine",))) as it:
+        it.run()
+        it.run(message="How are you?")
+        first, second = (seen.body for seen in it.provider.seen)
+
+    assert "Good morning" not in str(first)
+    assert "Good morning" in str(second)
+    assert "How are you?" in str(second)
+    assert "Be brief." in str(second)
+
+
+def weather(city: str) -> str:
+    """Tell the weather.
+
+    Args:
+        city: Where.
+    """
+    return f"Rain in {city}"
+
+
+@PROVIDERS
+def test_tools_are_called_side_by_side_and_their_results_told(
+    provider: str, tmp_path: Path
+) -> None:
+    calls = (
+        ("call_a", "weather", '{"city": "Oslo"}'),
+        ("call_b", "weather", '{"city": "Rome"}'),
+        ("call_c", "weather", '{"town": 1}'),
+        ("call_d", "no_such_tool", "{}"),
+    )
+    plan = (Said(("Let me see.",), calls), Said(("Rain everywhere.",)))
+    with served(tmp_path, provider, *plan, agent={"tools": [weather]}) as it:
+        events = it.run()
+        it.run(message="Thanks")
+        first, second, third = (str(seen.body) for seen in it.provider.seen)
+
+    assert events[-1]["content"].endswith("Rain everywhere.")
+    names = [event["event"] for event in events]
+    assert names.count("ToolCallStarted") >= 2
+    assert "Rain in Oslo" not in first
+    for told in (second, third):
+        assert "Rain in Oslo" in told
+        assert "Rain in Rome" in told
+
+
+SHAPE: Final = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer", "minimum": -90}},
+    "required": ["city", "degrees"],
+}
+
+
+@PROVIDERS
+def test_an_answer_has_the_shape_that_was_asked_for(provider: str, tmp_path: Path) -> None:
+    wrong, right = Said(('{"city": ', '"Oslo"}')), Said(('{"city": "Oslo", ', '"degrees": -3}'))
+    with served(tmp_path, provider, wrong, right, agent={"output_schema": SHAPE}) as it:
+        last = it.run()[-1]
+
+    assert (last["event"], last["content"]) == ("RunCompleted", {"city": "Oslo", "degrees": -3})
+    assert len(it.provider.seen) == 2
+
+
+FAILURES: Final[dict[str, tuple[Item, str]]] = {
+    "nonsense": (Nonsense(b"data: nonsense\n\n"), "model_broken"),
+    "half": (Cut(Said(("Good ", "morning")), 3), "model_broken"),
+    "refusal": (Refusal(401), "model_rejected"),
+    "huge": (Huge(40_000_000), "model_too_large"),
+    "silence": (Hangs(Said(("Good ",)), 2), "model_timeout"),
+    "cut off": (Said(("Half",), finish="length"), "model_truncated"),
+}
+
+
+@PROVIDERS
+@pytest.mark.parametrize(("item", "reason"), FAILURES.values(), ids=FAILURES)
+def test_a_run_that_fails_says_why_and_the_next_one_works(
+    provider: str, item: Item, reason: str, tmp_path: Path
+) -> None:
+    with served(tmp_path, provider, item, retries=0, idle_seconds=0.3) as it:
+        failed = it.run()[-1]
+        worked = it.run()[-1]
+
+    assert (failed["event"], failed["error_type"]) == ("RunError", reason)
+    assert failed["content"].startswith("The model")
+    assert (worked["event"], worked["content"]) == ("RunCompleted", "OK")
+
+
+@PROVIDERS
+def test_a_run_that_is_cancelled_lets_go_of_the_provider(provider: str, tmp_path: Path) -> None:
+    silent = Hangs(Said(("Good ",)), 2)
+    with served(tmp_path, provider, silent) as it:
+        events: list[list[dict[str, Any]]] = []
+        thread = threading.Thread(target=lambda: events.append(it.run()))
+        thread.start()
+        run_id = ""
+        due = time.monotonic() + 10
+        while not run_id and time.monotonic() < due:
+            rows = it.client.get("/agents/a/runs", params={"session_id": "s"}).json()
+            run_id = rows[0]["run_id"] if it.provider.seen and rows else ""
+            time.sleep(0.02)
+        assert it.client.post(f"/agents/a/runs/{run_id}/cancel").status_code == 200
+        thread.join(10)
+        assert it.run()[-1]["event"] == "RunCompleted"
+
+    assert events[0][-1]["event"] == "RunCancelled"
+
+
+@PROVIDERS
+def test_the_model_is_shown_and_its_key_nowhere(provider: str, tmp_path: Path) -> None:
+    names = {"openai": ("OpenAIChat", "OpenAI"), "anthropic": ("Claude", "Anthropic")}
+    with served(tmp_path, provider) as it:
+        shown = it.client.get("/agents").json()[0]["model"]
+        models = it.client.get("/models").json()
+
+    name, who = names[provider]
+    assert shown == {"name": name, "model": "gpt", "provider": who}
+    assert models == [{"id": "gpt", "provider": who}]
