@@ -12,6 +12,7 @@ from __future__ import annotations
 from .config import Agent, AuthorizationConfig, Channel, ConfigurationError, Database, Model, Team
 from .messages import Request, Response, Streamed
 from .platform import Platform
+from .tools import Tool, ToolError, tool
 from .version import VERSION as __version__
 
 __all__ = [
@@ -26,5 +27,8 @@ __all__ = [
     "Response",
     "Streamed",
     "Team",
+    "Tool",
+    "ToolError",
     "__version__",
+    "tool",
 ]

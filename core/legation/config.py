@@ -7,14 +7,16 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
 import cattrs
 from attrs import field, fields, frozen
 from cattrs.errors import ForbiddenExtraKeysError
 
+from .models.conversation import ModelProtocol
 from .refusals import Fault
+from .tools import Tool
 
 __all__ = [
     "DEFAULT_EXCLUDED_ROUTES",
@@ -55,7 +57,17 @@ class ConfigurationError(Exception):
         self.faults = faults
 
 
+# A string is `module:attribute`, imported by the host that reads a configuration file.
+ModelLike: TypeAlias = str | ModelProtocol
+ToolLike: TypeAlias = str | Tool | Callable[..., Any]
+RunLike: TypeAlias = str | Callable[..., Any]
+
+
 def _strings(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(items)
+
+
+def _tools(items: Iterable[ToolLike]) -> tuple[ToolLike, ...]:
     return tuple(items)
 
 
@@ -96,25 +108,46 @@ class Database:
 class Model:
     """A model by its name in the configuration; `provider` says which protocol it speaks.
 
-    `id` is the provider's name for the model.  `delay_seconds` is for the provider `echo` alone.
+    `id` is the provider's name for the model.  `delay_seconds` is for the provider `echo` alone,
+    the rest for the others.  `api_key_env` names the environment variable that holds the key: it
+    is never written here.
     """
 
     name: str
     provider: str
     id: str | None = None
     delay_seconds: float = 0.0
+    base_url: str | None = None
+    api_key_env: str | None = None
+    timeout_seconds: float | None = None
+    idle_seconds: float | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    retries: int | None = None
 
 
 @frozen(kw_only=True)
 class Agent:
-    """An agent: what it is called, which model it uses and what it is told."""
+    """An agent: what it is called, which model it uses, what it is told and what it may do.
+
+    A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
+    that function: it has no model and no tools that we know of.  In a file, tools and `run` are
+    named as `module:attribute`.
+    """
 
     id: str
     name: str | None = None
     description: str | None = None
     role: str | None = None
-    model: str = "echo"
+    model: ModelLike = "echo"
     instructions: str | None = None
+    tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
+    run: RunLike | None = None
+    output_schema: Mapping[str, Any] | None = None
+    history_runs: int = 3
+    max_rounds: int = 10
+    max_tokens: int | None = None
+    tool_timeout_seconds: float = 60.0
     database: str | None = None
 
 
@@ -126,9 +159,15 @@ class Team:
     name: str | None = None
     description: str | None = None
     mode: str = "coordinate"
-    model: str = "echo"
+    model: ModelLike = "echo"
     members: tuple[str, ...] = field(default=(), converter=_strings)
     instructions: str | None = None
+    tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
+    output_schema: Mapping[str, Any] | None = None
+    history_runs: int = 3
+    max_rounds: int = 10
+    max_tokens: int | None = None
+    tool_timeout_seconds: float = 60.0
     database: str | None = None
 
 
@@ -192,6 +231,7 @@ class PlatformConfig:
 
     `on_busy` says what becomes of a run whose session has another one active: it waits for its turn
     (queue), or is refused (reject).  A run that takes longer than `run_timeout_seconds` is ended.
+    After `lease_seconds` of silence a node is taken for dead.
     """
 
     id: str = "legation"
@@ -203,6 +243,7 @@ class PlatformConfig:
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
     on_busy: str = "queue"
     run_timeout_seconds: float = 3600.0
+    lease_seconds: float = 30.0
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
     models: tuple[Model, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
@@ -257,6 +298,9 @@ class _PlatformTable:
     docs: bool = True
     authorization: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
+    on_busy: str = "queue"
+    run_timeout_seconds: float = 3600.0
+    lease_seconds: float = 30.0
 
 
 def _platform_table(value: Any, faults: list[Fault]) -> Found:
@@ -343,12 +387,24 @@ def _texts(value: Any, _: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _table(value: Any, _: Any) -> Mapping[str, Any]:
+    if not _is_table(value):
+        raise TypeError("expected a table")
+    return value
+
+
 def _converter() -> cattrs.Converter:
+    """Return what reads tables; a file names the functions and the models that it means."""
+    text = _exactly(str, "a string")
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(str, _exactly(str, "a string"))
+    converter.register_structure_hook(str, text)
+    converter.register_structure_hook(int, _exactly(int, "an integer"))
     converter.register_structure_hook(bool, _exactly(bool, "true or false"))
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook_func(lambda kind: kind == tuple[str, ...], _texts)
+    texts = (tuple[str, ...], tuple[ToolLike, ...])
+    converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
+    converter.register_structure_hook_func(lambda kind: kind in (ModelLike, RunLike | None), text)
+    converter.register_structure_hook_func(lambda kind: kind == Mapping[str, Any] | None, _table)
     return converter
 
 

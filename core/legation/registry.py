@@ -12,21 +12,26 @@ from typing import Any, Final
 from attrs import NOTHING, field, fields, frozen
 
 from . import config as configuration
+from .abilities import Abilities, abilities, is_duration
 from .access.scopes import well_formed_id
 from .channels import CHANNEL_KINDS, Channel
 from .channels.messages import APOLOGY
-from .config import Agent, ConfigurationError, Database, Model, PlatformConfig, Team
+from .config import Agent, ConfigurationError, Database, ModelLike, PlatformConfig, Team
 from .messages import compact_json
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .models.conversation import ModelProtocol
 from .models.echo import Echo
+from .providers import model_of
 from .refusals import Fault
+from .tools import Hosted, Tool
 
-__all__ = ["Component", "HostedChannel", "Registry", "build"]
+__all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
 
 DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
 _ON_BUSY: Final = ("queue", "reject")
 _MODES: Final = ("coordinate", "route", "collaborate")
+MAX_DEPTH: Final = 4
+"""How many teams may be in one another: each level multiplies what one run can cost."""
 # Segments that no path has.
 _DOTS: Final = (".", "..")
 # Ids whose path would be another route's.
@@ -57,6 +62,7 @@ class Component:
     database: str
     mode: str | None = None
     members: tuple[Component, ...] = ()
+    abilities: Abilities = field(factory=Abilities)
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
 
@@ -64,9 +70,66 @@ class Component:
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What its model may have called."""
+        return self.abilities.tools
+
+    @property
+    def run(self) -> Hosted | None:
+        """The function that answers instead of a model."""
+        return self.abilities.run
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """What its answers satisfy."""
+        return self.abilities.output_schema
+
+    @property
+    def history_runs(self) -> int:
+        """How many of the session's runs the model is told."""
+        return self.abilities.history_runs
+
+    @property
+    def max_rounds(self) -> int:
+        """How often the model may be asked in one run."""
+        return self.abilities.max_rounds
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many tokens one run may cost."""
+        return self.abilities.max_tokens
+
+    @property
+    def tool_timeout_seconds(self) -> float:
+        """How long a call may take whose tool does not say."""
+        return self.abilities.tool_timeout_seconds
+
+    @property
+    def answering(self) -> tuple[str, str, str]:
+        """The name, id and provider of the model, as clients are shown them.
+
+        A function that answers instead is shown in its place.
+        """
+        if self.run is None:
+            return self.model.name, self.model.id, self.model.provider
+        function = self.run.function
+        return "Function", getattr(function, "__name__", type(function).__name__), "Function"
+
+    @property
+    def depth(self) -> int:
+        """How many teams are in one another here: none in an agent."""
+        below = max((member.depth for member in self.members), default=0)
+        return below + 1 if self.kind == "team" else 0
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
     def describe(self, *, admin: bool) -> dict[str, Any]:
         """Return the description clients parse; absent fields are left out."""
-        model = {"name": self.model.name, "model": self.model.id, "provider": self.model.provider}
+        name, model_id, provider = self.answering
+        model = {"name": name, "model": model_id, "provider": provider}
         told: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -75,6 +138,7 @@ class Component:
             "role": self.role,
             "mode": self.mode,
             "model": model,
+            "tools": {"tools": [_told(tool) for tool in self.tools]} if self.tools else None,
             "sessions": {"session_table": "sessions"},
         }
         if admin and self.instructions is not None:
@@ -83,6 +147,19 @@ class Component:
             told["members"] = [member.describe(admin=admin) for member in self.members]
         told["is_component"] = False
         return {key: value for key, value in told.items() if value is not None}
+
+
+def _told(tool: Tool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": tool.spec.name,
+        "description": tool.spec.description,
+        "parameters": tool.spec.parameters,
+    }
+    if tool.requires_confirmation:
+        told["requires_confirmation"] = True
+    if tool.external_execution:
+        told["external_execution"] = True
+    return told
 
 
 @frozen(eq=False)
@@ -141,7 +218,9 @@ class _Builder:
         self.environ = environ
         self.faults: list[Fault] = []
         self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
-        self.models = {"echo": Echo()} | {m.name: self._model(m) for m in config.models}
+        self.models: dict[str, ModelProtocol] = {"echo": Echo()}
+        for model in config.models:
+            self.models[model.name] = model_of(model, environ, self._fault)
 
     def registry(self) -> Registry:
         config = self.config
@@ -149,8 +228,11 @@ class _Builder:
             self._fault("platform.id", f"{config.id!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
         if config.on_busy not in _ON_BUSY:
             self._fault("platform.on_busy", f"{config.on_busy!r} is none of: {', '.join(_ON_BUSY)}")
-        if not config.run_timeout_seconds > 0:
-            self._fault("platform.run_timeout_seconds", "must be more than 0")
+        if not is_duration(config.run_timeout_seconds):
+            self._fault("platform.run_timeout_seconds", "must be a finite number of more than 0")
+        if not (is_duration(config.lease_seconds) and 5 <= config.lease_seconds <= 3600):
+            self._fault("platform.lease_seconds", "must be a number from 5 to 3600")
+        self._check_models()
         self._check_ids("databases", [database.id for database in config.databases])
         self._check_ids("agents", [agent.id for agent in config.agents])
         self._check_ids("teams", [team.id for team in config.teams])
@@ -173,13 +255,18 @@ class _Builder:
             if name in _DOTS or name in _RESERVED.get(path, ()):
                 self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
 
+    def _check_models(self) -> None:
+        seen: set[str] = set()
+        for model in self.config.models:
+            if model.name in seen:
+                self._fault(f"models.{model.name}", "there are two of this name")
+            seen.add(model.name)
+            if model.delay_seconds != 0 and not is_duration(model.delay_seconds):
+                told = "must be a finite number of at least 0"
+                self._fault(f"models.{model.name}.delay_seconds", told)
+
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
-
-    def _model(self, model: Model) -> Echo:
-        if model.provider != "echo":
-            self._fault(f"models.{model.name}.provider", f"{model.provider!r} is none of: echo")
-        return Echo(model.id or model.name, model.delay_seconds)
 
     def _agent(self, agent: Agent, path: str) -> Component:
         return Component(
@@ -191,6 +278,7 @@ class _Builder:
             instructions=agent.instructions,
             model=self._named_model(agent.model, path),
             database=self._named_database(agent.database, path),
+            abilities=abilities(agent, path, self._fault),
         )
 
     def _teams(self, agents: Mapping[str, Component]) -> dict[str, Component]:
@@ -217,8 +305,13 @@ class _Builder:
         for index, member in enumerate(team.members):
             if member not in known:
                 self._fault(f"{path}.members[{index}]", f"no agent or team {member!r}")
+            if member in team.members[:index]:
+                self._fault(f"{path}.members[{index}]", f"{member!r} is a member already")
         if team.mode not in _MODES:
             self._fault(f"{path}.mode", f"{team.mode!r} is none of: {', '.join(_MODES)}")
+        members = tuple(known[member] for member in team.members if member in known)
+        if max((member.depth for member in members), default=0) >= MAX_DEPTH:
+            self._fault(f"{path}.members", f"teams are nested deeper than {MAX_DEPTH} levels")
         return Component(
             kind="team",
             id=team.id,
@@ -229,7 +322,8 @@ class _Builder:
             model=self._named_model(team.model, path),
             database=self._named_database(team.database, path),
             mode=team.mode,
-            members=tuple(known[member] for member in team.members if member in known),
+            members=members,
+            abilities=abilities(team, path, self._fault),
         )
 
     def _channel(
@@ -302,11 +396,21 @@ class _Builder:
             self._fault(path, f"the environment variable {variable} is not set")
         return value or None
 
-    def _named_model(self, name: str, path: str) -> ModelProtocol:
+    def _named_model(self, name: ModelLike, path: str) -> ModelProtocol:
+        if not isinstance(name, str):
+            return self._given_model(name, path)
         if name not in self.models:
             known = ", ".join(sorted(self.models))
             self._fault(f"{path}.model", f"no model {name!r}; there are: {known}")
         return self.models.get(name, self.models["echo"])
+
+    def _given_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
+        wanted = ("id", "name", "provider", "respond")
+        if missing := [name for name in wanted if not hasattr(model, name)]:
+            told = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
+            self._fault(f"{path}.model", told)
+            return self.models["echo"]
+        return model
 
     def _named_database(self, name: str | None, path: str) -> str:
         if name is not None and name not in self.databases:

@@ -8,10 +8,13 @@ import sys
 import time
 
 import click
+from attrs import frozen
 
 from legation.access.posture import Finding, posture
 from legation.access.rights import describe_need
+from legation.registry import Registry
 from legation.routes import ROUTES
+from legation.tools import Tool
 
 from .failing import sentences
 
@@ -24,11 +27,14 @@ _LONGEST = 1 << 16  # characters; no token has so many
 @click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
 def check(platform: str, as_json: bool) -> None:
-    """List every route with what it needs, and every setting that is unsafe.
+    """List every route with what it needs, every tool, and every setting that is unsafe.
 
     Nothing is started and no database is opened, so it has its place before every deployment.  A
     scope such as agents:<id>:run is granted for one agent by its id, for all of them as
     agents:run or agents:*:run.
+
+    Of each tool is said who has to agree to a call: nobody, or a person; a tool of the client's is
+    called by the client.
 
     Exit code 1 says that something is unsafe, 2 that the configuration cannot be served.
 
@@ -40,8 +46,10 @@ def check(platform: str, as_json: bool) -> None:
     from legation_host.loading import load_platform
 
     with sentences():
-        config = load_platform(platform, os.environ).config
+        made = load_platform(platform, os.environ)
+    config = made.config
     findings = posture(config)
+    tools = _tools(made.registry)
     routes = [
         (route.method, route.template, describe_need(route.need, route.template, config))
         for route in ROUTES
@@ -49,18 +57,56 @@ def check(platform: str, as_json: bool) -> None:
     if as_json:
         listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
         unsafe = [{"path": f.path, "message": f.message} for f in findings]
-        click.echo(json.dumps({"routes": listed, "unsafe": unsafe}, indent=2))
+        held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
+        click.echo(json.dumps({"routes": listed, "tools": held, "unsafe": unsafe}, indent=2))
     else:
-        _print(routes, findings)
+        _print(routes, tools, findings)
     if findings:
         raise SystemExit(1)
 
 
-def _print(routes: list[tuple[str, str, str]], findings: tuple[Finding, ...]) -> None:
+@frozen
+class _Held:
+    """A tool, whose it is, and who has to agree to a call of it."""
+
+    of: str
+    name: str
+    agreement: str
+
+
+_MEANING = {
+    "none": "called without asking",
+    "person": "asks a person first",
+    "client": "executed by the client",
+}
+
+
+def _tools(registry: Registry) -> list[_Held]:
+    components = (*registry.agents.values(), *registry.teams.values())
+    return [
+        _Held(f"{component.kind} {component.id}", tool.name, _agreement(tool))
+        for component in components
+        for tool in component.tools
+    ]
+
+
+def _agreement(tool: Tool) -> str:
+    if tool.external_execution:
+        return "client"
+    return "person" if tool.requires_confirmation else "none"
+
+
+def _print(
+    routes: list[tuple[str, str, str]], tools: list[_Held], findings: tuple[Finding, ...]
+) -> None:
     wide = max(len(path) for _, path, _ in routes)
     for method, path, needs in routes:
         click.echo(f"{method:<6} {path:<{wide}}  {needs}")
     click.echo()
+    for tool in tools:
+        click.echo(f"tool   {tool.of + '  ' + tool.name:<{wide}}  {_MEANING[tool.agreement]}")
+    if tools:
+        click.echo()
     for finding in findings:
         click.echo(click.style(f"unsafe  {finding.path}: {finding.message}", fg="red"))
     if not findings:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+import traceback
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
-from legation import ConfigurationError, Platform
+from legation import Agent, ConfigurationError, Platform, Team
 from legation.config import PlatformConfig, structure
 from legation.platform import with_environment
+from legation.refusals import Fault
+from legation.tools import ToolFault
 
 from .errors import HostError
 
@@ -40,13 +44,20 @@ def load_platform(target: str, environ: Mapping[str, str]) -> Platform:
 
 
 def from_file(path: Path, environ: Mapping[str, str]) -> Platform:
-    """Return the platform that the TOML file at `path` describes."""
+    """Return the platform that the TOML file at `path` describes.
+
+    The modules of its tools are looked for beside it first, as `python -m` would from there.
+    """
+    importer = _Importer(path.parent)
     try:
         config = _with_paths(structure(_read_toml(path)), path.parent)
-        config = with_environment(config, environ)
+        config = importer.with_functions(with_environment(config, environ))
         return Platform.from_config(config, jwks=read_jwks(config), environ=environ)
     except ConfigurationError as error:
-        raise LoadError(f"{path} cannot be served:\n{_listed(error)}") from None
+        # What could not be imported is a name still, which is a fault of its own in that place.
+        faults = tuple(importer.failed.get(fault.path, fault) for fault in error.faults)
+        told = _listed(ConfigurationError(faults))
+        raise LoadError(f"{path} cannot be served:\n{told}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -65,6 +76,71 @@ def _with_paths(config: PlatformConfig, folder: Path) -> PlatformConfig:
         return config
     authorization = evolve(config.authorization_config, jwks_file=str(folder / jwks_file))
     return evolve(config, authorization_config=authorization)
+
+
+@frozen
+class _Importer:
+    """Puts functions where a configuration names them; `failed` has a fault for each it cannot."""
+
+    folder: Path
+    failed: dict[str, Fault] = field(factory=dict[str, Fault])
+
+    def with_functions(self, config: PlatformConfig) -> PlatformConfig:
+        """Return `config` with what is imported in place of its name."""
+        agents = [self._agent(agent, f"agents[{i}]") for i, agent in enumerate(config.agents)]
+        teams = [
+            evolve(team, tools=self._tools(team, f"teams[{i}]"))
+            for i, team in enumerate(config.teams)
+        ]
+        return evolve(config, agents=agents, teams=teams)
+
+    def _agent(self, agent: Agent, path: str) -> Agent:
+        run = agent.run
+        if isinstance(run, str):
+            run = self._imported(run, f"{path}.run")
+        return evolve(agent, run=run, tools=self._tools(agent, path))
+
+    def _tools(self, item: Agent | Team, path: str) -> list[Any]:
+        return [
+            self._imported(tool, f"{path}.tools[{i}]") if isinstance(tool, str) else tool
+            for i, tool in enumerate(item.tools)
+        ]
+
+    def _imported(self, name: str, path: str) -> Any:
+        """Return what `module:attribute` names; the name itself where that is a fault."""
+        try:
+            return _found(name, self.folder)
+        except LoadError as error:
+            self.failed[path] = Fault(path, str(error))
+            return name
+
+
+def _found(name: str, folder: Path) -> Any:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise LoadError(f"{name!r} is not module:attribute")
+    beside = str(folder.resolve())
+    if beside not in sys.path:
+        sys.path.insert(0, beside)
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may do anything
+        raise LoadError(f"{name!r}: {_why(error)}") from None
+    try:
+        return attrgetter(attribute)(found)
+    except AttributeError:
+        raise LoadError(f"{name!r}: {module!r} has no {attribute!r}") from None
+
+
+def _why(error: BaseException) -> str:
+    """Say in a line why a module cannot be imported, and where that is."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"there is no module {error.name!r}"
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    if isinstance(error, SyntaxError):  # it says where
+        return told
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{told} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def read_jwks(config: PlatformConfig) -> bytes | None:
@@ -90,6 +166,8 @@ def _from_module(target: str) -> Platform:
         raise LoadError(f"{target}: {module!r} has no {attribute!r}") from None
     except ConfigurationError as error:
         raise LoadError(f"{target} cannot be served:\n{_listed(error)}") from None
+    except ToolFault as fault:
+        raise LoadError(f"{target} cannot be served:\n  {fault}") from None
     if not isinstance(found, Platform):
         raise LoadError(f"{target} is a {type(found).__name__}, not a Platform")
     return found

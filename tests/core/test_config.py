@@ -27,6 +27,8 @@ WHOLE: Mapping[str, Any] = {
         "description": "Shows all",
         "authorization": True,
         "cors_allowed_origins": ["https://app.test"],
+        "on_busy": "reject",
+        "run_timeout_seconds": 60,
     },
     "authorization_config": {
         "verification_keys": ["a key"],
@@ -38,8 +40,22 @@ WHOLE: Mapping[str, Any] = {
     },
     "databases": {"main": {"url": "sqlite://", "auto_migrate": False}},
     "models": {"slow": {"provider": "echo", "id": "echo-1", "delay_seconds": 1}},
-    "agents": [{"id": "a", "name": "A", "model": "slow", "database": "main"}],
-    "teams": [{"id": "t", "members": ["a"], "mode": "route"}],
+    "agents": [
+        {
+            "id": "a",
+            "name": "A",
+            "model": "slow",
+            "database": "main",
+            "tools": ["m:f"],
+            "output_schema": {"type": "object"},
+            "history_runs": 0,
+            "max_rounds": 2,
+            "max_tokens": 100,
+            "tool_timeout_seconds": 5,
+        },
+        {"id": "b", "run": "m:g"},
+    ],
+    "teams": [{"id": "t", "members": ["a"], "mode": "route", "tools": ["m:f"]}],
     "channels": {"chat": {"kind": "whatsapp", "agent": "a", "app_secret_env": "SECRET"}},
 }
 
@@ -71,10 +87,26 @@ def test_a_whole_tree_is_read() -> None:
             excluded_routes=("/health",),
         ),
         "cors_allowed_origins": ("https://app.test",),
+        "on_busy": "reject",
+        "run_timeout_seconds": 60.0,
         "databases": (Database("main", "sqlite://", auto_migrate=False),),
         "models": (Model("slow", "echo", "echo-1", 1.0),),
-        "agents": (Agent(id="a", name="A", model="slow", database="main"),),
-        "teams": (Team(id="t", members=("a",), mode="route"),),
+        "agents": (
+            Agent(
+                id="a",
+                name="A",
+                model="slow",
+                database="main",
+                tools=["m:f"],
+                output_schema={"type": "object"},
+                history_runs=0,
+                max_rounds=2,
+                max_tokens=100,
+                tool_timeout_seconds=5.0,
+            ),
+            Agent(id="b", run="m:g"),
+        ),
+        "teams": (Team(id="t", members=("a",), mode="route", tools=["m:f"]),),
         "channels": (Channel(id="chat", kind="whatsapp", agent="a", app_secret_env="SECRET"),),
     }
 
@@ -115,6 +147,30 @@ ONE_FAULT: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a text for texts": (
         {"platform": {"cors_allowed_origins": "https://a"}},
         "platform.cors_allowed_origins: expected an array of strings",
+    ),
+    "a number for a tool": (
+        {"agents": [{"id": "a", "tools": [1]}]},
+        "agents[0].tools: expected an array of strings",
+    ),
+    "a number for a function": (
+        {"agents": [{"id": "a", "run": 1}]},
+        "agents[0].run: expected a string",
+    ),
+    "a number for a model": (
+        {"agents": [{"id": "a", "model": 1}]},
+        "agents[0].model: expected a string",
+    ),
+    "a text for a schema": (
+        {"agents": [{"id": "a", "output_schema": "{}"}]},
+        "agents[0].output_schema: expected a table",
+    ),
+    "half a round": (
+        {"agents": [{"id": "a", "max_rounds": 1.5}]},
+        "agents[0].max_rounds: expected an integer",
+    ),
+    "true for an integer": (
+        {"agents": [{"id": "a", "max_tokens": True}]},
+        "agents[0].max_tokens: expected an integer",
     ),
     "a number among texts": (
         {"agents": [{"id": "a"}], "teams": [{"id": "t", "members": ["a", 1]}]},

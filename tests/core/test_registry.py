@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from legation.config import (
     Team,
 )
 from legation.models.echo import Echo
-from legation.registry import DEFAULT_DATABASE, Registry, build
+from legation.registry import DEFAULT_DATABASE, MAX_DEPTH, Registry, build
+from legation.tools import ToolError, tool
 
 SECRETS = {"S": "a-secret", "T": "a-token", "U": "another"}
 
@@ -91,6 +93,103 @@ def test_an_agent_is_described_without_what_it_lacks() -> None:
     assert c.model == Echo("echo-2")
     assert registry.components("agent") is registry.agents
     assert registry.components("team") is registry.teams
+
+
+@tool(requires_confirmation=True)
+def pay(amount: int) -> None:
+    """Pay somebody."""
+
+
+@tool(external_execution=True)
+def knock() -> None: ...
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def test_tools_are_described_to_everybody() -> None:
+    registry = made(agents=[Agent(id="a", tools=[add, pay, knock], instructions="secret")])
+    component = registry.agents["a"]
+    nothing: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+    [told_add, told_pay, told_knock] = json.loads(component.fragment)["tools"]["tools"]
+    assert told_add == {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+    }
+    assert told_pay["requires_confirmation"] is True
+    assert told_knock == {
+        "name": "knock",
+        "description": "",
+        "parameters": nothing,
+        "external_execution": True,
+    }
+    assert component.tool("pay") is pay
+    assert component.tool("nothing") is None
+    keys = list(json.loads(component.fragment))
+    assert keys == ["id", "name", "db_id", "model", "tools", "sessions", "is_component"]
+
+
+def echo(message: str) -> str:
+    return message
+
+
+def test_limits_are_those_of_the_configuration() -> None:
+    options: dict[str, Any] = {
+        "history_runs": 0,
+        "max_rounds": 1,
+        "max_tokens": 5,
+        "tool_timeout_seconds": 2.5,
+        "output_schema": {"type": "object"},
+    }
+    registry = made(
+        agents=[Agent(id="a", **options), Agent(id="b"), Agent(id="c", run=echo)],
+        teams=[Team(id="t", tools=[add], **options)],
+    )
+
+    for component in (registry.agents["a"], registry.teams["t"]):
+        assert {key: getattr(component, key) for key in options} == options
+    assert [t.name for t in registry.teams["t"].tools] == ["add"]
+    assert registry.agents["b"].max_rounds == 10
+    assert registry.agents["b"].run is None
+    hosted = registry.agents["c"].run
+    assert hosted is not None
+    assert hosted.takes == ("message",)
+
+
+def test_a_model_may_be_an_object() -> None:
+    mine = Echo("mine", 0.0)
+
+    assert made(agents=[Agent(id="a", model=mine)]).agents["a"].model is mine
+
+
+def test_an_object_that_is_no_model_is_refused() -> None:
+    wrong: Any = ToolError("x")
+
+    assert faults(agents=[Agent(id="a", model=wrong)]) == [
+        "agents[0].model: ToolError is no model: it has no id, name, provider, respond"
+    ]
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    models = [Model("m", "echo"), Model("m", "echo", "echo-2"), Model("echo", "echo")]
+
+    assert faults(models=models) == ["models.m: there are two of this name"]
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "1", True])
+def test_a_delay_that_cannot_be_is_refused(seconds: Any) -> None:
+    assert faults(models=[Model("m", "echo", delay_seconds=seconds)]) == [
+        "models.m.delay_seconds: must be a finite number of at least 0"
+    ]
 
 
 def test_teams_may_lead_teams_in_any_order() -> None:
@@ -177,6 +276,24 @@ def test_a_team_that_leads_itself_is_refused() -> None:
     ]
 
 
+def test_a_member_is_named_once() -> None:
+    assert faults(agents=[Agent(id="a")], teams=[Team(id="t", members=("a", "a"))]) == [
+        "teams[0].members[1]: 'a' is a member already"
+    ]
+
+
+def nested(levels: int) -> list[Team]:
+    below = [Team(id=f"t{n}", members=(f"t{n - 1}",)) for n in range(1, levels)]
+    return [Team(id="t0", members=("a",)), *below]
+
+
+def test_teams_may_be_members_of_teams_but_not_without_end() -> None:
+    assert made(agents=[Agent(id="a")], teams=nested(MAX_DEPTH)).teams["t3"].depth == MAX_DEPTH
+    assert faults(agents=[Agent(id="a")], teams=nested(MAX_DEPTH + 1)) == [
+        "teams[4].members: teams are nested deeper than 4 levels"
+    ]
+
+
 def test_a_provider_that_is_not_known_is_refused() -> None:
     told = faults(models=[Model("m", "nobody")])
 
@@ -239,9 +356,33 @@ def test_an_empty_secret_is_no_secret() -> None:
         ({"on_busy": "never"}, "platform.on_busy"),
         ({"run_timeout_seconds": 0.0}, "platform.run_timeout_seconds"),
         ({"run_timeout_seconds": float("nan")}, "platform.run_timeout_seconds"),
+        ({"run_timeout_seconds": float("inf")}, "platform.run_timeout_seconds"),
+        ({"run_timeout_seconds": "60"}, "platform.run_timeout_seconds"),
+        ({"lease_seconds": 4.9}, "platform.lease_seconds"),
+        ({"lease_seconds": 3601}, "platform.lease_seconds"),
+        ({"lease_seconds": float("nan")}, "platform.lease_seconds"),
+        ({"lease_seconds": "30"}, "platform.lease_seconds"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(option: dict[str, Any], path: str) -> None:
     [told] = faults(**option)
 
     assert told.startswith(f"{path}: ")
+
+
+class Answering:
+    def __call__(self, message: str) -> str:
+        return message
+
+
+def test_function_that_answers_is_shown_in_place_of_a_model() -> None:
+    def weather(message: str) -> str:
+        return message
+
+    agents = made(agents=[Agent(id="a", run=weather), Agent(id="b", run=Answering())]).agents
+
+    shown = [agents[name].describe(admin=False)["model"] for name in ("a", "b")]
+    assert shown == [
+        {"name": "Function", "model": "weather", "provider": "Function"},
+        {"name": "Function", "model": "Answering", "provider": "Function"},
+    ]

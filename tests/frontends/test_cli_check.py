@@ -62,6 +62,38 @@ def test_a_script_gets_json(operator: Operator) -> None:
     ]
 
 
+TOOLS = """
+from legation import tool
+
+def look(): ...
+
+@tool(requires_confirmation=True)
+def pay(amount: int): ...
+
+@tool(external_execution=True)
+def knock(): ...
+"""
+
+
+def test_who_agrees_to_a_call_is_said_of_every_tool(operator: Operator) -> None:
+    Path("checked_tools.py").write_text(TOOLS)
+    Path("platform.toml").write_text(
+        "[[agents]]\nid = 'a'\ntools = ['checked_tools:look', 'checked_tools:pay']\n"
+        "[[teams]]\nid = 't'\ntools = ['checked_tools:knock']\n"
+    )
+    told = json.loads(operator.run("check", "--json").stdout)["tools"]
+    lines = [line.split() for line in operator.run("check").output.splitlines()]
+
+    assert told == [
+        {"of": "agent a", "name": "look", "agreement": "none"},
+        {"of": "agent a", "name": "pay", "agreement": "person"},
+        {"of": "team t", "name": "knock", "agreement": "client"},
+    ]
+    assert "tool agent a look called without asking".split() in lines
+    assert "tool agent a pay asks a person first".split() in lines
+    assert "tool team t knock executed by the client".split() in lines
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -39,7 +39,8 @@ def get_models(call: Call) -> Program[Answer | Refusal]:
     """Return each model once that an agent or a team uses, in the order of these."""
     registry = call.registry
     hosted = (*registry.agents.values(), *registry.teams.values())
-    pairs = dict.fromkeys((item.model.id, item.model.provider) for item in hosted)
+    asked = (item.model for item in hosted if item.run is None)
+    pairs = dict.fromkeys((model.id, model.provider) for model in asked)
     return json_response(200, [{"id": name, "provider": provider} for name, provider in pairs])
     yield
 

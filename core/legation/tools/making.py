@@ -1,0 +1,175 @@
+"""Making a tool of a function: its name, its schema and how it is to be used."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_type_hints, overload
+
+from attrs import field, frozen
+
+from ..models.conversation import ToolSpec
+from .docstrings import explained
+from .schema import schema_of
+from .shapes import Member, Record, Unfit, member_name, peeled, shape_of
+
+__all__ = ["Tool", "ToolError", "ToolFault", "as_tool", "tool"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)  # what every provider takes
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model what went wrong; the text is all that it hears."""
+
+
+class ToolFault(ValueError):
+    """A function cannot be a tool; the text says which, and why."""
+
+
+@frozen
+class Tool:
+    """A function that a model may have called, with what it is told about it.
+
+    Attributes:
+        name: What the model calls it.
+        function: What is called; it has no positional-only and no variadic parameter.
+        spec: What the model is told.
+        accepts: What its arguments are read by.
+        requires_confirmation: A run pauses before the call, until a person agrees.
+        external_execution: The function is never called: a run pauses until the client has
+            supplied the result.
+        timeout_seconds: How long a call may take; None is as long as the agent allows.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    spec: ToolSpec
+    accepts: Record = field(repr=False)
+    requires_confirmation: bool = False
+    external_execution: bool = False
+    timeout_seconds: float | None = None
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    requires_confirmation: bool = False,
+    external_execution: bool = False,
+    timeout_seconds: float | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    requires_confirmation: bool = False,
+    external_execution: bool = False,
+    timeout_seconds: float | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Return a `Tool` made of the decorated function, which it keeps as `function`.
+
+    Args:
+        name: What the model calls it; the name of the function if left out.
+        description: What it is for; what the docstring says before its sections if left out.
+        requires_confirmation: Whether a person is asked before each call.
+        external_execution: Whether the client executes it, and supplies the result.
+        timeout_seconds: How long a call may take; as long as the agent allows if left out.
+
+    Raises:
+        ToolFault: A parameter is not annotated, or by something that JSON does not have.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Tool:
+        called, spec, accepts = _inspected(function, name, description)
+        if requires_confirmation and external_execution:
+            raise ToolFault(f"tool {called!r}: what the client executes, the client confirms")
+        if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
+            raise ToolFault(f"tool {called!r}: timeout_seconds must be more than 0")
+        return Tool(
+            called,
+            function,
+            spec,
+            accepts,
+            requires_confirmation,
+            external_execution,
+            timeout_seconds,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def as_tool(item: Tool | Callable[..., Any]) -> Tool:
+    """Return `item` as a tool.
+
+    Raises:
+        ToolFault: It is a function that cannot be one.
+    """
+    return item if isinstance(item, Tool) else tool(item)
+
+
+def _inspected(
+    function: Callable[..., Any], name: str | None, description: str | None
+) -> tuple[str, ToolSpec, Record]:
+    """Return the name of the tool, what a model is told, and how the arguments are read."""
+    called = name or str(getattr(function, "__name__", type(function).__name__))
+    if not _NAME.fullmatch(called):
+        raise ToolFault(f"tool {called!r}: its name must be {_NAME.pattern}")
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        raise ToolFault(f"tool {called!r}: it is no function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolFault(f"tool {called!r}: it is a generator; a tool returns its result")
+    said = explained(function.__doc__)
+    accepts = Record(_members(called, function, said.parameters), dict)
+    told = said.description if description is None else description
+    return called, ToolSpec(called, told, schema_of(accepts)), accepts
+
+
+def _members(
+    called: str, function: Callable[..., Any], texts: Mapping[str, str]
+) -> tuple[Member, ...]:
+    try:
+        signature = inspect.signature(function)
+        hints = get_type_hints(function, include_extras=True)
+    except Exception as error:  # noqa: BLE001 - an annotation is any expression
+        raise ToolFault(f"tool {called!r}: its annotations have no meaning: {error}") from None
+    members: list[Member] = []
+    faults: list[str] = []
+    for parameter in signature.parameters.values():
+        try:
+            members.append(_member(parameter, hints, texts))
+        except Unfit as unfit:
+            faults.append(f"parameter {parameter.name!r} {unfit}")
+    if faults:
+        raise ToolFault(f"tool {called!r}: {'; '.join(faults)}")
+    return tuple(members)
+
+
+def _member(
+    parameter: inspect.Parameter, hints: Mapping[str, Any], texts: Mapping[str, str]
+) -> Member:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise Unfit("takes any number of arguments, which no schema can tell")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise Unfit("is positional-only; tools are called by keyword")
+    if parameter.name not in hints:
+        raise Unfit("is not annotated")
+    hint, text, _ = peeled(hints[parameter.name])
+    required = parameter.default is parameter.empty
+    return Member(
+        member_name(parameter.name),
+        shape_of(hint),
+        required,
+        text or texts.get(parameter.name, ""),
+        None if required else parameter.default,
+    )

@@ -1,0 +1,229 @@
+"""Taking JSON values by their shape: every problem at once, each with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any, Final, TypeAlias, assert_never
+
+from ..bodies.json_text import JsonValue
+from ..messages import compact_json
+from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
+
+__all__ = ["Problems", "described", "read"]
+
+Problems: TypeAlias = list[tuple[str, str]]  # where, and what is wrong there
+
+_NAME_SHOWN: Final = 80  # characters
+_CHOICES_SHOWN: Final = 40
+
+# RFC 3339 section 5.6; a leap second is no moment that Python has.
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
+    r"([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+
+
+class _Mismatch(ValueError):
+    """A value that is not of the kind; never leaves this module."""
+
+
+def read(shape: Shape, value: JsonValue, where: str, problems: Problems) -> Any:
+    """Return what `value` is as `shape`; None, with `problems` added, where it does not fit."""
+    match shape:
+        case Plain(kind):
+            return _scalar(shape, _PLAIN[kind], value, where, problems)
+        case Choice(options):
+            return _scalar(shape, lambda value: _chosen(options, value), value, where, problems)
+        case Listed() | Fixed():
+            return _array(shape, value, where, problems)
+        case Mapped() | Record():
+            return _object(shape, value, where, problems)
+        case Either():
+            return _either(shape, value, where, problems)
+        case _:
+            assert_never(shape)
+
+
+# --- Without parts ------------------------------------------------------------------------------
+
+
+def _scalar(
+    shape: Shape, taken: Callable[[Any], Any], value: JsonValue, where: str, problems: Problems
+) -> Any:
+    try:
+        return taken(value)
+    except ValueError:
+        problems.append((where, f"must be {described(shape)}"))
+        return None
+
+
+def _exactly(kind: type[Any]) -> Callable[[Any], Any]:
+    def taken(value: Any) -> Any:
+        if type(value) is not kind:
+            raise _Mismatch
+        return value
+
+    return taken
+
+
+def _integer(value: Any) -> int:
+    # JSON has one kind of number: 3.0 is an integer (JSON Schema 2020-12 section 4.2.2).
+    if type(value) is int or (type(value) is float and value.is_integer()):
+        return int(value)
+    raise _Mismatch
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise _Mismatch
+    try:
+        return float(value)
+    except OverflowError:
+        raise _Mismatch from None
+
+
+def _date(value: Any) -> date:
+    if type(value) is not str or not _DATE.fullmatch(value):
+        raise _Mismatch
+    return date.fromisoformat(value)
+
+
+def _moment(value: Any) -> datetime:
+    if type(value) is not str or not _MOMENT.fullmatch(value):
+        raise _Mismatch
+    return datetime.fromisoformat(value.upper())
+
+
+_PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "any": lambda value: value,
+    "string": _exactly(str),
+    "integer": _integer,
+    "number": _number,
+    "boolean": _exactly(bool),
+    "null": _exactly(type(None)),
+    "date": _date,
+    "date-time": _moment,
+}
+
+
+def _chosen(options: tuple[tuple[str | float | None, Any], ...], value: Any) -> Any:
+    for written, meant in options:
+        # To Python True is 1; to JSON it is not.
+        if (type(written) is bool) is (type(value) is bool) and written == value:
+            return meant
+    raise _Mismatch
+
+
+# --- With parts ---------------------------------------------------------------------------------
+
+
+def _array(shape: Listed | Fixed, value: JsonValue, where: str, problems: Problems) -> Any:
+    if not isinstance(value, list) or (isinstance(shape, Fixed) and len(value) != len(shape.items)):
+        problems.append((where, f"must be {described(shape)}"))
+        return None
+    shapes = shape.items if isinstance(shape, Fixed) else [shape.item] * len(value)
+    items = [
+        read(item, part, f"{where}[{index}]", problems)
+        for index, (item, part) in enumerate(zip(shapes, value, strict=True))
+    ]
+    return tuple(items) if isinstance(shape, Fixed) else shape.make(items)
+
+
+def _object(shape: Mapped | Record, value: JsonValue, where: str, problems: Problems) -> Any:
+    if not isinstance(value, dict):
+        problems.append((where, f"must be {described(shape)}"))
+        return None
+    if isinstance(shape, Record):
+        return _record(shape, value, where, problems)
+    return {
+        name: read(shape.value, part, _below(where, name), problems) for name, part in value.items()
+    }
+
+
+def _record(record: Record, value: dict[str, JsonValue], where: str, problems: Problems) -> Any:
+    before = len(problems)
+    known = {member.name for member in record.members}
+    for name in value:
+        if name not in known:
+            problems.append((_below(where, name), "is not known"))
+    members = {
+        member.name: _member(member, value, where, problems)
+        for member in record.members
+        if member.required or member.name in value
+    }
+    return _made(record, members, where, problems) if len(problems) == before else None
+
+
+def _member(member: Member, value: dict[str, JsonValue], where: str, problems: Problems) -> Any:
+    here = _below(where, member.name)
+    if member.name not in value:
+        problems.append((here, "is missing"))
+        return None
+    return read(member.shape, value[member.name], here, problems)
+
+
+def _made(record: Record, members: dict[str, Any], where: str, problems: Problems) -> Any:
+    """Return the record; a class may know more about its members than their hints say."""
+    try:
+        return record.make(**members)
+    except (TypeError, ValueError) as error:
+        problems.append((where, f"is refused: {str(error)[:_NAME_SHOWN]}"))
+    except Exception:  # noqa: BLE001 - the author's code; what it does not say is not told
+        problems.append((where, "is refused"))
+    return None
+
+
+def _either(shape: Either, value: JsonValue, where: str, problems: Problems) -> Any:
+    inner: list[Problems] = []
+    for option in shape.options:
+        found: Problems = []
+        taken = read(option, value, where, found)
+        if not found:
+            return taken
+        if any(place != where for place, _ in found):
+            inner.append(found)
+    # Where a single option is of the right kind, what is wrong inside it is what helps.
+    problems += inner[0] if len(inner) == 1 else [(where, f"must be {described(shape)}")]
+    return None
+
+
+def _below(where: str, name: str) -> str:
+    return f"{where}.{name[:_NAME_SHOWN]}" if where else name[:_NAME_SHOWN]
+
+
+# --- In words -----------------------------------------------------------------------------------
+
+_WORDS: Final[Mapping[str, str]] = {
+    "any": "a JSON value",
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "date": "a date as 2026-11-20",
+    "date-time": "a date and time with its offset, as 2026-11-20T09:30:00Z",
+}
+
+
+def described(shape: Shape) -> str:
+    """Return what is wanted, after "must be"."""
+    match shape:
+        case Plain(kind):
+            return _WORDS[kind]
+        case Choice(options):
+            shown = [compact_json(written) for written, _ in options[:_CHOICES_SHOWN]]
+            return "one of " + ", ".join(shown) + (", …" if len(options) > _CHOICES_SHOWN else "")
+        case Fixed(items):
+            return f"an array of {len(items)}"
+        case Listed():
+            return "an array"
+        case Mapped() | Record():
+            return "an object"
+        case Either(options):
+            return " or ".join(dict.fromkeys(described(option) for option in options))
+        case _:
+            assert_never(shape)

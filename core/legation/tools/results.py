@@ -1,0 +1,59 @@
+"""What a tool returned, as the text that a model is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from enum import Enum
+from typing import Any, Final, cast
+
+import attrs
+
+__all__ = ["MAX_RESULT", "render"]
+
+MAX_RESULT: Final = 1 << 16
+"""How much of a result a model is shown, in characters."""
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def render(value: Any, limit: int = MAX_RESULT) -> str | None:
+    """Return `value` as text: a string as it is, anything else as compact JSON.
+
+    What a parameter may be, a result may be: classes of attrs and dataclasses, enumerations, dates.
+    A text over `limit` characters ends in a note.  None where JSON has no such value.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    try:
+        text = value if isinstance(value, str) else _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut: only the first {limit} characters are shown]"
+
+
+def _plain(value: Any) -> Any:
+    """Return what `value` is made of, for the encoder."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, date):  # and its subclass `datetime`
+        return value.isoformat()
+    kind = cast(Any, type(value))
+    if issubclass(kind, Mapping):
+        return dict(value)
+    if attrs.has(kind):
+        return {a.alias or a.name: getattr(value, a.name) for a in attrs.fields(kind)}
+    if hasattr(kind, "__dataclass_fields__"):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(kind)}
+    raise TypeError(f"JSON has no {kind.__name__}")
+
+
+_encode: Final = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain
+).encode

@@ -1,0 +1,91 @@
+"""Shapes as JSON schemas (2020-12), in the words that providers of models understand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, assert_never
+
+from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
+
+__all__ = ["schema_of"]
+
+_JSON_TYPES: Final[Mapping[type[Any], str]] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+
+
+def schema_of(shape: Shape) -> dict[str, Any]:
+    """Return the JSON schema of the values that `shape` admits."""
+    match shape:
+        case Plain():
+            return _plain(shape)
+        case Choice(options):
+            return _choice([written for written, _ in options])
+        case Listed(item):
+            return {"type": "array", "items": schema_of(item)}
+        case Fixed(items):
+            return _fixed([schema_of(item) for item in items])
+        case Mapped(value):
+            return {"type": "object", "additionalProperties": schema_of(value)}
+        case Either(options):
+            return {"anyOf": [schema_of(option) for option in options]}
+        case Record():
+            return _record(shape)
+        case _:
+            assert_never(shape)
+
+
+def _plain(shape: Plain) -> dict[str, Any]:
+    match shape.kind:
+        case "any":
+            return {}
+        case "date" | "date-time":
+            return {"type": "string", "format": shape.kind}
+        case kind:
+            return {"type": kind}
+
+
+def _choice(written: list[str | float | None]) -> dict[str, Any]:
+    types = {_JSON_TYPES[type(value)] for value in written}
+    # Some providers want a type beside every enum; where there is one, it is no other constraint.
+    typed = {"type": types.pop()} if len(types) == 1 else {}
+    return typed | {"enum": written}
+
+
+def _fixed(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a tuple to readers of 2020-12, and to those who look at `items` alone."""
+    distinct = [item for index, item in enumerate(items) if item not in items[:index]]
+    return {
+        "type": "array",
+        "prefixItems": items,
+        "items": {"anyOf": distinct} if len(distinct) > 1 else distinct[0],
+        "minItems": len(items),
+        "maxItems": len(items),
+    }
+
+
+def _record(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "type": "object",
+        "properties": {member.name: _member(member) for member in record.members},
+    }
+    if required := [member.name for member in record.members if member.required]:
+        told["required"] = required
+    told["additionalProperties"] = False
+    return told
+
+
+def _member(member: Member) -> dict[str, Any]:
+    told = schema_of(member.shape)
+    if member.description:
+        told["description"] = member.description
+    default = member.default.value if isinstance(member.default, Enum) else member.default
+    if isinstance(default, str | int) or (isinstance(default, float) and math.isfinite(default)):
+        told["default"] = default
+    return told

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from legation.models.conversation import ToolSpec
+from legation.tools import Tool, ToolFault, as_tool, read_arguments, tool
+
+
+def add(a: int, b: int = 0) -> int:
+    """Add numbers.
+
+    Args:
+        a: The first.
+    """
+    return a + b
+
+
+class Desk:
+    def book(self, name: str) -> str:
+        """Book a table."""
+        return name
+
+    def __call__(self, name: str) -> str:
+        return name
+
+
+def test_a_function_becomes_a_tool_by_what_it_says() -> None:
+    made = tool(add)
+
+    assert made.name == "add"
+    assert made.function is add
+    assert isinstance(made.spec, ToolSpec)
+    assert made.spec.description == "Add numbers."
+    assert made.spec.parameters["properties"]["a"]["description"] == "The first."
+    assert not made.requires_confirmation
+    assert not made.external_execution
+    assert made.timeout_seconds is None
+    assert as_tool(made) is made
+    assert as_tool(add) == made
+    with pytest.raises(FrozenInstanceError):
+        made.name = "b"  # type: ignore[misc]  # that is the case
+
+
+def test_what_the_decorator_says_counts_more() -> None:
+    @tool(name="plus", description="Sums.", requires_confirmation=True, timeout_seconds=2)
+    def named(a: int) -> int:
+        """Not told."""
+        return a
+
+    assert isinstance(named, Tool)
+    assert named.name == named.spec.name == "plus"
+    assert named.spec.description == "Sums."
+    assert named.requires_confirmation
+    assert named.timeout_seconds == 2
+
+    @tool(external_execution=True)
+    async def elsewhere() -> None: ...
+
+    assert elsewhere.external_execution
+    assert elsewhere.spec.description == ""
+
+
+def test_a_method_is_a_tool_without_its_self() -> None:
+    desk = Desk()
+    made = tool(desk.book)
+
+    assert read_arguments(made, '{"name": "Ada"}') == {"name": "Ada"}
+    assert made.function(name="Ada") == "Ada"
+
+
+def test_a_wrapped_function_is_what_it_wraps() -> None:
+    @functools.wraps(add)
+    def wrapper(*args: Any, **kwargs: Any) -> int:
+        return add(*args, **kwargs)
+
+    assert tool(wrapper).spec == tool(add).spec
+
+
+def missing(a, b: int, c): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+
+
+def no_json(a: bytes, b: set[int]) -> None: ...
+
+
+def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+def variadic(*a: int, **b: int) -> None: ...
+
+
+def positional(a: int, /) -> None: ...
+
+
+def accented(ä: int) -> None: ...  # noqa: PLC2401
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+def object_key(a: dict[int, str]) -> None: ...
+
+
+FAULTS: list[tuple[Callable[..., Any], str]] = [
+    (missing, "tool 'missing': parameter 'a' is not annotated; parameter 'c' is not annotated"),
+    (
+        no_json,
+        (
+            "tool 'no_json': parameter 'a' contains bytes, which has no form in JSON; "
+            "parameter 'b' contains set[int], which has no form in JSON"
+        ),
+    ),
+    (unknown, "tool 'unknown': its annotations have no meaning: name 'Nowhere' is not defined"),
+    (
+        variadic,
+        (
+            "tool 'variadic': parameter 'a' takes any number of arguments, which no schema can "
+            "tell; parameter 'b' takes any number of arguments, which no schema can tell"
+        ),
+    ),
+    (
+        positional,
+        "tool 'positional': parameter 'a' is positional-only; tools are called by keyword",
+    ),
+    (accented, "tool 'accented': parameter 'ä' has a name that models are not told: "),
+    (generator, "tool 'generator': it is a generator; a tool returns its result"),
+    (async_generator, "tool 'async_generator': it is a generator; a tool returns its result"),
+    (lambda: None, "tool '<lambda>': its name must be [A-Za-z0-9_-]{1,64}"),
+    (Desk(), "tool 'Desk': it is no function"),
+    (Desk, "tool 'Desk': it is no function"),
+    (len, "tool 'len': it is no function"),
+    (functools.partial(add, 1), "tool 'partial': it is no function"),
+    (
+        object_key,
+        (
+            "tool 'object_key': parameter 'a' contains dict[int, str]; "
+            "the keys of an object are strings"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "told"), FAULTS, ids=range(len(FAULTS)))
+def test_what_cannot_be_a_tool_is_refused_by_name(function: Callable[..., Any], told: str) -> None:
+    with pytest.raises(ToolFault) as caught:
+        tool(function)
+
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan])
+def test_a_time_that_cannot_be_is_refused(seconds: float) -> None:
+    with pytest.raises(ToolFault, match="tool 'add': timeout_seconds must be more than 0"):
+        tool(timeout_seconds=seconds)(add)
+
+
+def test_who_executes_it_elsewhere_is_who_confirms_it() -> None:
+    with pytest.raises(ToolFault, match="tool 'add': what the client executes, the client conf"):
+        tool(requires_confirmation=True, external_execution=True)(add)

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NewType,
+    NotRequired,
+    Required,
+    TypedDict,
+    TypeVar,
+)
+
+import attrs
+import pytest
+from attrs import field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.tools.shapes import (
+    Choice,
+    Either,
+    Fixed,
+    Listed,
+    Mapped,
+    Member,
+    Plain,
+    Record,
+    Shape,
+    Unfit,
+    member_name,
+    peeled,
+    shape_of,
+)
+
+T = TypeVar("T")
+City = NewType("City", str)
+TEXT, NUMBER, NULL, ANY = Plain("string"), Plain("integer"), Plain("null"), Plain("any")
+
+
+class Odd(Enum):
+    OBJECT = Decimal(1)
+
+
+@frozen
+class Address:
+    """Where somebody lives.
+
+    Attributes:
+        street: With the number.
+        city: Not told, as the annotation says more.
+    """
+
+    kind: ClassVar[str] = "address"
+    street: str
+    city: Annotated[str, "In full."]
+    _zip: int | None = None
+    _seen: int = field(default=0, init=False)
+    tags: list[str] = field(factory=list[str])
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+    tags: list[str] | None = None
+    where: str = ""
+
+
+class Options(TypedDict):
+    fast: bool
+    note: Annotated[NotRequired[str], "For people."]
+
+
+class Partial(Options, total=False):
+    late: bool
+    sure: Required[bool]
+
+
+@frozen
+class Node:
+    children: list[Node]
+
+
+@dataclass
+class Fresh:
+    seed: InitVar[int]
+
+
+@frozen
+class Lost:
+    where: Nowhere  # type: ignore[name-defined]  # noqa: F821 - that is the case
+
+
+@frozen
+class Holder:
+    price: Decimal
+
+
+Bare = attrs.make_class("Bare", ["price"], frozen=True)
+
+
+Said = TypedDict("Said", {"two words": int})
+
+
+@frozen
+class Box(Generic[T]):
+    content: T
+
+
+SHAPES: list[tuple[Any, Shape]] = [
+    (str, TEXT),
+    (City, TEXT),
+    (Annotated[int, 5, "five"], NUMBER),
+    (None, NULL),
+    (list[int], Listed(NUMBER, list)),
+    (Iterable[int], Listed(NUMBER, list)),
+    (tuple[int, ...], Listed(NUMBER, tuple)),
+    (tuple, Listed(ANY, tuple)),
+    (tuple[int, str], Fixed((NUMBER, TEXT))),
+    (dict[str, int], Mapped(NUMBER)),
+    (dict[City, int], Mapped(NUMBER)),
+    (Literal["a", 1], Choice((("a", "a"), (1, 1)))),
+    (str | None, Either((NULL, TEXT))),
+    (float | int | None, Either((NULL, NUMBER, Plain("number")))),
+    (
+        Any | dict[str, int] | list[int] | Point | Literal["a"],
+        Either(
+            (
+                Choice((("a", "a"),)),
+                shape_of(Point),
+                Listed(NUMBER, list),
+                Mapped(NUMBER),
+                ANY,
+            )
+        ),
+    ),
+    (
+        Address,
+        Record(
+            (
+                Member("street", TEXT, description="With the number."),
+                Member("city", TEXT, description="In full."),
+                Member("zip", Either((NULL, NUMBER)), required=False),
+                Member("tags", Listed(TEXT, list), required=False),
+            ),
+            Address,
+        ),
+    ),
+    (
+        Point,
+        Record(
+            (
+                Member("x", NUMBER),
+                Member("y", NUMBER, required=False),
+                Member("tags", Either((NULL, Listed(TEXT, list))), required=False),
+                Member("where", TEXT, required=False),
+            ),
+            Point,
+        ),
+    ),
+    (
+        Partial,
+        Record(
+            (
+                Member("fast", Plain("boolean")),
+                Member("note", TEXT, required=False, description="For people."),
+                Member("late", Plain("boolean"), required=False),
+                Member("sure", Plain("boolean")),
+            ),
+            dict,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("hint", "shape"), SHAPES, ids=[str(hint) for hint, _ in SHAPES])
+def test_a_hint_has_its_shape(hint: Any, shape: Shape) -> None:
+    assert shape_of(hint) == shape
+
+
+def test_an_alternative_in_an_alternative_is_one_of_it() -> None:
+    maybe = NewType("maybe", str | None)  # type: ignore[valid-newtype]  # Python allows it
+
+    assert shape_of(maybe | int) == Either((NULL, NUMBER, TEXT))
+
+
+UNFIT: list[tuple[Any, str]] = [
+    (bytes, "contains bytes, which has no form in JSON"),
+    (Decimal, "contains Decimal, which has no form in JSON"),
+    (set[int], "contains set[int], which has no form in JSON"),
+    (Callable[[], int], "which has no form in JSON"),
+    (T, "contains ~T, which has no form in JSON"),
+    (Box[int], "Box[int], which has no form in JSON"),
+    (3, "contains 3, which has no form in JSON"),
+    ("str", "contains 'str', which has no form in JSON"),
+    (type[int], "contains type[int], which has no form in JSON"),
+    (list[bytes], "contains bytes, which has no form in JSON"),
+    (int | bytes, "contains bytes, which has no form in JSON"),
+    (tuple[()], "contains tuple[()], which has one value only"),
+    (dict[int, str], "contains dict[int, str]; the keys of an object are strings"),
+    (Literal[b"a"], "has the choice b'a', which has no form in JSON"),
+    (Odd, "has the choice Decimal('1'), which has no form in JSON"),
+    (Node, "contains Node, whose children contains Node, which contains itself"),
+    (Fresh, "contains Fresh, whose seed is made with and not kept"),
+    (Lost, "contains Lost, whose annotations have no meaning: name 'Nowhere' is not defined"),
+    (Holder, "contains Holder, whose price contains Decimal, which has no form in JSON"),
+    (Bare, "contains Bare, whose price is not annotated"),
+    (
+        Said,
+        "contains Said, whose two words has a name that models are not told",
+    ),
+]
+
+
+@pytest.mark.parametrize(("hint", "told"), UNFIT, ids=[str(hint) for hint, _ in UNFIT])
+def test_a_hint_that_json_has_no_values_for_is_refused(hint: Any, told: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        shape_of(hint)
+
+    assert told in str(caught.value)
+
+
+def test_numbers_that_json_lacks_are_no_choices() -> None:
+    endless = Enum("endless", {"MOST": float("inf")})
+    half = Enum("half", {"HALF": 0.5})
+
+    with pytest.raises(Unfit, match="the choice inf"):
+        shape_of(endless)
+    assert shape_of(half) == Choice(((0.5, half["HALF"]),))
+
+
+class Alias:
+    """Looks as `type X = …` does, which Python 3.11 cannot say."""
+
+    __name__ = "X"
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @property
+    def __value__(self) -> Any:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+Alias.__name__ = "TypeAliasType"
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    itself = Alias(None)
+    itself.value = list[itself]  # type: ignore[valid-type]  # an object, here
+
+    assert shape_of(Alias(int)) == NUMBER
+    with pytest.raises(Unfit, match="which contains itself"):
+        shape_of(itself)
+    with pytest.raises(Unfit, match="whose definition has no meaning: lost"):
+        shape_of(Alias(NameError("lost")))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the statement is of Python 3.12")
+def test_the_statement_makes_such_an_alias() -> None:
+    scope: dict[str, Any] = {}
+    exec("type Ids = list[int]\ntype Tree = list[Tree]", scope)
+
+    assert shape_of(scope["Ids"]) == Listed(NUMBER, list)
+    with pytest.raises(Unfit, match="which contains itself"):
+        shape_of(scope["Tree"])
+
+
+def test_a_hint_is_peeled() -> None:
+    assert peeled(Annotated[Annotated[City, 1, "inner"], "outer"]) == (str, "inner", None)
+    assert peeled(Annotated[int, 1]) == (int, "", None)
+    assert peeled(Required[Annotated[int, "a"]]) == (int, "a", True)
+    assert peeled(NotRequired[int]) == (int, "", False)
+
+
+@given(st.text(max_size=70))
+def test_a_name_is_told_or_refused(name: str) -> None:
+    try:
+        assert member_name(name) == name
+    except Unfit:
+        assert not name.isidentifier() or not name.isascii() or len(name) > 64

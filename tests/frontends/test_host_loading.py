@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legation_host.loading import LoadError, from_file, load_platform
+
+TOOLS = '''
+from legation import tool
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+@tool(requires_confirmation=True)
+def pay(amount: int) -> None: ...
+
+async def answer(message: str):
+    yield message
+
+class Desk:
+    @staticmethod
+    def book(name: str) -> None: ...
+
+def wrong(a): ...
+
+NUMBER = 3
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Generator[Path]:
+    """A folder with modules of its own, none of which stays."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def written(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        suffix = ".toml" if name == "platform" else ".py"
+        (folder / f"{name}{suffix}").write_text(text, "utf-8")
+    return folder / "platform.toml"
+
+
+def refused(path: Path) -> list[str]:
+    with pytest.raises(LoadError) as caught:
+        from_file(path, {})
+    return [line.strip() for line in str(caught.value).splitlines()[1:]]
+
+
+def test_functions_are_imported_from_beside_the_file(folder: Path) -> None:
+    path = written(
+        folder,
+        loading_tools=TOOLS,
+        platform="""
+            [[agents]]
+            id = "a"
+            tools = ["loading_tools:add", "loading_tools:pay", "loading_tools:Desk.book"]
+
+            [[agents]]
+            id = "b"
+            run = "loading_tools:answer"
+
+            [[teams]]
+            id = "t"
+            members = ["a"]
+            tools = ["loading_tools:add"]
+        """,
+    )
+    registry = load_platform(str(path), {}).registry
+    module: Any = sys.modules["loading_tools"]
+    hosted = registry.agents["b"].run
+
+    assert [tool.name for tool in registry.agents["a"].tools] == ["add", "pay", "book"]
+    assert registry.agents["a"].tools[0].function is module.add
+    assert registry.agents["a"].tools[1] is module.pay
+    assert hosted is not None
+    assert hosted.function is module.answer
+    assert registry.teams["t"].tools[0].function is module.add
+    assert str(folder.resolve()) in sys.path
+
+
+def test_a_file_that_names_no_function_changes_no_path(folder: Path) -> None:
+    before = list(sys.path)
+
+    assert from_file(written(folder, platform='[[agents]]\nid = "a"'), {}).registry.agents
+    assert sys.path == before
+
+
+IMPORTS = {
+    "no_such_module:f": "'no_such_module:f': there is no module 'no_such_module'",
+    "loading_needs:f": "'loading_needs:f': there is no module 'no_such_part'",
+    "loading_raises:f": "'loading_raises:f': RuntimeError: two lines (loading_raises.py, line 3)",
+    "loading_exits:f": "'loading_exits:f': SystemExit: 3 (loading_exits.py, line 1)",
+    "loading_syntax:f": "'loading_syntax:f': SyntaxError: '(' was never closed (loading_syntax.py",
+    "loading_fault:f": ("'loading_fault:f': ToolFault: tool 'f': parameter 'a' is not annotated "),
+    "loading_tools:nothing": "'loading_tools:nothing': 'loading_tools' has no 'nothing'",
+    "loading_tools:Desk.x": "'loading_tools:Desk.x': 'loading_tools' has no 'Desk.x'",
+    "loading_tools": "'loading_tools' is not module:attribute",
+    ":f": "':f' is not module:attribute",
+    "loading_tools:": "'loading_tools:' is not module:attribute",
+    "loading_tools:wrong": "tool 'wrong': parameter 'a' is not annotated",
+    "loading_tools:NUMBER": "tool 'int': it is no function",
+}
+
+
+def test_every_import_that_fails_is_listed_with_every_other_fault(folder: Path) -> None:
+    names = ", ".join(f'"{name}"' for name in IMPORTS)
+    path = written(
+        folder,
+        loading_tools=TOOLS,
+        loading_needs="import no_such_part",
+        loading_raises="def f():\n    ...\nraise RuntimeError('two\\nlines')",
+        loading_exits="raise SystemExit(3)",
+        loading_syntax="f = (",
+        loading_fault="from legation import tool\n\n@tool\ndef f(a): ...",
+        platform=f"""
+            [[agents]]
+            id = "a"
+            model = "none"
+            tools = [{names}]
+
+            [[agents]]
+            id = "b"
+            run = "loading_tools:nothing"
+
+            [[teams]]
+            id = "t"
+            tools = ["no_such_module:f"]
+        """,
+    )
+    model, *tools, run, team = refused(path)
+
+    assert model == "agents[0].model: no model 'none'; there are: echo"
+    for index, (told, expected) in enumerate(zip(tools, IMPORTS.values(), strict=True)):
+        assert told.startswith(f"agents[0].tools[{index}]: {expected}")
+    assert run == "agents[1].run: 'loading_tools:nothing': 'loading_tools' has no 'nothing'"
+    assert team == "teams[0].tools[0]: 'no_such_module:f': there is no module 'no_such_module'"
+
+
+def test_a_module_with_a_tool_that_cannot_be_is_refused_by_its_name(folder: Path) -> None:
+    sys.path.insert(0, str(folder))
+    written(folder, loading_platform="from legation import tool\n\n@tool\ndef f(a): ...")
+
+    with pytest.raises(LoadError, match="tool 'f': parameter 'a' is not annotated"):
+        load_platform("loading_platform:platform", {})
+
+
+def test_what_is_no_file_and_no_toml_is_said(folder: Path) -> None:
+    with pytest.raises(LoadError, match=r"platform\.toml: No such file"):
+        from_file(folder / "platform.toml", {})
+    with pytest.raises(LoadError, match="is not TOML"):
+        from_file(written(folder, platform="["), {})
