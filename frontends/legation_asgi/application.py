@@ -20,6 +20,7 @@ from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable, respond
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
+from legation_host.watching import Observer
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
 
@@ -114,15 +115,28 @@ class Application:
             return _refused(Internal(f"Internal server error, incident {incident}"), incident)
 
 
-def asgi(platform: Platform, *, log: Write | None = None) -> Application:
+def asgi(
+    platform: Platform,
+    *,
+    log: Write | None = None,
+    drain_seconds: float = 5.0,
+    observer: Observer | None = None,
+) -> Application:
     """Return `platform` as an ASGI 3 application: databases, jobs and keys, as served elsewhere.
 
     Args:
         platform: Belongs to this application alone.
         log: Takes the operator's lines; standard error unless given.
+        drain_seconds: For runs and messages under work to come to their end at shut-down; the
+            rest is given back to other nodes.
+        observer: Takes a line for each request, and spans; the server may write such lines, too.
     """
     write = open_log() if log is None else log
-    return Application(platform, lambda: open_platform(platform, log=write))
+
+    def open_host() -> AbstractAsyncContextManager[Host]:
+        return open_platform(platform, log=write, drain_seconds=drain_seconds, observer=observer)
+
+    return Application(platform, open_host)
 
 
 async def _write(response: SentResponse, answer: Response, method: str) -> None:

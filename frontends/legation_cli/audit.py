@@ -1,26 +1,29 @@
-"""`legation audit`: prove that the audit trail is as it was written."""
+"""`legation audit`: prove that the audit trail is as it was written, and prune what is old."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+import anyio
 import click
 
 from legation import Platform
 from legation.effects import Transact
-from legation.resources.audit import verify_trail
+from legation.resources.audit import prune_trail, verify_trail
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
 from .demonstration import data_folder, demonstration
 from .failing import CannotGoOn, sentences
 
-__all__ = ["HeadText", "audit", "verify"]
+__all__ = ["HeadText", "audit", "prune", "verify"]
 
 _DEFAULT_FILE = "platform.toml"
 
@@ -97,6 +100,71 @@ def verify(
         raise SystemExit(1)
 
 
+@audit.command()
+@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] [DATABASE]")
+@click.option(
+    "--before",
+    required=True,
+    type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")),
+    help="The day, or the moment, in UTC before which rows are old.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
+    """Delete old rows of the audit trail; what is left is still proven.
+
+    Rows go from the beginning of each chain.  Where a chain was cut, who did it and how many rows
+    went is an entry of the trail itself (operation audit.prune), and `legation audit verify` goes
+    by it.  Without DATABASE the trail of every database is pruned; without a file, platform.toml
+    is taken.
+
+    Verify before you prune, for what is gone proves nothing; and export the heads anew
+    afterwards, as those of rows that went are no longer looked at.  Servers may go on meanwhile.
+
+    \b
+    Examples:
+      legation audit prune --before 2026-01-01
+      legation audit prune platform.toml main --before 2026-01-01T12:00:00Z
+    """
+    with sentences():
+        platform, databases = _named(names)
+        moment = before.replace(tzinfo=UTC)
+        if moment > datetime.now(UTC):
+            raise CannotGoOn("--before lies in the future: nothing is that old")
+        counts = anyio.run(_prune, platform, databases, int(moment.timestamp()) * 1_000_000)
+    if as_json:
+        told = [{"database": name, "pruned": count} for name, count in counts]
+        click.echo(json.dumps(told, indent=2))
+        return
+    for name, count in counts:
+        click.echo(f"{name}: {count} row{'' if count == 1 else 's'} pruned")
+
+
+async def _prune(
+    platform: Platform, databases: tuple[str, ...], before_us: int
+) -> list[tuple[str, int]]:
+    """Return how many rows went from the trail of each database."""
+    from legation_host import open_host
+
+    counts: list[tuple[str, int]] = []
+    async with open_host({name: platform.databases[name] for name in databases}) as host:
+        for name in databases:
+            try:
+                count = await host.run(prune_trail(name, before_us, f"local:{_user()}"))
+            except StoreFailure as failure:
+                kind = type(failure).__name__
+                raise CannotGoOn(f"the audit trail of {name!r} cannot be pruned: {kind}") from None
+            counts.append((name, count))
+    return counts
+
+
+def _user() -> str:
+    """Return the name of who types this, as far as the system knows it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def _named(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
     """Return the platform and the ids of its databases that are meant."""
     file: str | None = None
@@ -167,8 +235,15 @@ def _sentence(name: str, verdict: Intact | Broken) -> str:
     plural = "" if chains == 1 else "s"
     first = click.style(f"{name}: intact", fg="green")
     return "\n".join(
-        (f"{first}, {verdict.count} rows in {chains} chain{plural}", *_indented(verdict.heads))
+        (
+            f"{first}, {verdict.count} rows in {chains} chain{plural}{_gone(verdict)}",
+            *_indented(verdict.heads),
+        )
     )
+
+
+def _gone(verdict: Intact) -> str:
+    return f", and {verdict.pruned} pruned" if verdict.pruned else ""
 
 
 def _indented(heads: Iterable[Head]) -> tuple[str, ...]:
@@ -180,4 +255,5 @@ def _json(name: str, verdict: Intact | Broken) -> dict[str, Any]:
         at = {"writer": verdict.writer, "seq": verdict.seq, "reason": verdict.reason}
         return {"database": name, "intact": False, "broken": at}
     heads = [str(head) for head in verdict.heads]
-    return {"database": name, "intact": True, "rows": verdict.count, "heads": heads}
+    counts = {"rows": verdict.count, "pruned": verdict.pruned}
+    return {"database": name, "intact": True, **counts, "heads": heads}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from importlib import import_module
@@ -172,19 +172,24 @@ class PostgresDatabase:
         self._idle: deque[psycopg.Connection] = deque()
         self._closed = False
 
-    def inline(self, unit: Unit[Any]) -> bool:
-        """Tell that no unit is to be run by `read`."""
-        return False
-
-    def read(self, unit: Unit[R]) -> R:
-        """Refuse: this would block the event loop."""
-        raise NotImplementedError
+    def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
+        """Return nothing: whatever goes over a network would block the event loop."""
+        return None
 
     async def run(self, unit: Unit[R]) -> R:
         """Run `unit` in one transaction; its result is durable when this returns."""
         if self._closed:
             raise Unavailable("closed")
         return await anyio.to_thread.run_sync(self.run_unit, unit, limiter=self._limiter)
+
+    def usage(self) -> Mapping[str, float]:
+        """Return how the connections are used."""
+        told = self._limiter.statistics()
+        return {
+            "connections_limit": told.total_tokens,
+            "connections_used": told.borrowed_tokens,
+            "connections_waiting": told.tasks_waiting,
+        }
 
     async def aclose(self) -> None:
         """Close every connection."""

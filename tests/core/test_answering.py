@@ -21,7 +21,8 @@ from legation.store.inbox import (
     PutMessages,
 )
 from legation.store.letters import FetchLetter, Letter
-from legation.store.runs import FinishRun, RunRow, StartRun
+from legation.store.run_rows import RunRow
+from legation.store.runs import FinishRun, StartRun
 from legation_testing import Client
 
 from ..providers.deliveries import Delivery, Text, platform, signed, whatsapp
@@ -184,13 +185,14 @@ ROW = RunRow(
         (None, ""),
         (ROW, ""),
         (evolve(ROW, output='{"content": "hi"}', status="ERROR"), ""),
+        (evolve(ROW, output='{"content": "I need"}', status="PAUSED"), "I need"),
         (evolve(ROW, output='{"content": null}'), ""),
         (evolve(ROW, output='{"content": "  "}'), ""),
         (evolve(ROW, output='{"content": " hi "}'), "hi"),
         (evolve(ROW, output='{"content": {"a": "\u00e9"}}'), '{"a": "é"}'),
     ],
 )
-def test_what_a_run_says_is_the_text_of_a_completed_one(row: RunRow | None, said: str) -> None:
+def test_what_a_run_says_is_its_answer_or_what_it_waits_for(row: RunRow | None, said: str) -> None:
     assert _said(row) == said
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from legation.store.conversations import CurrentSession, OpenSession
 
-from .test_inbox import Database
+from ..one_database import Database
 
 
 @pytest.fixture
@@ -57,4 +57,4 @@ def test_to_open_a_session_again_changes_nothing(database: Database) -> None:
     opened(database, "chat:1#a", 3)
 
     assert current(database) == "chat:1#b"
-    assert database.all("select runs, name from sessions") == [(0, None), (0, None)]
+    assert database.ask("select runs, name from sessions") == [(0, None), (0, None)]

@@ -9,7 +9,7 @@ import pytest
 
 from legation import Agent, Channel, Model
 from legation.channels.replies import Reply, encode_reply
-from legation.correspondence.desk import LEASE_US, MOST, Desk
+from legation.correspondence.desk import MOST, Desk, desks_of
 from legation.correspondence.jobs import (
     KEPT_US,
     AnswerInbox,
@@ -46,6 +46,7 @@ from ..providers.deliveries import platform, telegram, whatsapp
 from ..providers.strict import WhatsAppApi
 
 NOW = 1_767_225_600_000_000
+LEASE_US = 30_000_000
 
 
 def made(**configuration: Any) -> Callable[[], Any]:
@@ -74,11 +75,11 @@ def failing(kind: type[Any]) -> Callable[[Any], bool]:
 
 
 def test_a_platform_without_channels_has_no_rounds() -> None:
-    assert channel_jobs(platform(channels=()).workshop) == ()
+    assert channel_jobs(desks_of(platform(channels=()).workshop)) == ()
 
 
 def test_every_database_of_a_channel_has_each_kind_of_round() -> None:
-    jobs = channel_jobs(platform().workshop)
+    jobs = channel_jobs(desks_of(platform().workshop))
 
     assert [type(job) for job in jobs] == [AnswerInbox, SendOutbox, KeepLeases, ForgetDone]
 

@@ -5,13 +5,9 @@ How the statements behave together, in every order, is in `tests/frontends/test_
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any, TypeVar
-
 import pytest
 from attrs import evolve
 
-from legation.migrations.catalogue import CATALOGUE
 from legation.store.inbox import (
     LOCK,
     AttachRun,
@@ -32,36 +28,9 @@ from legation.store.inbox import (
     RetryMessage,
 )
 from legation.store.outbox import NewReply
-from legation.store.units import Dialect, Unit
+from legation.store.units import Dialect
 
-R = TypeVar("R")
-
-
-class Database:
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in CATALOGUE.migrations:
-            for step in migration.up:
-                if (statement := step.statement(Dialect.SQLITE)) is not None:
-                    self.connection.execute(statement.text(Dialect.SQLITE))
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        work = unit.statements(Dialect.SQLITE)
-        try:
-            statement = next(work)
-            while True:
-                text = statement.text(Dialect.SQLITE)
-                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
-                statement = work.send(rows)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-
-    def all(self, sql: str) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql).fetchall()
+from ..one_database import Database
 
 
 @pytest.fixture
@@ -86,7 +55,7 @@ def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
 def test_every_message_of_a_delivery_is_stored_once(database: Database) -> None:
     assert put(database, "a", "b", "a") == ("a", "b")
     assert put(database, "b", "c", now=5) == ("c",)
-    assert database.all("select message_id, received_us, position from inbox order by 1") == [
+    assert database.ask("select message_id, received_us, position from inbox order by 1") == [
         ("a", 0, 0),
         ("b", 0, 1),
         ("c", 5, 1),
@@ -136,10 +105,10 @@ def test_completion_and_answer_are_one(database: Database) -> None:
     replies = (NewReply("reply-a", "ada", "1"), NewReply("reply-a-2", "ada", "2"))
 
     assert database.run(CompleteMessage(lease, 6, replies, "run-1"))
-    assert database.all("select state, done_us, run_id, lease_by, lease_us from inbox") == [
+    assert database.ask("select state, done_us, run_id, lease_by, lease_us from inbox") == [
         ("done", 6, "run-1", None, None)
     ]
-    assert database.all(
+    assert database.ask(
         "select channel, idempotency_key, recipient, payload, created_us, ready_us from outbox"
     ) == [("c", "reply-a", "ada", "1", 6, 6), ("c", "reply-a-2", "ada", "2", 7, 6)]
 
@@ -155,10 +124,10 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     assert not database.run(CompleteMessage(lost, 31, replies))
     assert not database.run(FailMessage(lost, "it", None, 31, replies))
     assert database.run(ExtendLeases((lost, kept), 31, 99)) == (kept,)
-    assert database.all("select state, lease_by, lease_us, run_id from inbox") == [
+    assert database.ask("select state, lease_by, lease_us, run_id from inbox") == [
         ("ready", "n2", 99, None)
     ]
-    assert database.all("select * from outbox") == []
+    assert database.ask("select * from outbox") == []
 
 
 def test_the_same_node_with_an_older_token_lost_it_too(database: Database) -> None:
@@ -184,7 +153,7 @@ def test_a_second_attempt_knows_the_run_of_the_first(database: Database) -> None
     again = one(database, 30, "n2")
     assert again.run_id == "run-1"
     assert database.run(CompleteMessage(again.lease, 31))
-    assert database.all("select run_id from inbox") == [("run-1",)]
+    assert database.ask("select run_id from inbox") == [("run-1",)]
 
 
 def test_a_failed_message_waits_and_holds_up_its_sender_alone(database: Database) -> None:
@@ -193,7 +162,7 @@ def test_a_failed_message_waits_and_holds_up_its_sender_alone(database: Database
     lease = one_of(claim(database, 5), "a1").lease
 
     assert database.run(FailMessage(lease, "the model is away", 50, 6))
-    assert database.all("select state, ready_us, error from inbox where message_id = 'a1'") == [
+    assert database.ask("select state, ready_us, error from inbox where message_id = 'a1'") == [
         ("ready", 50, "the model is away")
     ]
     assert [m.sender for m in claim(database, 49).messages] == ["bob"]
@@ -210,10 +179,10 @@ def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Dat
     apology = (NewReply("reply-a1", "ada", "Sorry"),)
 
     assert database.run(FailMessage(lease, "hopeless", None, 6, apology))
-    assert database.all("select state, error, done_us from inbox where message_id = 'a1'") == [
+    assert database.ask("select state, error, done_us from inbox where message_id = 'a1'") == [
         ("dead", "hopeless", 6)
     ]
-    assert database.all("select payload from outbox") == [("Sorry",)]
+    assert database.ask("select payload from outbox") == [("Sorry",)]
     assert one(database, 6).lease.key.message_id == "a2"
 
 

@@ -14,9 +14,9 @@ from legation.store.inbox import (
 )
 from legation.store.letters import FetchLetter, Retried, RetryLetter
 from legation.store.outbox import ClaimReplies, FailReply, NewReply
-from legation.store.units import Dialect, Undo
+from legation.store.units import Dialect
 
-from .test_inbox import Database
+from ..one_database import Database
 
 KEYS = keys_of("m")
 
@@ -55,19 +55,19 @@ def retry(database: Database, message_id: str) -> object:
 def test_no_message_is_no_letter(database: Database) -> None:
     assert database.run(FetchLetter("c", "x", keys_of("x"))) is None
     assert database.run(FetchLetter("d", "m", KEYS)) is None
-    assert retry(database, "x") == Undo(None)
+    assert retry(database, "x") is None
 
 
 def test_what_is_not_dead_is_not_revived(database: Database) -> None:
     nothing = Retried(message=False, replies=0)
-    assert retry(database, "m") == Undo(nothing)
+    assert retry(database, "m") == nothing
 
 
 def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Database) -> None:
     kill_replies(database)
 
     assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=False, replies=1)
-    states = database.all("select idempotency_key, state from outbox order by idempotency_key")
+    states = database.ask("select idempotency_key, state from outbox order by idempotency_key")
     assert dict(states) == {
         "reply-2-m": "dead",
         "reply-m": "ready",
@@ -83,7 +83,7 @@ def test_a_dead_message_is_revived() -> None:
     database.run(FailMessage(message.lease, "no", None, 3))
 
     assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=True, replies=0)
-    assert database.all("select state, ready_us, done_us, attempts from inbox") == [
+    assert database.ask("select state, ready_us, done_us, attempts from inbox") == [
         ("ready", 9, None, 1)
     ]
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any, TypeVar
-
 import pytest
 
-from legation.migrations.catalogue import CATALOGUE
 from legation.store.outbox import (
     LOCK,
     ClaimedReplies,
@@ -25,36 +21,9 @@ from legation.store.outbox import (
     ReplyPlace,
     RetryReply,
 )
-from legation.store.units import Dialect, Unit
+from legation.store.units import Dialect
 
-R = TypeVar("R")
-
-
-class Database:
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in CATALOGUE.migrations:
-            for step in migration.up:
-                if (statement := step.statement(Dialect.SQLITE)) is not None:
-                    self.connection.execute(statement.text(Dialect.SQLITE))
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        work = unit.statements(Dialect.SQLITE)
-        try:
-            statement = next(work)
-            while True:
-                text = statement.text(Dialect.SQLITE)
-                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
-                statement = work.send(rows)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
-
-    def all(self, sql: str) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql).fetchall()
+from ..one_database import Database
 
 
 @pytest.fixture
@@ -78,7 +47,7 @@ def one(database: Database, now: int, node: str = "n1") -> ClaimedReply:
 def test_a_key_is_stored_once(database: Database) -> None:
     assert put(database, "r1", "r2", "r1") == ("r1", "r2")
     assert put(database, "r2", now=5) == ()
-    assert database.all("select idempotency_key, payload from outbox") == [
+    assert database.ask("select idempotency_key, payload from outbox") == [
         ("r1", "text r1"),
         ("r2", "text r2"),
     ]
@@ -117,7 +86,7 @@ def test_a_sent_reply_is_not_sent_again(database: Database) -> None:
     assert database.run(MarkSent(lease, 6))
     assert claim(database, 99) == ClaimedReplies()
     assert not database.run(MarkSent(lease, 7))
-    assert database.all("select state, sent_us, lease_by from outbox") == [("sent", 6, None)]
+    assert database.ask("select state, sent_us, lease_by from outbox") == [("sent", 6, None)]
 
 
 def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
@@ -129,7 +98,7 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     assert not database.run(FailReply(lost, "it", None, 31))
     assert database.run(ExtendReplyLeases((lost, kept), 31, 99)) == (kept,)
     assert database.run(ExtendReplyLeases((kept,), 99, 120)) == ()
-    assert database.all("select state, lease_by, lease_us from outbox") == [("ready", "n2", 99)]
+    assert database.ask("select state, lease_by, lease_us from outbox") == [("ready", "n2", 99)]
 
 
 def test_a_failed_reply_waits_for_its_next_attempt(database: Database) -> None:
@@ -146,7 +115,7 @@ def test_a_reply_given_up_is_dead_and_frees_its_recipient(database: Database) ->
     put(database, "r1", "r2")
 
     assert database.run(FailReply(one(database, 5).lease, "HTTP 400", None, 6))
-    assert database.all("select state, error from outbox where idempotency_key = 'r1'") == [
+    assert database.ask("select state, error from outbox where idempotency_key = 'r1'") == [
         ("dead", "HTTP 400")
     ]
     assert one(database, 6).lease.key.idempotency_key == "r2"

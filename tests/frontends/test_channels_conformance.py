@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -15,10 +16,11 @@ import pytest
 import trio
 from attrs import frozen
 
-from legation import Database, Platform
+from legation import Agent, Database, Platform
 from legation_asgi import asgi
 from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
+from legation_testing import ScriptedModel
 
 from ..core.test_resources_webhooks import ENTRIES, LIMIT, NONSENSE
 from ..providers.deliveries import (
@@ -224,3 +226,36 @@ def test_the_verification_of_meta_is_answered(running: Running) -> None:
 
     assert (reply.status, reply.body) == (200, b"1158201444")
     assert reply.values(b"content-type") == [b"text/plain; charset=utf-8"]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_picture_is_fetched_from_the_provider_and_handed_to_the_agent(
+    server: str, tmp_path: Path
+) -> None:
+    model = ScriptedModel(["A cat."])
+    api = WhatsAppApi()
+    api.files["55"] = ("image/png", b"a picture")
+    message = {
+        "from": "4911",
+        "id": "a",
+        "type": "image",
+        "image": {"id": "55", "mime_type": "image/png", "caption": "What is this?"},
+    }
+    value = {"metadata": {"phone_number_id": "111"}, "messages": [message]}
+    entries = json.dumps([{"changes": [{"field": "messages", "value": value}]}])
+    with listening(api) as api.base:
+        made = platform(
+            api.base,
+            databases=[Database("main", f"sqlite:///{tmp_path}/main.db")],
+            agents=[Agent(id="concierge", model=model)],
+        )
+        with SERVERS[server](made) as wire:
+            running = Running(wire, {"whatsapp": api})
+            sent = signed("whatsapp", (_ACCOUNT % entries).encode(), now_us())
+            assert running.post(sent).status == 200
+            running.at_rest()
+
+    assert (api.refused, api.fetched) == ([], ["55"])
+    assert [seen.text for seen in api.seen] == ["A cat."]
+    (image,) = model.prompts[0].messages[-1].images
+    assert image.media_type == "image/png"

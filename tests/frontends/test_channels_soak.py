@@ -1,7 +1,7 @@
 """Real servers, killed at random while messages pour in: on SQLite, and two nodes on PostgreSQL.
 
-What a node was doing when it was killed is taken over when its leases run out, after 30 s; that is
-most of the time this takes.  `LEGATION_SOAK=10000` makes it the long one.
+What a node was doing when it was killed is taken over when its leases run out, here after 8 s.
+`LEGATION_SOAK=10000` makes it the long one.
 """
 
 from __future__ import annotations

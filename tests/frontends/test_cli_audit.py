@@ -200,3 +200,55 @@ def test_a_trail_in_postgresql_is_verified_too(operator: Operator, postgres: str
     code, ((told),) = verified(operator)
     assert (code, told["intact"], told["rows"]) == (0, True, 5)
     assert all("/" in head for head in told["heads"])
+
+
+# --- Pruning -------------------------------------------------------------------------------------
+
+
+def test_old_rows_are_pruned_and_the_rest_is_proven(operator: Operator) -> None:
+    done = operator.run("audit", "prune", "--before", "1970-01-02")
+    assert (done.exit_code, done.output) == (0, "main: 5 rows pruned\n")
+
+    told = operator.run("audit", "verify").output.splitlines()
+    assert told[0] == "main: intact, 2 rows in 1 chain, and 5 pruned"
+
+
+def test_a_pruning_is_in_the_trail_under_who_typed_it(operator: Operator) -> None:
+    done = operator.run("audit", "prune", "main", "--before", "1970-01-01T00:00:01Z", "--json")
+    assert json.loads(done.stdout) == [{"database": "main", "pruned": 5}]
+
+    with closing(sqlite3.connect("front-office.db")) as connection:
+        rows = connection.execute("select operation, subject from audit").fetchall()
+    assert {operation for operation, _ in rows} == {"audit.prune"}
+    assert all(subject.startswith("local:") for _, subject in rows)
+
+
+def test_a_single_row_is_told_as_one(operator: Operator) -> None:
+    edit("update audit set at_us = at_us + 9000000 where seq > 1")
+
+    told = operator.run("audit", "prune", "--before", "1970-01-01T00:00:01Z").output
+    assert told == "main: 2 rows pruned\n"
+    edit("delete from audit where writer = 'two:x'")
+    assert operator.run("audit", "prune", "--before", "1970-01-01T00:00:01Z").output == (
+        "main: 0 rows pruned\n"
+    )
+
+
+def test_nothing_is_as_old_as_the_future(operator: Operator) -> None:
+    done = operator.run("audit", "prune", "--before", "2999-01-01")
+
+    assert done.exit_code == 2
+    assert "--before lies in the future: nothing is that old" in done.output
+
+
+@pytest.mark.parametrize("arguments", [(), ("--before", "yesterday"), ("--before", "1")])
+def test_a_moment_has_to_be_named(operator: Operator, arguments: tuple[str, ...]) -> None:
+    assert operator.run("audit", "prune", *arguments).exit_code == 2
+
+
+def test_a_trail_that_cannot_be_written_is_told_in_one_sentence(operator: Operator) -> None:
+    edit("drop table audit")
+
+    done = operator.run("audit", "prune", "--before", "1970-01-02")
+    assert done.exit_code == 2
+    assert "the audit trail of 'main' cannot be pruned: WrongSchema" in done.output

@@ -7,7 +7,6 @@ search ends when nothing new is found, so what it asserts holds for histories of
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
@@ -15,7 +14,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 import pytest
 from attrs import evolve, frozen
 
-from legation.migrations.catalogue import CATALOGUE
 from legation.store.inbox import (
     ClaimMessages,
     CompleteMessage,
@@ -28,7 +26,8 @@ from legation.store.inbox import (
     RetryMessage,
 )
 from legation.store.outbox import NewReply
-from legation.store.units import Dialect, Unit
+
+from .. import one_database
 
 R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
@@ -79,33 +78,11 @@ class Action:
     subject: Any
 
 
-class Database:
-    """The tables of the catalogue, on which units run; `rewrite` may spoil their SQL."""
+class Database(one_database.Database):
+    """The inbox and the outbox alone."""
 
     def __init__(self, rewrite: Callable[[str], str] = str) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
-        for migration in CATALOGUE.migrations:
-            for step in migration.up:
-                statement = step.statement(Dialect.SQLITE)
-                if statement is not None and "box" in statement.text(Dialect.SQLITE):
-                    self.connection.execute(statement.text(Dialect.SQLITE))
-        self.rewrite = rewrite
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        """Run `unit` as a host does."""
-        work = unit.statements(Dialect.SQLITE)
-        try:
-            statement = next(work)
-            while True:
-                text = self.rewrite(statement.text(Dialect.SQLITE))
-                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
-                statement = work.send(rows)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
+        super().__init__(rewrite=rewrite, only="box")
 
     def load(self, rows: tuple[Row, ...]) -> None:
         """Be as `rows` say, whose times are relative to NOW."""

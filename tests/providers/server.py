@@ -52,8 +52,13 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
+    def do_GET(self) -> None:
+        self._answer("GET", 0)
+
     def do_POST(self) -> None:
-        length = int(self.headers["content-length"])
+        self._answer("POST", int(self.headers["content-length"]))
+
+    def _answer(self, method: str, length: int) -> None:
         body = self.rfile.read(length)
         if len(body) < length:  # who sent it was killed
             self.close_connection = True
@@ -67,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._write(provider.throttled(served.faults.retry_after))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = provider.take("POST", self.path, headers, body)
+        reply = provider.take(method, self.path, headers, body)
         if fault == "cuts":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.close_connection = True

@@ -78,6 +78,7 @@ def platform_file(folder: Path, database: str, provider: str) -> Path:
     path.write_text(f"""
 [platform]
 id = "soak"
+lease_seconds = 8
 [databases.main]
 url = "{database}"
 auto_migrate = true

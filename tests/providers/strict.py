@@ -69,6 +69,9 @@ class Provider(ABC):
         seen: Messages as a person sees them, in order.
         repeats: How often a known key came again.
         refused: Which rules our requests broke.
+        files: What people attached to their messages, by its id: the type and the content.
+        fetched: The ids of the files that were given out.
+        base: The address at which the provider is reached.
     """
 
     kind: ClassVar[str]
@@ -77,6 +80,9 @@ class Provider(ABC):
     seen: list[Seen] = field(factory=list[Seen], init=False)
     repeats: int = field(default=0, init=False)
     refused: list[str] = field(factory=list[str], init=False)
+    files: dict[str, tuple[str, bytes]] = field(factory=dict[str, tuple[str, bytes]], init=False)
+    fetched: list[str] = field(factory=list[str], init=False)
+    base: str = field(default="http://127.0.0.1:9", init=False)
     _known: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
     _lock: Lock = field(factory=Lock, init=False)
 
@@ -84,6 +90,9 @@ class Provider(ABC):
         """Judge one request; safe to call from several threads."""
         with self._lock:
             try:
+                given = self.media(method, target, headers, body)
+                if given is not None:
+                    return given
                 message = self.judge(method, target, headers, body)
             except Rule as rule:
                 self.refused.append(rule.error)
@@ -103,6 +112,17 @@ class Provider(ABC):
         target = "/" + fetch.url.split("/", 3)[3]
         reply = self.take(fetch.method, target, headers, fetch.body)
         return FetchReply(reply.status, dict(reply.headers), reply.body)
+
+    def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Return the answer to a request about a file; None when it is about something else."""
+        return None
+
+    def given_out(self, file_id: str) -> Reply:
+        """Return a file."""
+        need(file_id in self.files, "no such file", 404)
+        self.fetched.append(file_id)
+        mime_type, content = self.files[file_id]
+        return Reply(200, content, {"content-type": mime_type})
 
     @abstractmethod
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
@@ -187,6 +207,29 @@ class WhatsAppApi(Provider):
     access_token: str = "access-token"
     phone_number_id: str = "111"
 
+    def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "Retrieve Media URL" and "Download Media"; both want the token."""
+        where = re.fullmatch(r"/v\d+\.0/([A-Za-z0-9_-]+)(\?phone_number_id=(\d+))?", target)
+        file = re.fullmatch(r"/whatsapp_business/attachments/\?mid=([A-Za-z0-9_-]+)", target)
+        if method != "GET" or not (where or file):
+            return None
+        need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
+        if file:
+            return self.given_out(file[1])
+        assert where is not None
+        need(where[1] in self.files, "Unsupported get request", 400)
+        need(where[3] in (None, self.phone_number_id), "phone_number_id", 400)
+        mime_type, content = self.files[where[1]]
+        told = {
+            "messaging_product": "whatsapp",
+            "url": f"{self.base}/whatsapp_business/attachments/?mid={where[1]}",
+            "mime_type": mime_type,
+            "sha256": "0" * 64,
+            "file_size": str(len(content)),
+            "id": where[1],
+        }
+        return Reply(200, json.dumps(told).encode(), {"content-type": "application/json"})
+
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST", "method", 405)
         path = re.fullmatch(r"/v\d+\.0/(\d+)/messages", target)
@@ -243,6 +286,23 @@ class TelegramApi(Provider):
 
     bot_token: str = "42:bot-token"
 
+    def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "getFile" and the download that it leads to; 20 MB is the most."""
+        if target == f"/bot{self.bot_token}/getFile":
+            asked = object_of(headers, body, "application/json")
+            shape(asked, {"file_id": text(255)})
+            need(asked.get("file_id") in self.files, "invalid file_id")
+            size = len(self.files[asked["file_id"]][1])
+            need(size <= 20_000_000, "file is too big")
+            told = {"file_id": asked["file_id"], "file_unique_id": "u", "file_size": size}
+            path = f"photos/{asked['file_id']}.jpg"
+            result = {"ok": True, "result": {**told, "file_path": path}}
+            return Reply(200, json.dumps(result).encode())
+        start = f"/file/bot{self.bot_token}/photos/"
+        if method == "GET" and target.startswith(start):
+            return self.given_out(target.removeprefix(start).removesuffix(".jpg"))
+        return None
+
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method in ("GET", "POST"), "method", 405)
         need(target == f"/bot{self.bot_token}/sendMessage", "Unauthorized", 401)
@@ -295,6 +355,16 @@ class SlackApi(Provider):
     kind: ClassVar[str] = "slack"
 
     bot_token: str = "xoxb-token"
+
+    def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Give out a file; without a good token, a page to log in, with 200."""
+        file = re.fullmatch(r"/files-pri/T1-([A-Z0-9]+)/download/[\w.-]+", target)
+        if method != "GET" or file is None:
+            return None
+        if headers.get("authorization") != f"Bearer {self.bot_token}":
+            self.refused.append("token")
+            return Reply(200, b"<!DOCTYPE html>", {"content-type": "text/html; charset=utf-8"})
+        return self.given_out(file[1])
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST" and target == "/api/chat.postMessage", "unknown_method")

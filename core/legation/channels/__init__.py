@@ -1,8 +1,9 @@
 """Messaging channels: verify, parse, encode, judge; everything but the waiting.
 
-The set of kinds is closed.  Each is a frozen value of its settings with the same five functions:
-`handshake` and `verify` for what comes in, `parse` for what was verified, `encode` for a reply,
-`read_reply` for what became of it.  No input from outside makes any of them raise.
+The set of kinds is closed.  Each is a frozen value of its settings with the same seven functions:
+`handshake` and `verify` for what comes in, `parse` for what was verified, `locate` and `download`
+for what is attached to a message, `encode` for a reply, `read_reply` for what became of it.  No
+input from outside makes any of them raise.
 """
 
 from __future__ import annotations

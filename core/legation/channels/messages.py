@@ -13,6 +13,7 @@ from urllib.parse import quote
 from attrs import asdict, field, fields, frozen
 
 from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
+from ..bodies.media_types import MEDIA_TYPES
 from ..messages import compact_json
 from ..store.inbox import NewMessage
 from .signatures import Refused
@@ -26,6 +27,7 @@ __all__ = [
     "Ignored",
     "IncomingMessage",
     "Kind",
+    "Media",
     "NotUnderstood",
     "Parsed",
     "Piece",
@@ -40,6 +42,7 @@ __all__ = [
     "gather",
     "identifier",
     "inbox_rows",
+    "media_of",
     "moment_us",
     "objects",
     "read_object",
@@ -71,6 +74,23 @@ class Kind(Enum):
 
 
 @frozen
+class Media:
+    """A file that came with a message, and is still at the provider.
+
+    Attributes:
+        id: What the provider calls it, or its address there.
+        mime_type: As the provider says, in lower case, without parameters.
+        name: What to call it to a person; never a path.
+        size: In bytes, where the provider says so.
+    """
+
+    id: str = field(repr=False)
+    mime_type: str
+    name: str = field(repr=False)
+    size: int | None = None
+
+
+@frozen
 class IncomingMessage:
     """One message of a person to us.  Neither its text nor its sender shows in a log.
 
@@ -84,6 +104,7 @@ class IncomingMessage:
         reply_to: The provider's id of the message this one answers, or "".
         from_self: Written by us; it never starts a run.
         sent_us: When it was written, as the provider says, or None.
+        media: What is attached.
     """
 
     message_id: str
@@ -96,6 +117,7 @@ class IncomingMessage:
     reply_to: str = ""
     from_self: bool = False
     sent_us: int | None = None
+    media: tuple[Media, ...] = ()
 
 
 @frozen
@@ -208,6 +230,29 @@ def moment_us(seconds: JsonValue) -> int | None:
     return int(seconds * 1_000_000) if 0 <= seconds < _LATEST_US / 1_000_000 else None
 
 
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,100}/[a-z0-9.+-]{1,100}", re.ASCII)
+_EXTENSIONS: Final = {"image/jpeg": "jpg", "audio/ogg": "ogg", "audio/mpeg": "mp3"}
+
+
+def media_of(
+    media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
+) -> tuple[Media, ...]:
+    """Return the file that a provider tells of, or nothing without an id.
+
+    One without a name is called by what it is.
+    """
+    if not media_id:
+        return ()
+    given = mime_type.partition(";")[0].strip().lower() if isinstance(mime_type, str) else ""
+    kind = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
+    called = identifier(name).replace("\\", "/").rpartition("/")[2] if isinstance(name, str) else ""
+    if called in ("", ".", ".."):
+        family, _, subtype = kind.partition("/")
+        called = f"{family}.{_EXTENSIONS.get(kind, subtype)}"
+    known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return (Media(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
+
+
 def gather(pieces: Iterable[Piece]) -> Delivery:
     """Sort `pieces` into messages and the rest; a message without a usable id is `malformed`."""
     messages: list[IncomingMessage] = []
@@ -264,8 +309,8 @@ _NAMED: Final = {
 def treat(message: IncomingMessage) -> Treatment:
     """Decide what becomes of `message`.
 
-    Whatever has words is asked, a picture with a caption too; for the rest a person gets a
-    sentence instead of silence.  A reaction wants no answer.
+    Whatever has words, or a file of a type that a run takes, is asked; for the rest a person gets
+    a sentence instead of silence.  A reaction wants no answer.
     """
     if message.from_self:
         return Skip("from ourselves")
@@ -273,6 +318,8 @@ def treat(message: IncomingMessage) -> Treatment:
         return Skip(message.kind.value)
     if message.text and not message.text.isspace():
         return Ask(message.text)
+    if any(media.mime_type in MEDIA_TYPES for media in message.media):
+        return Ask("")
     name = _NAMED.get(message.kind, "messages of this kind")
     return Say(f"I can only read text, not {name}. Please write to me instead.")
 
@@ -317,6 +364,11 @@ def decode_message(payload: str) -> IncomingMessage:
     names = [attribute.name for attribute in fields(IncomingMessage)]
     known: dict[str, Any] = {name: value[name] for name in names if name in value}
     known["kind"] = Kind(known["kind"])
+    parts = [attribute.name for attribute in fields(Media)]
+    known["media"] = tuple(
+        Media(**{part: item[part] for part in parts if part in item})
+        for item in known.get("media", ())
+    )
     return IncomingMessage(**known)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 from unicodedata import category
 
@@ -13,6 +12,7 @@ from attrs import asdict, field, fields, frozen
 
 from ..effects import FetchReply, Unreachable
 from ..messages import compact_json
+from ..retry_after import asked_seconds
 from ..store.outbox import NewReply
 from .messages import IncomingMessage
 
@@ -210,46 +210,12 @@ class GiveUp:
 
 Outcome: TypeAlias = Sent | RetryLater | GiveUp
 
-_LONGEST_WAIT: Final = 24 * 3600
 _AGAIN: Final = frozenset({408, 425, 429})
-_HTTP_DATE: Final = re.compile(
-    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII
-)
-_MONTHS: Final[Mapping[str, int]] = {
-    name: number
-    for number, name in enumerate(
-        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
-    )
-}
 
 
 def retry_after(reply: FetchReply, now_us: int) -> int | None:
-    """Return the seconds that `Retry-After` asks for (RFC 9110 section 10.2.3), at most a day.
-
-    None when there is none, or none that can be read.
-    """
-    value = reply.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
-        return min(int(value), _LONGEST_WAIT)
-    at_us = _http_date_us(value)
-    if at_us is None:
-        return None
-    return min(max(-((now_us - at_us) // 1_000_000), 0), _LONGEST_WAIT)
-
-
-def _http_date_us(value: str) -> int | None:
-    found = _HTTP_DATE.fullmatch(value)
-    if not found:
-        return None
-    day, name, year, hour, minute, second = found.groups()
-    month = _MONTHS.get(name, 0)  # 0 is out of range, as the 31st of February is
-    try:
-        moment = datetime(
-            int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC
-        )
-    except ValueError:
-        return None
-    return int(moment.timestamp()) * 1_000_000
+    """Return the seconds that `Retry-After` asks for, at most a day; None when it asks for none."""
+    return asked_seconds(reply.headers, now_us)
 
 
 def general_outcome(

@@ -1,8 +1,8 @@
 """Slack, by the Events API.
 
 Sources: docs.slack.dev, "Verifying requests from Slack", "Events API", "chat.postMessage",
-"Formatting text".  A retry (`X-Slack-Retry-Num`) is taken like a first delivery: it does not
-prove that the first one arrived.  The inbox knows what is a duplicate.
+"Formatting text", "File object".  A retry (`X-Slack-Retry-Num`) is taken like a first delivery:
+it does not prove that the first one arrived.  The inbox knows what is a duplicate.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from attrs import field, frozen
 from ..bodies.json_text import JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
+from .media import is_provider
 from .messages import (
     Challenge,
     Delivery,
@@ -23,12 +24,14 @@ from .messages import (
     Ignored,
     IncomingMessage,
     Kind,
+    Media,
     NotUnderstood,
     Piece,
     at,
     challenge_of,
     gather,
     identifier,
+    media_of,
     moment_us,
     objects,
     read_object,
@@ -43,6 +46,7 @@ __all__ = ["Slack"]
 # Subtypes that a person writes; the others tell of joins, edits, topics, bots.
 _WRITTEN: Final = frozenset({"", "file_share", "thread_broadcast", "me_message"})
 _MENTION: Final = re.compile(r"\s*<@[A-Z0-9]+(?:\|[^>]*)?>\s*", re.ASCII)
+_LONGEST_URL: Final = 2000
 _NAME: Final = re.compile(r"[a-z_.]{1,64}")
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
 
@@ -121,6 +125,16 @@ class Slack:
             yield "not mentioned"
         else:
             yield _message(root, event)
+
+    def locate(self, media: Media) -> Fetch | None:
+        """Ask nothing: the address of a file stands in its event."""
+        return None
+
+    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+        """Return the request for the file; the app needs the scope `files:read`."""
+        if not is_provider(media.id, self.api_base_url, ("slack.com",)):
+            return None
+        return Fetch("GET", media.id, (("authorization", f"Bearer {self.bot_token}"),))
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that posts `reply`; its key stands in the message's metadata.
@@ -204,6 +218,7 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
         reply_to="" if thread == stamp else thread,
         from_self=_is_own(root, event),
         sent_us=moment_us(stamp),
+        media=tuple(_media(event)),
     )
 
 
@@ -221,3 +236,10 @@ def _is_own(root: JsonObject, event: JsonValue) -> bool:
         if given.get("is_bot") is True
     ]
     return bool(at(event, "bot_id")) or identifier(at(event, "user")) in own
+
+
+def _media(event: JsonValue) -> Iterator[Media]:
+    for file in objects(at(event, "files")):
+        url = string_at(file, "url_private_download") or string_at(file, "url_private")
+        known = url if len(url) <= _LONGEST_URL else ""
+        yield from media_of(known, file.get("mimetype"), file.get("name"), file.get("size"))

@@ -22,6 +22,7 @@ from .messages import (
     Ignored,
     IncomingMessage,
     Kind,
+    Media,
     NotUnderstood,
     at,
     gather,
@@ -84,6 +85,14 @@ class Standard:
         if name != "message" and not name.startswith("message."):
             return Ignored("another type")
         return gather([_message(root.get("data"), verified.delivery_id)])
+
+    def locate(self, media: Media) -> Fetch | None:
+        """Ask nothing: no message has a file."""
+        return None
+
+    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+        """Ask for nothing: no message has a file."""
+        return None
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the signed request; id and body are the same for every attempt."""

@@ -1,7 +1,7 @@
 """Telegram, by the Bot API with a webhook.
 
-Source: core.telegram.org/bots/api, "Update", "sendMessage", "Making requests".  An update is one
-event; its `update_id` is what repeats when Telegram delivers again.
+Source: core.telegram.org/bots/api, "Update", "sendMessage", "getFile", "Making requests".  An
+update is one event; its `update_id` is what repeats when Telegram delivers again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from .messages import (
     Ignored,
     IncomingMessage,
     Kind,
+    Media,
     NotUnderstood,
     Piece,
     at,
     gather,
     identifier,
+    media_of,
     moment_us,
+    objects,
     read_object,
     string_at,
 )
@@ -54,6 +57,17 @@ _KINDS: Final = (
     ("story", Kind.UNSUPPORTED, "caption"),
     ("game", Kind.UNSUPPORTED, "caption"),
 )
+# The type of a file where Telegram does not tell: a photo is always a JPEG, a voice OGG with Opus.
+_FILES: Final = (
+    ("voice", "audio/ogg"),
+    ("audio", "audio/mpeg"),
+    ("video", "video/mp4"),
+    ("video_note", "video/mp4"),
+    ("document", ""),
+)
+_FILE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}", re.ASCII)
+_FILE_PATH: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_LARGEST: Final = 5 << 20
 _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 _MEMBER: Final = re.compile(r"[a-z_]{1,64}")
 _BOT_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -147,6 +161,7 @@ class Telegram:
             reply_to=_number(at(message, "reply_to_message", "message_id")),
             from_self=self._is_bot(at(message, "from")),
             sent_us=moment_us(message.get("date")),
+            media=_media(message),
         )
 
     def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
@@ -167,6 +182,21 @@ class Telegram:
         """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
         own = self.bot_token.partition(":")[0]
         return at(user, "is_bot") is True or identifier(at(user, "id")) == own
+
+    def locate(self, media: Media) -> Fetch | None:
+        """Ask for the path of a file, which is good for an hour at least."""
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/getFile")
+        body = compact_json({"file_id": media.id}).encode()
+        return Fetch("POST", url, (("content-type", "application/json"),), body)
+
+    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+        """Return the request for the file; its path has the token in it too."""
+        parsed = parse_json(found.body) if found else None
+        path = string_at(parsed if isinstance(parsed, dict) else None, "result", "file_path")
+        if not _FILE_PATH.fullmatch(path):
+            return None
+        url = f"{self.api_base_url}/file/bot{self.bot_token}/{path}"
+        return Fetch("GET", _SecretUrl(url))
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`.
@@ -224,3 +254,28 @@ def _content(message: JsonObject) -> tuple[Kind, str | None]:
             text = string_at(message, words) or None
             return (Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind), text
     return Kind.SYSTEM, None
+
+
+def _media(message: JsonObject) -> tuple[Media, ...]:
+    """Return the file of `message`; of a photo the largest size that is not excessive."""
+    sizes = [size for size in objects(message.get("photo")) if _file_id(size)]
+    fitting = [size for size in sizes if not _bytes(size) > _LARGEST] or sizes[:1]
+    if fitting:
+        best = max(fitting, key=_bytes)
+        return media_of(_file_id(best), "image/jpeg", "photo.jpg", best.get("file_size"))
+    for name, mime_type in _FILES:
+        file = message.get(name)
+        if isinstance(file, dict):
+            told = string_at(file, "mime_type") or mime_type
+            return media_of(_file_id(file), told, file.get("file_name"), file.get("file_size"))
+    return ()
+
+
+def _file_id(file: JsonObject) -> str:
+    file_id = string_at(file, "file_id")
+    return file_id if _FILE_ID.fullmatch(file_id) else ""
+
+
+def _bytes(file: JsonObject) -> int:
+    size = file.get("file_size")
+    return size if isinstance(size, int) else 0

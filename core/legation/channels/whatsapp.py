@@ -1,11 +1,12 @@
 """WhatsApp, by Meta's Cloud API.
 
-Sources: the webhook reference ("messages" field), "Send messages", "Error codes" of the Cloud
-API.  A delivery holds entries, each with changes, each with messages; all of them count.
+Sources: the webhook reference ("messages" field), "Send messages", "Media", "Error codes" of the
+Cloud API.  A delivery holds entries, each with changes, each with messages; all of them count.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -14,6 +15,7 @@ from attrs import field, frozen
 from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
+from .media import is_provider
 from .messages import (
     Challenge,
     Delivery,
@@ -21,12 +23,14 @@ from .messages import (
     Ignored,
     IncomingMessage,
     Kind,
+    Media,
     NotUnderstood,
     Piece,
     at,
     challenge_of,
     gather,
     identifier,
+    media_of,
     moment_us,
     objects,
     read_object,
@@ -55,6 +59,10 @@ _KINDS: Final[Mapping[str, tuple[Kind, tuple[str, ...]]]] = {
     "reaction": (Kind.REACTION, ("reaction", "emoji")),
     "system": (Kind.SYSTEM, ("system", "body")),
 }
+_FILES: Final = ("image", "audio", "video", "document")
+_MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+# Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
+_META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
 _WORDED: Final = frozenset({Kind.TEXT, Kind.BUTTON, Kind.LIST})
 
 # Error codes that pass, whatever the status: throughput and pair limits, outages, maintenance.
@@ -138,6 +146,23 @@ class WhatsApp:
             if at(value, name):
                 yield name
 
+    def locate(self, media: Media) -> Fetch | None:
+        """Ask for the address of a file, which is good for five minutes."""
+        query = f"?phone_number_id={self.phone_number_id}"
+        return Fetch("GET", f"{self.api_base_url}/{media.id}{query}", self._authorized)
+
+    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+        """Return the request for the file; it needs the token as well."""
+        parsed = parse_json(found.body) if found else None
+        url = string_at(None if isinstance(parsed, BadJson) else parsed, "url")
+        if not is_provider(url, self.api_base_url, _META):
+            return None
+        return Fetch("GET", url, self._authorized)
+
+    @property
+    def _authorized(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.access_token}"),)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`; its key stands wherever Meta has a place."""
         message: dict[str, object] = {
@@ -199,6 +224,16 @@ def _content(message: JsonObject) -> tuple[Kind, str | None]:
     return kind, text
 
 
+def _media(message: JsonObject) -> tuple[Media, ...]:
+    name = string_at(message, "type")
+    if name not in _FILES:
+        return ()
+    file = message.get(name)
+    media_id = identifier(at(file, "id"))
+    known = media_id if _MEDIA_ID.fullmatch(media_id) else ""
+    return media_of(known, at(file, "mime_type"), at(file, "filename"))
+
+
 def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
     message_id, sender = identifier(message.get("id")), identifier(message.get("from"))
     kind, text = _content(message)
@@ -213,4 +248,5 @@ def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
         reply_to=identifier(at(message, "context", "id") or reacted),
         from_self=_digits(sender) in own or sender in own,
         sent_us=moment_us(message.get("timestamp")),
+        media=_media(message),
     )

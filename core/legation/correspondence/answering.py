@@ -28,12 +28,15 @@ from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
 from ..incidents import where
 from ..registry import HostedChannel
 from ..runs.follow import join
-from ..runs.starting import NewRun, new_id, start
+from ..runs.ids import new_id
+from ..runs.starting import NewRun, start
 from ..store.conversations import CurrentSession, OpenSession
 from ..store.failures import StoreFailure
 from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage
 from ..store.outbox import NewReply
-from ..store.runs import FetchRun, RunRow
+from ..store.run_reads import FetchRun
+from ..store.run_rows import RunRow
+from .attachments import Attached, attachments
 from .desk import Desk
 
 __all__ = ["AnswerMessage", "owner_of"]
@@ -69,8 +72,8 @@ class AnswerMessage(Job):
             pass
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
-        finally:
-            self.desk.let_go(self.claimed.lease)
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.desk.let_go(self.claimed.lease)
         if trouble is not None:
             yield from self._try_later(where(trouble))
         yield from Nudge(self.desk.inbox)
@@ -100,7 +103,7 @@ class AnswerMessage(Job):
             if not rest:
                 return _NEW
             text = rest
-        row = yield from self._run(channel, owner, session_id, text)
+        row = yield from self._run(channel, message, owner, session_id, text)
         return _said(row) or channel.apology
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
@@ -110,10 +113,16 @@ class AnswerMessage(Job):
         yield from Transact(self.desk.database, opened)
 
     def _run(
-        self, channel: HostedChannel, owner: str, session_id: str, text: str
+        self,
+        channel: HostedChannel,
+        message: IncomingMessage,
+        owner: str,
+        session_id: str,
+        text: str,
     ) -> Program[RunRow | None]:
         """Return the run that answers the message: the one noted before, or one begun now."""
         row: RunRow | None = None
+        attached: Attached | None = None
         run_id = self.claimed.run_id
         if run_id is not None and (yield from self._row(owner, run_id)) is not None:
             row = yield from self._over(owner, run_id)
@@ -122,8 +131,14 @@ class AnswerMessage(Job):
                 break
             if row is not None or run_id is None:
                 run_id = yield from self._note_run()
+            attached = attached or (yield from attachments(channel, message, text))
             new = NewRun(
-                owner=owner, session_id=session_id, run_id=run_id, message=text, stream=False
+                owner=owner,
+                session_id=session_id,
+                run_id=run_id,
+                message=attached.text,
+                stream=False,
+                details=attached.files,
             )
             yield from start(self.desk.workshop, channel.component, new)
             row = yield from self._over(owner, run_id)
@@ -196,8 +211,8 @@ class AnswerMessage(Job):
 
 
 def _said(row: RunRow | None) -> str:
-    """Return what a completed run answered, else nothing."""
-    if row is None or row.status != "COMPLETED" or row.output is None:
+    """Return what a run answered, else nothing; of one that waits for a person, that it does."""
+    if row is None or row.status not in ("COMPLETED", "PAUSED") or row.output is None:
         return ""
     content = json.loads(row.output)["content"]
     if content is None or isinstance(content, str):

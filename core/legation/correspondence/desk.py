@@ -11,10 +11,7 @@ from ..runs.execute import Workshop
 from ..store.inbox import Lease, MessageKey
 from ..store.outbox import ReplyKey, ReplyLease
 
-__all__ = ["LEASE_US", "MOST", "Desk"]
-
-LEASE_US: Final = 30_000_000
-"""How long a node may be silent before its messages are taken over, in microseconds."""
+__all__ = ["MOST", "Desk", "desks_of"]
 
 MOST: Final = 16
 """How many messages, and how many replies, a node works on at a time."""
@@ -22,12 +19,26 @@ MOST: Final = 16
 
 @define(eq=False)
 class Desk:
-    """Leases under work.  Only these are extended: what nobody works on any more runs out."""
+    """Leases under work.  Only these are extended: what nobody works on any more runs out.
+
+    `claims` is how many claims have been sent to the database and not been answered.
+    """
 
     workshop: Workshop
     database: str
     leases: dict[MessageKey, Lease] = field(factory=dict[MessageKey, Lease])
     sending: dict[ReplyKey, ReplyLease] = field(factory=dict[ReplyKey, ReplyLease])
+    claims: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under work here, or a claim is on its way."""
+        return bool(self.leases or self.sending or self.claims)
+
+    @property
+    def lease_us(self) -> int:
+        """How long a node may be silent before its messages are taken over, in microseconds."""
+        return self.workshop.lease_us
 
     @property
     def inbox(self) -> str:
@@ -66,3 +77,9 @@ class Desk:
                 del self.leases[lease.key]
         elif self.sending.get(lease.key) == lease:
             del self.sending[lease.key]
+
+
+def desks_of(workshop: Workshop) -> tuple[Desk, ...]:
+    """Return a desk for every database that a channel stores its messages in."""
+    databases = {c.component.database for c in workshop.registry.channels.values()}
+    return tuple(Desk(workshop, name) for name in sorted(databases))

@@ -6,20 +6,20 @@ work of another node, and of a dead one, is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from ..channels.backoff import MAX_ATTEMPTS
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..incidents import where
-from ..runs.execute import Workshop
 from ..store.failures import StoreFailure
 from ..store.inbox import ClaimMessages, ExtendLeases, ForgetMessages, Lease
 from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, ReplyLease
+from ..store.units import Unit
 from .answering import AnswerMessage
-from .desk import LEASE_US, MOST, Desk
+from .desk import MOST, Desk
 from .sending import SendReply
 
 __all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
@@ -35,14 +35,14 @@ _BATCH: Final = 500
 # would keep the database busy when the node is.
 _WORTHWHILE: Final = MOST // 4
 
+R = TypeVar("R")
+
 Waiting: TypeAlias = AwaitNudge | Sleep
 Held: TypeAlias = Lease | ReplyLease
 
 
-def channel_jobs(workshop: Workshop) -> tuple[Job, ...]:
-    """Return the rounds for every database that a channel stores its messages in."""
-    databases = {c.component.database for c in workshop.registry.channels.values()}
-    desks = [Desk(workshop, name) for name in sorted(databases)]
+def channel_jobs(desks: Iterable[Desk]) -> tuple[Job, ...]:
+    """Return the rounds of `desks`."""
     kinds = (AnswerInbox, SendOutbox, KeepLeases, ForgetDone)
     return tuple(kind(desk) for desk in desks for kind in kinds)
 
@@ -69,6 +69,23 @@ def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) 
         yield from Sleep(_TROUBLE_SECONDS)
 
 
+def _claimed(
+    desk: Desk, held: int, claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]]
+) -> Program[R | None]:
+    """Return what was claimed; None where there is no room, or the process is about to end."""
+    free = MOST - held
+    if free < _WORTHWHILE or desk.workshop.draining:
+        return None
+    node = yield from ThisNode()
+    now_us = yield from Now()
+    unit = claim(node, now_us, now_us + desk.lease_us, free, MAX_ATTEMPTS, desk.channels)
+    desk.claims += 1
+    try:
+        return (yield from Transact(desk.database, unit))
+    finally:
+        desk.claims -= 1
+
+
 @frozen
 class AnswerInbox(Job):
     """Claim messages and start the work on each, as long as the process lives."""
@@ -80,15 +97,9 @@ class AnswerInbox(Job):
         return _rounds(self.desk, self._round, AwaitNudge(self.desk.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        free = MOST - len(self.desk.leases)
-        if free < _WORTHWHILE:
+        claimed = yield from _claimed(self.desk, len(self.desk.leases), ClaimMessages)
+        if claimed is None:
             return
-        node = yield from ThisNode()
-        now_us = yield from Now()
-        claim = ClaimMessages(
-            node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS, self.desk.channels
-        )
-        claimed = yield from Transact(self.desk.database, claim)
         for message in claimed.messages:
             self.desk.take(message.lease)
             yield from Spawn(AnswerMessage(self.desk, message))
@@ -107,15 +118,9 @@ class SendOutbox(Job):
         return _rounds(self.desk, self._round, AwaitNudge(self.desk.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        free = MOST - len(self.desk.sending)
-        if free < _WORTHWHILE:
+        claimed = yield from _claimed(self.desk, len(self.desk.sending), ClaimReplies)
+        if claimed is None:
             return
-        node = yield from ThisNode()
-        now_us = yield from Now()
-        claim = ClaimReplies(
-            node, now_us, now_us + LEASE_US, free, MAX_ATTEMPTS, self.desk.channels
-        )
-        claimed = yield from Transact(self.desk.database, claim)
         for reply in claimed.replies:
             self.desk.take(reply.lease)
             yield from Spawn(SendReply(self.desk, reply))
@@ -131,12 +136,12 @@ class KeepLeases(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.desk, self._round, Sleep(LEASE_US / 3 / 1_000_000))
+        return _rounds(self.desk, self._round, Sleep(self.desk.lease_us / 3 / 1_000_000))
 
     def _round(self) -> Program[None]:
         """Extend; what was lost makes room, for its work comes to nothing."""
         now_us = yield from Now()
-        until_us = now_us + LEASE_US
+        until_us = now_us + self.desk.lease_us
         if messages := tuple(self.desk.leases.values()):
             extend = ExtendLeases(messages, now_us, until_us)
             self._drop(messages, (yield from Transact(self.desk.database, extend)))

@@ -39,8 +39,8 @@ class SendReply(Job):
             outcome = yield from self._send()
         except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
-        finally:
-            self.desk.let_go(lease)
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.desk.let_go(lease)
         lost = False
         try:
             yield from self._note(outcome or RetryLater(None, reason))

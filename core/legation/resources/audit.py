@@ -14,11 +14,13 @@ from typing import Any, Final
 from attrs import asdict, evolve, frozen
 
 from ..bodies import Reader, parse_json
-from ..effects import Program, Transact
+from ..effects import Now, Program, ThisNode, Transact
 from ..messages import Answer, compact_json, json_response
 from ..refusals import Invalid, Refusal
 from ..runs.output import iso_time
 from ..store.audit import (
+    PRUNED,
+    AuditEntry,
     AuditRow,
     Broken,
     Head,
@@ -28,9 +30,10 @@ from ..store.audit import (
     ReadChain,
     Verifier,
 )
+from ..store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChain
 from .call import Call
 
-__all__ = ["list_audit", "verify_trail"]
+__all__ = ["list_audit", "prune_trail", "verify_trail"]
 
 _PAGE: Final = 50
 _MOST: Final = 1000
@@ -165,3 +168,43 @@ def verify_trail(database: str, heads: Iterable[Head] = ()) -> Program[Intact | 
         if len(rows) < _BATCH:
             return verifier.end()
         writer, seq = rows[-1].writer, rows[-1].seq
+
+
+def prune_trail(database: str, before_us: int, who: str) -> Program[int]:
+    """Delete the rows of before `before_us` from the trail in `database`; return how many went.
+
+    Rows go from the beginning of each chain up to the first that is not old: a row that is older
+    than one before it in its chain stays until that one is old as well.  Broken off and begun
+    again, it goes on; at each moment in between the trail is proven.
+    """
+    node = yield from ThisNode()
+    entry = AuditEntry(
+        (yield from Now()), "", who, None, PRUNED, "", "allow", "", 200, client="local"
+    )
+    chains = yield from _chains(database, before_us)
+    for chain in chains:
+        if chain.first > 1:
+            yield from Transact(database, AnchorChain(node, chain.writer, entry))
+    pruned = 0
+    for chain in chains:
+        for upto in _cuts(chain):
+            pruned += yield from Transact(database, PruneChain(node, chain.writer, upto, entry))
+    return pruned
+
+
+def _chains(database: str, before_us: int) -> Program[list[ChainSpan]]:
+    chains: list[ChainSpan] = []
+    after = ""
+    while True:
+        found = yield from Transact(database, ChainSpans(before_us, after, _BATCH))
+        chains += found
+        if len(found) < _BATCH:
+            return chains
+        after = found[-1].writer
+
+
+def _cuts(chain: ChainSpan) -> Iterable[int]:
+    """Return where to cut: few rows at a time, for others wait meanwhile."""
+    if chain.old_to < chain.first:
+        return ()
+    return (*range(chain.first - 1 + _BATCH, chain.old_to, _BATCH), chain.old_to)

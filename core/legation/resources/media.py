@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import frozen
 
-from ..bodies import Reader, Upload
+from ..bodies import Reader
+from ..bodies.media_types import MEDIA_TYPES, kept_file
 from ..refusals import BadRequest
 
-__all__ = ["MEDIA_TYPES", "Media", "read_media"]
+__all__ = ["Media", "read_media"]
 
-# What the reference system takes, by the kind it becomes.
-MEDIA_TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            *("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/bmp"),
-            *("image/tiff", "image/avif", "image/heic", "image/heif"),
-        ),
-        "images",
-    ),
-    **dict.fromkeys(
-        (
-            *("audio/wav", "audio/x-wav", "audio/mp3", "audio/mpeg", "audio/ogg", "audio/mp4"),
-            *("audio/m4a", "audio/x-m4a", "audio/aac", "audio/flac"),
-        ),
-        "audio",
-    ),
-    **dict.fromkeys(
-        (
-            *("video/mp4", "video/webm", "video/quicktime", "video/mov", "video/x-flv"),
-            *("video/flv", "video/wmv", "video/x-ms-wmv", "video/mpeg", "video/mpegs"),
-            *("video/mpg", "video/3gpp"),
-        ),
-        "videos",
-    ),
-    **dict.fromkeys(
-        (
-            *("application/pdf", "application/json", "text/plain", "text/html", "text/css"),
-            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-            *("text/md", "text/markdown", "text/csv", "text/xml", "application/xml", "text/rtf"),
-            *("application/rtf", "text/javascript", "application/javascript"),
-            *("application/x-javascript", "text/x-python", "application/x-python"),
-        ),
-        "files",
-    ),
-}
 _KINDS: Final = ("images", "audio", "videos", "files")
 
 
@@ -70,7 +35,7 @@ def read_media(read: Reader) -> Media | BadRequest:
             continue
         if kind is None:
             return BadRequest("Unsupported file type")
-        by_kind[kind].append(_stored(upload))
+        by_kind[kind].append(kept_file(upload.filename, upload.content_type, upload.data))
     return Media({kind: items for kind, items in by_kind.items() if items})
 
 
@@ -82,12 +47,3 @@ def _listed(read: Reader, kind: str) -> list[dict[str, Any]]:
         else:
             read.fault(f"{kind}[{index}]", "must be a JSON object")
     return items
-
-
-def _stored(upload: Upload) -> dict[str, Any]:
-    return {
-        "filename": upload.filename,
-        "mime_type": upload.content_type,
-        "size": len(upload.data),
-        "content": b64encode(upload.data).decode("ascii"),
-    }

@@ -1,0 +1,99 @@
+"""Fetching what somebody attached to a message: where it is, then the file itself.
+
+Only the provider's own addresses are asked.  The token of a channel stands in these requests, so
+an address in an answer counts for nothing unless it is the provider's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from attrs import evolve
+
+from ..effects import Fetch, FetchReply, Program, Sleep, Unreachable
+from .messages import Media
+
+__all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider"]
+
+MOST_BYTES: Final = 10 << 20
+"""Of all files of one message together, in bytes: as much as a form may bring."""
+
+_TOO_LARGE: Final = "it is too large"
+_GONE: Final = "the provider does not give it out"
+_FAILED: Final = "the provider did not answer"
+_PAUSES: Final = (0.5, 2.0)
+_PORTS: Final = {"http": 80, "https": 443}
+_HOST: Final = re.compile(r"[a-z0-9.-]+", re.ASCII)
+
+
+class Source(Protocol):
+    """What a channel knows of the files of its provider."""
+
+    def locate(self, media: Media) -> Fetch | None:
+        """Return the question where `media` is; None when there is nothing to ask."""
+        ...
+
+    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+        """Return the request for the file itself; None when `found` names no place to ask."""
+        ...
+
+
+def fetch_media(source: Source, media: Media, most_bytes: int) -> Program[bytes | str]:
+    """Return the content of `media`, or in a few words why there is none."""
+    if media.size is not None and media.size > most_bytes:
+        return _TOO_LARGE
+    found: FetchReply | None = None
+    question = source.locate(media)
+    if question is not None:
+        told = yield from _asked(question)
+        if isinstance(told, str):
+            return told
+        found = told
+    request = source.download(media, found)
+    if request is None:
+        return _GONE
+    answer = yield from _asked(evolve(request, max_bytes=most_bytes))
+    if isinstance(answer, str):
+        return answer
+    return _GONE if _is_page(answer, media) else answer.body
+
+
+def _is_page(answer: FetchReply, media: Media) -> bool:
+    """Whether a page to log in came in the place of the file, as Slack sends it with 200."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "text/html" != media.mime_type
+
+
+def _asked(request: Fetch) -> Program[FetchReply | str]:
+    """Return a successful answer, after a few tries if need be, else what went wrong."""
+    for pause in (*_PAUSES, None):
+        answer = yield from request
+        if isinstance(answer, Unreachable):
+            if answer.reason == "too-large":
+                return _TOO_LARGE
+        elif 200 <= answer.status < 300:
+            return answer
+        elif answer.status != 429 and answer.status < 500:
+            return _GONE
+        if pause is not None:
+            yield from Sleep(pause)
+    return _FAILED
+
+
+def is_provider(url: str, base: str, domains: Iterable[str] = ()) -> bool:
+    """Whether `url` is at the origin of `base`, or by https on one of `domains` or under it."""
+    try:
+        asked, known = urlsplit(url), urlsplit(base)
+        ports = asked.port or _PORTS.get(asked.scheme), known.port or _PORTS.get(known.scheme)
+    except ValueError:
+        return False
+    host = asked.hostname or ""
+    if not _HOST.fullmatch(host) or "@" in asked.netloc or not url.isascii():
+        return False
+    if (asked.scheme, host, ports[0]) == (known.scheme, known.hostname, ports[1]):
+        return True
+    inside = any(host == domain or host.endswith(f".{domain}") for domain in domains)
+    return inside and asked.scheme == "https" and ports[0] == 443

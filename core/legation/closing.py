@@ -1,0 +1,82 @@
+"""The end of a process, in order: what it holds is finished or given back, never left to expire.
+
+1. Nothing more is claimed: messages, replies and runs that wait are left to other nodes.
+2. What is under work has a while to come to its end.
+3. Messages and replies still held are given back, so that another node claims them at once.
+   A reply that was being sent is sent again, under its key.
+4. Runs still executed are broken off.  One in which nothing has happened yet waits again, for any
+   node; any other ends `ERROR`, as interrupted, and whoever follows it is told.
+
+Messages come before runs: whoever works on a message here and sees its run interrupted would begin
+another, and no longer holds the lease to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from .correspondence.desk import Desk
+from .effects import Log, Nudge, Program, Sleep, Transact
+from .runs.cancelling import cancel_topic
+from .runs.execute import Workshop
+from .store.failures import StoreFailure
+from .store.inbox import ReleaseMessages
+from .store.outbox import ReleaseReplies
+
+__all__ = ["Closing"]
+
+_STEP_SECONDS: Final = 0.05
+_LAST_STEPS: Final = 40
+"""For what was broken off to be stored, and for claims to be answered: two seconds."""
+
+
+@frozen
+class Closing:
+    """What is to be done with all that this process holds."""
+
+    workshop: Workshop
+    desks: tuple[Desk, ...]
+
+    def program(self, patience_seconds: float) -> Program[None]:
+        """Wait, then give back; a database that does not answer keeps its leases."""
+        self.workshop.draining = True
+        steps = int(patience_seconds / _STEP_SECONDS)
+        while self._busy() and steps > 0:
+            steps -= 1
+            yield from Sleep(_STEP_SECONDS)
+        self.workshop.ending = True
+        for _ in range(_LAST_STEPS):
+            yield from self._give_back()
+            for run_id in sorted(self.workshop.executing):
+                yield from Nudge(cancel_topic(run_id))
+            if not self._busy():
+                return
+            yield from Sleep(_STEP_SECONDS)
+        yield from Log("warning", "ended with work at hand", self._left())
+
+    def _busy(self) -> bool:
+        return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)
+
+    def _left(self) -> tuple[tuple[str, int], ...]:
+        return (
+            ("runs", len(self.workshop.executing)),
+            ("messages", sum(len(desk.leases) for desk in self.desks)),
+            ("replies", sum(len(desk.sending) for desk in self.desks)),
+        )
+
+    def _give_back(self) -> Program[None]:
+        for desk in self.desks:
+            messages, replies = tuple(desk.leases.values()), tuple(desk.sending.values())
+            try:
+                if messages:
+                    yield from Transact(desk.database, ReleaseMessages(messages))
+                if replies:
+                    yield from Transact(desk.database, ReleaseReplies(replies))
+            except StoreFailure:
+                continue  # tried again at the next step
+            for message in messages:
+                desk.let_go(message)
+            for reply in replies:
+                desk.let_go(reply)

@@ -1,0 +1,25 @@
+"""Giving a run back that was claimed here and in which nothing has happened yet."""
+
+from __future__ import annotations
+
+from ..effects import Program, ThisNode
+from ..store.failures import StoreFailure
+from ..store.run_keeping import ReleaseRun
+from ..store.run_rows import ClaimedRun, Lease
+from .patience import FEW, patiently
+
+__all__ = ["give_back"]
+
+
+def give_back(database: str, run: ClaimedRun) -> Program[bool]:
+    """Let `run` wait again, for any node to execute; whether that could be done.
+
+    It cannot where an event of it is stored, where somebody asked to cancel it, and where the
+    database does not answer: in the last case its lease runs out.
+    """
+    node = yield from ThisNode()
+    release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
+    try:
+        return (yield from patiently(database, release, FEW))
+    except StoreFailure:
+        return False
