@@ -27,6 +27,7 @@ from .routing import Match, Router, parse_target
 from .runs.execute import Workshop
 from .store.audit import AuditEntry
 from .store.failures import NotServed, StoreFailure
+from .watch import Arrival, Watch
 
 __all__ = ["Arrival", "Door", "Outcome", "attempted"]
 
@@ -35,16 +36,7 @@ _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTE
 Outcome: TypeAlias = Answer | Refusal
 
 
-# Made for every request, and never changed: `frozen` would triple what making them costs.
-@define
-class Arrival:
-    """A request, when it came, and the name it goes by."""
-
-    request: Request
-    now_us: int
-    request_id: str
-
-
+# Made for every request, and never changed: `frozen` would triple what making it costs.
 @define
 class _Caller:
     """Who asks, and what was decided; `recorded` is False where nobody's rights were asked."""
@@ -64,6 +56,7 @@ class Door:
     cors: Cors
     manual: Manual
     started_us: int
+    watch: Watch
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
         """Answer a request, or say why not."""
@@ -102,6 +95,7 @@ class Door:
     def _enter(
         self, arrival: Arrival, route: Route, match: Match[Route], query: str
     ) -> Program[Outcome]:
+        arrival.template, arrival.operation = route.template, route.operation
         caller = self._caller(arrival, route, match)
         account = _account(arrival, route, match, caller)
         outcome: Outcome

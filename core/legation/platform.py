@@ -15,15 +15,17 @@ from attrs import evolve
 
 from .access.caller import TRUSTED, Refused, open_gate
 from .access.decide import Principal
+from .closing import Closing
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
     ConfigurationError,
     PlatformConfig,
 )
+from .correspondence.desk import desks_of
 from .correspondence.jobs import channel_jobs
 from .cors import Cors
-from .dispatch import Arrival, Door, attempted
+from .dispatch import Arrival, Door, Outcome, attempted
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .messages import Answer, Request, Streamed, without_body
 from .migrations.catalogue import CATALOGUE, Catalogue
@@ -35,7 +37,10 @@ from .routes import ROUTES
 from .runs.execute import Workshop
 from .runs.keeping import KeepRuns
 from .serving import Served, Serving, WatchSchemas
+from .spans import Carried, Origins, Recorder, Way, carried
 from .store.audit import AppendAudit, AuditEntry
+from .tracing import Trace, read_trace
+from .watch import Watch
 
 __all__ = ["Platform", "with_environment"]
 
@@ -89,11 +94,15 @@ class Platform:
         authorization = config.authorization_config
         gate = open_gate(authorization, config.id, jwks) if config.authorization else None
         self.workshop = Workshop(self.registry)
+        self._desks = desks_of(self.workshop)
         cors = Cors.allowing(config.cors_allowed_origins)
         self.serving = Serving(tuple(self.registry.databases), catalogue)
         self.manual = Manual(partial(document, self.registry))
         excluded = _excluded(authorization)
-        self._door = Door(self.workshop, gate, excluded, cors, self.manual, started_us=0)
+        self.watch = Watch()
+        self._origins = Origins()
+        self._recorder: Recorder | None = None
+        self._door = Door(self.workshop, gate, excluded, cors, self.manual, 0, self.watch)
 
     # --- What a host asks for -------------------------------------------------------------------
 
@@ -108,6 +117,7 @@ class Platform:
         A database that cannot be migrated now is not served until it is; everything else is.
         """
         self._door = evolve(self._door, started_us=(yield from Now()))
+        self.workshop.draining = self.workshop.ending = False
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
             if automatic is None:
@@ -117,8 +127,28 @@ class Platform:
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
         kept = [KeepRuns(self.workshop, name) for name in self.registry.databases]
-        rounds = (*kept, *channel_jobs(self.workshop))
+        rounds: tuple[Job, ...] = (*kept, *channel_jobs(self._desks))
+        if self._recorder is not None:
+            nowhere = Way(None, self._origins, self._recorder)
+            rounds = tuple(Carried(job, nowhere) for job in rounds)
         return (WatchSchemas(self.serving), *(Served(self.serving, job) for job in rounds))
+
+    def closing(self, patience_seconds: float) -> Program[None]:
+        """Claim nothing more, let go on what is under work that long, then give back the rest.
+
+        To be run before the process ends, while its jobs still run: then other nodes, or this
+        one when it is back, go on at once and not when the leases have run out.  Done twice, it
+        has nothing left to do.
+        """
+        return self.serving.guard(Closing(self.workshop, self._desks).program(patience_seconds))
+
+    def record_spans(self) -> Recorder:
+        """Record the spans of all that begins from now on; return what they are taken from.
+
+        A host calls it before it asks for the jobs.
+        """
+        self._recorder = self._recorder or Recorder()
+        return self._recorder
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
@@ -149,15 +179,81 @@ class Platform:
         """Answer `request`.  Total: every request gets a response."""
         now_us = yield from Now()
         arrival = Arrival(request, now_us, (yield from _request_id(request)))
-        admitted = attempted(self._door.admit(arrival), arrival)
-        outcome = yield from self.serving.guard(admitted)
+        self.watch.active += 1
+        try:
+            admitted = self._door.admit(arrival)
+            if self._recorder is not None or request.header(b"traceparent") is not None:
+                admitted = carried(admitted, (yield from self._way(arrival)))
+            answer = yield from self._answered(arrival, admitted)
+            if isinstance(answer, Streamed):
+                return evolve(answer, body=self._followed(arrival, answer))
+            self._done(arrival, answer.status, (yield from Now()))
+        except GeneratorExit:
+            self._cut(arrival, None)
+            raise
+        finally:
+            self.watch.active -= 1
+        return answer
+
+    def _answered(self, arrival: Arrival, admitted: Program[Outcome]) -> Program[Answer]:
+        """Return the answer as it is to be sent, but for counting it."""
+        request = arrival.request
+        outcome = yield from self.serving.guard(attempted(admitted, arrival))
         answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
-        if isinstance(answer, Streamed):
-            answer = evolve(answer, body=self.serving.guard(answer.body))
         if request.method == "HEAD":
             answer = without_body(answer)
+        elif isinstance(answer, Streamed):
+            answer = evolve(answer, body=self.serving.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._door.cors.dressed(answer, request, named)
+
+    def _followed(self, arrival: Arrival, answer: Streamed) -> Program[None]:
+        """Run the body of `answer`; the request is over when that is."""
+        watch = self.watch
+        watch.active += 1
+        watch.streams += 1
+        whole = False
+        try:
+            yield from answer.body
+            end_us = yield from Now()
+            whole = True
+            self._done(arrival, answer.status, end_us)
+        finally:
+            watch.active -= 1
+            watch.streams -= 1
+            if not whole:
+                self._cut(arrival, answer.status)
+
+    def _done(self, arrival: Arrival, status: int, end_us: int) -> None:
+        self.watch.answered(arrival, status, end_us)
+        self._record(arrival, status, end_us)
+
+    def _cut(self, arrival: Arrival, status: int | None) -> None:
+        self.watch.cut(arrival, status)
+        self._record(arrival, status, None)
+
+    def _record(self, arrival: Arrival, status: int | None, end_us: int | None) -> None:
+        if arrival.recorded and arrival.trace is not None and self._recorder is not None:
+            self._recorder.answered(arrival, arrival.trace, status, end_us)
+
+    def _way(self, arrival: Arrival) -> Program[Way]:
+        """Return the way of a request, on the trace that its caller names.
+
+        A new span is begun for it where spans are recorded, unless the caller has recorded none.
+        """
+        request, recorder = arrival.request, self._recorder
+        parent = read_trace(request.values(b"traceparent"), request.values(b"tracestate"))
+        arrival.trace = parent
+        if recorder is None or (parent is not None and not parent.sampled):
+            return Way(parent, self._origins)
+        span_id = (yield from RandomBytes(8)).hex()
+        if parent is None:
+            arrival.trace = Trace((yield from RandomBytes(16)).hex(), span_id)
+        else:
+            arrival.parent_id = parent.span_id
+            arrival.trace = evolve(parent, span_id=span_id)
+        arrival.recorded = True
+        return Way(arrival.trace, self._origins, recorder)
 
 
 def _request_id(request: Request) -> Program[str]:

@@ -63,6 +63,11 @@ class _Bell:
 
     waiting: dict[str, set[anyio.Event]] = field(factory=dict[str, set[anyio.Event]])
 
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return sum(map(len, self.waiting.values()))
+
     def ring(self, key: str) -> None:
         for event in self.waiting.pop(key, ()):
             event.set()
@@ -98,6 +103,16 @@ class Hub:
     _called: dict[str, list[Callable[[], None]]] = field(
         factory=dict[str, list[Callable[[], None]]], init=False
     )
+
+    @property
+    def runs_held(self) -> int:
+        """Runs whose latest events are held."""
+        return len(self._feeds)
+
+    @property
+    def followers(self) -> int:
+        """Programs that wait for an event."""
+        return self._events.count
 
     def publish(self, run_id: str, events: Sequence[RunEvent]) -> None:
         """Keep `events` for a while and wake who follows `run_id`."""

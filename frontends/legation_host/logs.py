@@ -8,19 +8,21 @@ stack, which may quote what a user sent or what a database holds.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO, TypeAlias
 
 from attrs import define, field
 
 from legation.incidents import where
+from legation.watch import Line
 
-from .units import Write
+from .units import Write, WriteLines
 
-__all__ = ["FORMATS", "LEVELS", "open_log"]
+__all__ = ["FORMATS", "LEVELS", "open_log", "open_request_log"]
 
 FORMATS: Final = ("auto", "json", "text")
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
@@ -42,6 +44,72 @@ def open_log(form: str = "auto", *, level: str = "info", stream: TextIO | None =
     target = sys.stderr if stream is None else stream
     text = form == "text" or (form == "auto" and target.isatty())
     return _Log(target, text, LEVELS.index(level)).write
+
+
+def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = None) -> WriteLines:
+    """Return what writes lines of the request log, each batch at once.
+
+    Args:
+        write: The log, for lines that are for the eye.
+        form: As of `open_log`.
+        stream: Standard error unless given.
+    """
+    target = sys.stderr if stream is None else stream
+    if form == "text" or (form == "auto" and target.isatty()):
+
+        def show(lines: Sequence[Line]) -> None:
+            for line in lines:
+                write(_level(line), "request", _fields(line))
+
+        return show
+
+    def note(lines: Sequence[Line]) -> None:
+        target.write("".join(map(_request_line, lines)))
+        target.flush()
+
+    return note
+
+
+def _level(line: Line) -> str:
+    return "warning" if line.status is not None and line.status >= 500 else "info"
+
+
+def _fields(line: Line) -> dict[str, Any]:
+    """Return what is told of a request; what does not apply is left out."""
+    end_us = line.at_us if line.end_us is None else line.end_us
+    told: dict[str, Any] = {
+        "request_id": line.request_id,
+        "method": line.method,
+        "route": line.template,
+        "operation": line.operation or None,
+        "status": line.status,
+        "duration_ms": (end_us - line.at_us) / 1000,
+        "cut": line.cut or None,
+        "trace_id": line.trace_id or None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _request_line(line: Line) -> str:
+    """Return a line of JSON: five times as quick as one whose fields may be anything.
+
+    Every text in it is a word of ours, or was checked to be of letters and digits.
+    """
+    end_us = line.at_us if line.end_us is None else line.end_us
+    stamp = (_EPOCH + timedelta(microseconds=end_us)).isoformat(timespec="microseconds")
+    operation = f'"operation": "{line.operation}", ' if line.operation else ""
+    status = "" if line.status is None else f'"status": {line.status}, '
+    cut = '"cut": true, ' if line.cut else ""
+    trace = f'"trace_id": "{line.trace_id}", ' if line.trace_id else ""
+    return (
+        f'{{"request_id": "{line.request_id}", "method": "{line.method}", '
+        f'"route": "{line.template}", {operation}{status}'
+        f'"duration_ms": {(end_us - line.at_us) / 1000}, {cut}{trace}'
+        f'"event": "request", "level": "{_level(line)}", "time": "{stamp}Z"}}\n'
+    )
+
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; an aware one is slower, and says +00:00
 
 
 @define(eq=False)
@@ -77,10 +145,14 @@ class _Log:
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
                 _escaped,
-                structlog.dev.ConsoleRenderer(colors=self.stream.isatty()),
+                structlog.dev.ConsoleRenderer(colors=_coloured(self.stream)),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
         )
+
+
+def _coloured(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
 
 
 def _free(key: str) -> str:

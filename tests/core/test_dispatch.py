@@ -23,6 +23,7 @@ CLOSED: Final = demo(ISSUER)
 ARRIVED: Final = [(Now(), NEW_YEAR_2026), (RandomBytes(16), bytes(16))]
 EXCUSED: Final = [(RandomBytes(8), b"incident"), (Log, None)]
 RECORDED: Final = [(Record, None)]
+ENDED: Final = (Now(), NEW_YEAR_2026)
 
 
 def asking(method: str, target: str, *scopes: str, **more: Any) -> Request:
@@ -32,7 +33,7 @@ def asking(method: str, target: str, *scopes: str, **more: Any) -> Request:
 
 def played(platform: Platform, request: Request, script: Script) -> Response:
     """Play a request, and close it at every effect besides."""
-    script = tuple(script)
+    script = (*script, ENDED)
     assert close_at_every_effect(lambda: platform.answer(request), script) == len(script)
     answer: Answer = play(platform.answer(request), script)
     assert isinstance(answer, Response)
@@ -48,7 +49,7 @@ def entries(platform: Platform, request: Request, answers: Script = ()) -> list[
             kept.append(effect.entry)
         return isinstance(effect, Record)
 
-    play(platform.answer(request), [*ARRIVED, *answers, (keeps, None)])
+    play(platform.answer(request), [*ARRIVED, *answers, (keeps, None), ENDED])
     return kept
 
 
@@ -180,7 +181,7 @@ def test_the_log_has_the_place_of_an_error_and_not_its_text() -> None:
         return isinstance(effect, Log)
 
     failure = (Transact, ZeroDivisionError("a secret"))
-    script = [*ARRIVED, failure, (RandomBytes(8), b"incident"), (keeps, None), *RECORDED]
+    script = [*ARRIVED, failure, (RandomBytes(8), b"incident"), (keeps, None), *RECORDED, ENDED]
     play(OPEN.answer(Request("GET", "/sessions")), script)
     fields = dict(logged[0].fields)
 

@@ -5,13 +5,15 @@ from typing import Any, Final
 
 import pytest
 
-from legation import AuthorizationConfig, ConfigurationError, Database, Platform
-from legation.config import PlatformConfig
-from legation.effects import Now, RandomBytes, ThisNode, Transact
+from legation import Agent, AuthorizationConfig, ConfigurationError, Database, Platform
+from legation.config import Model, PlatformConfig
+from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
 from legation.messages import Request, Response, Streamed
 from legation.platform import with_environment
+from legation.spans import Recorder, Span
 from legation.store.audit import AppendAudit, AuditEntry
-from legation_testing import NEW_YEAR_2026, Client, close_at_every_effect, play
+from legation.watch import Line
+from legation_testing import NEW_YEAR_2026, Client, Script, close_at_every_effect, play
 
 from ..callers import Issuer, demo
 
@@ -22,6 +24,7 @@ PLATFORM: Final = demo(None)
 def answered(target: str, *headers: tuple[bytes, bytes], drawn: bool = False) -> Response:
     script: list[tuple[Any, Any]] = [(Now(), NEW_YEAR_2026)]
     script += [(RandomBytes(16), b"0123456789abcdef")] * drawn
+    script += [(Now(), NEW_YEAR_2026)]
     request = Request("GET", target, headers)
     assert close_at_every_effect(lambda: PLATFORM.answer(request), script)
     answer = play(PLATFORM.answer(request), script)
@@ -177,3 +180,96 @@ def test_no_stream_is_given_to_head_by_a_platform_that_has_one_for_get() -> None
         answer = client.simulation.run(PLATFORM.answer(Request("GET", path)), "get")
         assert isinstance(answer, Streamed)
         answer.body.close()
+
+
+# --- What is noticed ----------------------------------------------------------------------------
+
+TRACE: Final = f"00-{'a' * 32}-{'b' * 16}"
+ANSWERED: Final = (Record, None)
+
+
+def asked(
+    sent: str | None, *, recorded: bool, drawn: Script = ()
+) -> tuple[tuple[Line, ...], tuple[Span, ...]]:
+    """Ask for the agents; return the line of the log, and the spans."""
+    platform = demo(None)
+    recorder = platform.record_spans() if recorded else Recorder()
+    platform.watch.keep_lines()
+    parent = [] if sent is None else [(b"traceparent", sent.encode())]
+    request = Request("GET", "/agents", ((b"x-request-id", b"id-1"), *parent))
+    script = [(Now(), 10), *drawn, ANSWERED, (Now(), 15)]
+    play(platform.answer(request), script)
+    assert close_at_every_effect(lambda: platform.answer(request), script)
+    return platform.watch.take_lines()[:1], recorder.take(0)[:1]
+
+
+def test_a_request_has_a_line() -> None:
+    [line], _ = asked(None, recorded=False)
+
+    assert line == Line(10, 15, "id-1", "GET", "/agents", "get_agents", 200, "")
+
+
+def test_the_line_of_a_request_within_a_trace_says_which() -> None:
+    for flags in ("00", "01"):
+        [line], spans = asked(f"{TRACE}-{flags}", recorded=False)
+        assert (line.trace_id, spans) == ("a" * 32, ())
+
+
+def test_a_request_begins_a_trace_where_spans_are_recorded() -> None:
+    drawn = [(RandomBytes(8), b"12345678"), (RandomBytes(16), bytes(range(16)))]
+    for sent in (None, "nonsense"):
+        [line], [span] = asked(sent, recorded=True, drawn=drawn)
+        assert line.trace_id == span.trace_id == bytes(range(16)).hex()
+        assert (span.span_id, span.parent_id) == (b"12345678".hex(), None)
+        assert (span.start_us, span.end_us) == (10, 15)
+
+
+def test_a_request_is_within_the_trace_of_its_caller() -> None:
+    drawn = [(RandomBytes(8), b"12345678")]
+    [line], [span] = asked(f"{TRACE}-01", recorded=True, drawn=drawn)
+
+    assert line.trace_id == span.trace_id == "a" * 32
+    assert (span.span_id, span.parent_id) == (b"12345678".hex(), "b" * 16)
+
+
+def test_what_the_caller_has_not_recorded_is_not_recorded_here() -> None:
+    [line], spans = asked(f"{TRACE}-00", recorded=True)
+
+    assert (line.trace_id, spans) == ("a" * 32, ())
+
+
+def test_the_line_and_the_span_of_a_stream_come_at_its_end() -> None:
+    platform = demo(None)
+    recorder = platform.record_spans()
+    platform.watch.keep_lines()
+    with Client(platform) as client:
+        client.stream("alpha", "hi")
+    [line] = platform.watch.take_lines()
+    run, request = (s for s in recorder.take(0) if not s.name.startswith("chat"))
+
+    assert (line.operation, line.status, line.cut) == ("create_agent_run", 200, False)
+    assert (run.name, request.name) == ("invoke_agent alpha", "POST /agents/{agent_id}/runs")
+    assert run.parent_id == request.span_id
+    assert line.trace_id == run.trace_id == request.trace_id
+
+
+def test_what_is_given_up_has_a_line_and_a_span_too() -> None:
+    models = [Model(name="slow", provider="echo", delay_seconds=60)]
+    platform = demo(None, agents=[Agent(id="alpha", model="slow"), Agent(id="beta")], models=models)
+    recorder = platform.record_spans()
+    platform.watch.keep_lines()
+    program = platform.answer(Request("GET", "/sessions"))
+    for answer in (None, 1, bytes(16), b"12345678", bytes(range(16))):
+        program.send(answer)
+    program.close()
+    with Client(platform) as client:
+        exchange = client.begin("POST", "/agents/alpha/runs", form={"message": "hi"})
+        client.settle()
+        exchange.disconnect()
+        client.settle()
+    lines = platform.watch.take_lines()
+
+    told = [(line.status, line.end_us, line.cut) for line in lines]
+    assert told == [(None, None, True), (200, None, True)]
+    assert [s.error for s in recorder.take(99)].count("cut") == 2
+    assert platform.watch.active == 0

@@ -1,0 +1,58 @@
+"""The names of the spans: OpenTelemetry's semantic conventions, for generative AI and for HTTP.
+
+The conventions for generative AI are still in development, so every name that may change stands
+here and nowhere else; `SCHEMA_URL` says which edition they are from.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "AGENT_ID",
+    "AGENT_NAME",
+    "CHAT",
+    "CONVERSATION_ID",
+    "ERROR_TYPE",
+    "EXECUTE_TOOL",
+    "HTTP_METHOD",
+    "HTTP_ROUTE",
+    "HTTP_STATUS",
+    "INPUT_TOKENS",
+    "INVOKE_AGENT",
+    "MODEL",
+    "OPERATION",
+    "OUTPUT_TOKENS",
+    "PROVIDER",
+    "REQUEST_ID",
+    "RUN_ID",
+    "SCHEMA_URL",
+    "TOOL_CALL_ID",
+    "TOOL_NAME",
+]
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.1"
+
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+AGENT_ID: Final = "gen_ai.agent.id"
+AGENT_NAME: Final = "gen_ai.agent.name"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+MODEL: Final = "gen_ai.request.model"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+
+HTTP_METHOD: Final = "http.request.method"
+HTTP_ROUTE: Final = "http.route"
+HTTP_STATUS: Final = "http.response.status_code"
+ERROR_TYPE: Final = "error.type"
+
+# No convention has a name for these.
+RUN_ID: Final = "legation.run.id"
+REQUEST_ID: Final = "legation.request.id"

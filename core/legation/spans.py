@@ -1,0 +1,418 @@
+"""Spans: what a request and the runs it began did, and how long each part took.
+
+`carried` runs a program within a trace: what it sends to others bears the trace's headers, what it
+spawns belongs to it as well, and where spans are recorded the events that it publishes are folded
+into them.  Nothing of what people or models say is in a span: names, ids and counts alone.
+
+The id of a run's span follows from the id of the run, those of the parts from their place in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from attrs import define, evolve, field, frozen
+
+from . import genai
+from .effects import (
+    Concurrently,
+    Effect,
+    Fetch,
+    Interruptible,
+    Job,
+    OpenStream,
+    Program,
+    Publish,
+    RunEvent,
+    Spawn,
+    Transact,
+)
+from .runs.execute import ExecuteRun
+from .store.audit import Audited
+from .store.runs import StartRun
+from .tracing import Trace
+from .watch import Arrival, known_method
+
+__all__ = ["Attributes", "Carried", "Kind", "Origins", "Recorder", "Span", "Way", "carried"]
+
+R = TypeVar("R")
+
+Attributes: TypeAlias = Mapping[str, str | int]
+
+_KEPT: Final = 20_000
+"""Spans that wait to be taken; the oldest give way."""
+
+_RUNS: Final = 10_000
+"""Runs that are followed at once; one whose end is never heard of gives way."""
+
+
+class Kind(Enum):
+    """What side of a call a span is, in the words of OpenTelemetry."""
+
+    SERVER = "server"
+    INTERNAL = "internal"
+    CLIENT = "client"
+
+
+@frozen
+class Span:
+    """One span, from its beginning to its end; `error` says of what kind its failure was."""
+
+    name: str
+    kind: Kind
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    start_us: int
+    end_us: int
+    attributes: Attributes = field(factory=dict[str, "str | int"])
+    error: str | None = None
+
+
+@define
+class _Open:
+    """A span that has begun."""
+
+    name: str
+    kind: Kind
+    span_id: str
+    start_us: int
+    attributes: dict[str, str | int]
+
+
+@define
+class _Run:
+    """A run that goes on: its own span, and what is open in it, by the name of the part."""
+
+    trace_id: str
+    parent_id: str | None
+    span: _Open
+    parts: dict[str, _Open] = field(factory=dict[str, _Open])
+
+
+@define(eq=False)
+class Origins:
+    """The traces in which runs were asked for that this process is still to execute.
+
+    A run may wait for another one of its session, whose program then starts it.
+    """
+
+    _traces: dict[str, Trace] = field(factory=dict[str, Trace], init=False)
+
+    def note(self, run_id: str, trace: Trace) -> None:
+        """Keep the trace of `run_id`; the oldest give way."""
+        self._traces[run_id] = trace
+        if len(self._traces) > _RUNS:
+            del self._traces[next(iter(self._traces))]
+
+    def take(self, run_id: str) -> Trace | None:
+        """Return the trace of `run_id`, and forget it."""
+        return self._traces.pop(run_id, None)
+
+
+@frozen
+class Way:
+    """What the effects of a program belong to.
+
+    Attributes:
+        trace: What is handed on; None where nobody told a trace.
+        origins: Where the traces of runs are kept.
+        recorder: Takes the spans, where they are recorded.
+        in_run: The program executes a run.
+        parent: The span that the run is within; `trace` is then the run's own.
+    """
+
+    trace: Trace | None
+    origins: Origins
+    recorder: Recorder | None = None
+    in_run: bool = False
+    parent: Trace | None = None
+
+    def onward(self, job: Job) -> Carried:
+        """Return `job` on the way it is to go."""
+        if not isinstance(job, ExecuteRun):
+            return Carried(job, self)
+        # The next run of a session is no part of the one that made way for it.
+        run = job.run
+        parent = self.origins.take(run.run_id) or (None if self.in_run else self.trace)
+        trace = parent
+        if self.recorder is not None and (parent is None or parent.sampled):
+            span_id = _run_span(run.run_id, run.events)
+            trace_id = parent.trace_id if parent else _run_trace(run.run_id)
+            trace = Trace(trace_id, span_id, state=parent.state if parent else "")
+        recorder = None if parent is not None and not parent.sampled else self.recorder
+        return Carried(job, Way(trace, self.origins, recorder, True, parent))
+
+
+def _run_trace(run_id: str) -> str:
+    """Return the trace of a run that nobody has told one."""
+    return _hash(32, "trace", run_id)
+
+
+def _run_span(run_id: str, before: int) -> str:
+    """Return the id of the span of a run that goes on after `before` events."""
+    return _hash(16, "run", run_id, str(before))
+
+
+@define(eq=False)
+class Recorder:
+    """Folds requests and the events of runs into spans, and keeps them until they are taken.
+
+    Attributes:
+        dropped: Spans that nobody took in time.
+    """
+
+    dropped: int = 0
+    _ended: deque[Span] = field(factory=deque[Span], init=False)
+    _given_up: deque[Span] = field(factory=deque[Span], init=False)
+    _runs: dict[str, _Run] = field(factory=dict[str, _Run], init=False)
+
+    def take(self, now_us: int) -> tuple[Span, ...]:
+        """Return the spans that ended since this was called last.
+
+        Those that were given up, when nobody could ask for the time, end at `now_us`.
+        """
+        taken = (*self._ended, *(evolve(span, end_us=now_us) for span in self._given_up))
+        self._ended.clear()
+        self._given_up.clear()
+        return taken
+
+    def answered(
+        self, arrival: Arrival, trace: Trace, status: int | None, end_us: int | None
+    ) -> None:
+        """Record a request, whose own span `trace` names; without `end_us` it was given up."""
+        method = known_method(arrival.request.method)
+        told: dict[str, str | int] = {
+            genai.HTTP_METHOD: method,
+            genai.HTTP_ROUTE: arrival.template,
+            genai.REQUEST_ID: arrival.request_id,
+        }
+        if status is not None:
+            told[genai.HTTP_STATUS] = status
+        failed = str(status) if status is not None and status >= 500 else None
+        span = Span(
+            f"{method} {arrival.template}",
+            Kind.SERVER,
+            trace.trace_id,
+            trace.span_id,
+            arrival.parent_id,
+            arrival.now_us,
+            arrival.now_us if end_us is None else end_us,
+            told,
+            "cut" if end_us is None else failed,
+        )
+        self._keep(span, self._given_up if end_us is None else self._ended)
+
+    def heard(self, run_id: str, events: tuple[RunEvent, ...], parent: Trace | None) -> None:
+        """Fold events of `run_id`, a run within the span `parent`.
+
+        The members of a team speak of runs of their own among them.
+        """
+        for event in events:
+            name = event.name.removeprefix("Team")
+            if name in _QUIET:
+                continue
+            told = _told(event)
+            whose = str(told.get("run_id", run_id))
+            run = self._runs.get(whose)
+            if run is None:
+                if name not in _BEGINNINGS:
+                    continue
+                run = self._begin(whose, event, told, parent)
+            self._part(run, name, event, told)
+            if name in _ENDS:
+                self._finish(whose, run, name, event.at_us, told)
+
+    def _begin(self, run_id: str, event: RunEvent, told: Attributes, parent: Trace | None) -> _Run:
+        above = self._runs.get(str(told.get("parent_run_id")))
+        if above is not None:
+            trace_id, parent_id = above.trace_id, above.span.span_id
+        elif parent is not None:
+            trace_id, parent_id = parent.trace_id, parent.span_id
+        else:
+            trace_id, parent_id = _run_trace(run_id), None
+        name = told.get("agent_name") or told.get("team_name") or ""
+        attributes: dict[str, str | int] = {
+            genai.OPERATION: genai.INVOKE_AGENT,
+            genai.AGENT_ID: told.get("agent_id") or told.get("team_id") or "",
+            genai.AGENT_NAME: name,
+            genai.CONVERSATION_ID: told.get("session_id", ""),
+            genai.RUN_ID: run_id,
+            **_renamed(told, _OF_MODEL),
+        }
+        title, span_id = f"{genai.INVOKE_AGENT} {name}", _run_span(run_id, event.seq - 1)
+        span = _Open(title, Kind.INTERNAL, span_id, event.at_us, attributes)
+        run = self._runs[run_id] = _Run(trace_id, parent_id, span)
+        if len(self._runs) > _RUNS:
+            del self._runs[next(iter(self._runs))]
+        return run
+
+    def _part(self, run: _Run, name: str, event: RunEvent, told: Attributes) -> None:
+        """Begin or end the span of a call to a model or a tool."""
+        tool = f"tool {told.get(genai.TOOL_CALL_ID, '')}"
+        if name == "ModelRequestStarted":
+            attributes = {genai.OPERATION: genai.CHAT, **_renamed(told, _OF_MODEL)}
+            title = f"{genai.CHAT} {told.get('model', '')}"
+            run.parts["chat"] = _opened(run, title, Kind.CLIENT, event, attributes)
+        elif name == "ToolCallStarted":
+            attributes = {genai.OPERATION: genai.EXECUTE_TOOL, **_renamed(told, _OF_TOOL)}
+            title = f"{genai.EXECUTE_TOOL} {told.get(genai.TOOL_NAME, '')}"
+            run.parts[tool] = _opened(run, title, Kind.INTERNAL, event, attributes)
+        elif name == "ModelRequestCompleted":
+            self._close(run, "chat", _renamed(told, _OF_USE), event.at_us)
+        elif name in {"ToolCallCompleted", "ToolCallError"}:
+            failed = name == "ToolCallError" or bool(told.get("failed"))
+            self._close(run, tool, {}, event.at_us, "tool_error" if failed else None)
+
+    def _close(
+        self, run: _Run, part: str, more: Attributes, now_us: int, error: str | None = None
+    ) -> None:
+        opened = run.parts.pop(part, None)
+        if opened is not None:
+            self._end(opened, run.trace_id, run.span.span_id, now_us, more, error)
+
+    def _finish(self, run_id: str, run: _Run, name: str, now_us: int, told: Attributes) -> None:
+        """End the run's span, and before it whatever is still open in it."""
+        error = None
+        if name in {"RunError", "RunCancelled"}:
+            error = str(told.get("error_type") or "cancelled")
+        for part in tuple(run.parts):
+            self._close(run, part, {}, now_us, error)
+        self._end(run.span, run.trace_id, run.parent_id, now_us, _renamed(told, _OF_USE), error)
+        self._runs.pop(run_id, None)
+
+    def _end(
+        self,
+        opened: _Open,
+        trace_id: str,
+        parent_id: str | None,
+        now_us: int,
+        more: Attributes,
+        error: str | None,
+    ) -> None:
+        span = Span(
+            opened.name,
+            opened.kind,
+            trace_id,
+            opened.span_id,
+            parent_id,
+            opened.start_us,
+            now_us,
+            {**opened.attributes, **more},
+            error,
+        )
+        self._keep(span, self._ended)
+
+    def _keep(self, span: Span, where: deque[Span]) -> None:
+        if len(where) >= _KEPT:
+            where.popleft()
+            self.dropped += 1
+        where.append(span)
+
+
+def _opened(
+    run: _Run, title: str, kind: Kind, event: RunEvent, attributes: dict[str, str | int]
+) -> _Open:
+    span_id = _hash(16, run.span.span_id, str(event.seq))
+    return _Open(title, kind, span_id, event.at_us, attributes)
+
+
+_OF_MODEL: Final = {"model": genai.MODEL, "model_provider": genai.PROVIDER}
+_OF_TOOL: Final = {name: name for name in (genai.TOOL_NAME, genai.TOOL_CALL_ID)}
+_OF_USE: Final = {"input_tokens": genai.INPUT_TOKENS, "output_tokens": genai.OUTPUT_TOKENS}
+_TOLD: Final = (
+    *("agent_id", "agent_name", "team_id", "team_name"),
+    *("run_id", "session_id", "parent_run_id"),
+    *("model", "model_provider", "input_tokens", "output_tokens", "error_type"),
+)
+_QUIET: Final = frozenset({"RunContent", "RunIntermediateContent", "ReasoningContentDelta"})
+_BEGINNINGS: Final = frozenset({"RunStarted", "RunContinued"})
+_ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled", "RunPaused"})
+
+
+def _told(event: RunEvent) -> Attributes:
+    """Return what a span may hold of an event: chosen by name, so that content is never in it."""
+    data: dict[str, Any] = json.loads(event.data)
+    told: dict[str, str | int] = {}
+    for source in (data, _members(data.get("metrics"))):
+        told.update({n: source[n] for n in _TOLD if isinstance(source.get(n), str | int)})
+    tool = _members(data.get("tool"))
+    for name, member in ((genai.TOOL_NAME, "tool_name"), (genai.TOOL_CALL_ID, "tool_call_id")):
+        if isinstance(tool.get(member), str):
+            told[name] = tool[member]
+    told["failed"] = int(tool.get("tool_call_error") is True)
+    return told
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _renamed(told: Attributes, names: Mapping[str, str]) -> dict[str, str | int]:
+    return {names[name]: value for name, value in told.items() if name in names}
+
+
+def _hash(digits: int, *parts: str) -> str:
+    """Return an id that follows from `parts`."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:digits]
+
+
+# --- Within a trace ----------------------------------------------------------------------------
+
+
+def carried(program: Program[R], way: Way) -> Program[R]:
+    """Run `program` on its `way`."""
+    reply: object = None
+    trouble: Exception | None = None
+    try:
+        while True:
+            effect = program.send(reply) if trouble is None else program.throw(trouble)
+            reply, trouble = None, None
+            if isinstance(effect, Publish) and way.recorder is not None:
+                way.recorder.heard(effect.run_id, effect.events, way.parent)
+            try:
+                reply = yield _within(effect, way)
+            except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
+                trouble = error
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    finally:
+        program.close()
+
+
+def _within(effect: Effect, way: Way) -> Effect:
+    """Return `effect` with the headers of the trace; programs in it are carried as well."""
+    match effect:
+        case Transact(unit=StartRun(run_id=run_id) | Audited(unit=StartRun(run_id=run_id))) if (
+            way.trace is not None
+        ):
+            way.origins.note(run_id, way.trace)
+            return effect
+        case Fetch() | OpenStream() if way.trace is not None:
+            return evolve(effect, headers=(*effect.headers, *way.trace.headers()))
+        case Spawn(job):
+            return Spawn(way.onward(job))
+        case Interruptible(program):
+            return evolve(effect, program=carried(program, way))
+        case Concurrently(programs):
+            return Concurrently(tuple(carried(program, way) for program in programs))
+        case _:
+            return effect
+
+
+@frozen
+class Carried(Job):
+    """A job on its way, as is whatever it spawns."""
+
+    job: Job
+    way: Way = field(eq=False, repr=False)
+
+    def program(self) -> Program[None]:
+        """Run the job."""
+        return carried(self.job.program(), self.way)

@@ -1,0 +1,30 @@
+"""How much there is to do in a database, for whoever watches it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from attrs import frozen
+
+from .units import Dialect, Sql, Statements, Unit
+
+__all__ = ["CountRuns"]
+
+# What is over is not counted: a table of millions would be read for it.  The condition is that of
+# the indexes `runs_active` and `runs_leased`, to the letter.
+ANY_COUNT_RUNS: Final = Sql(
+    """select status, count(*) from runs where status in ('PENDING', 'RUNNING')
+    group by status order by status"""
+)
+
+
+@frozen
+class CountRuns(Unit[tuple[tuple[str, int], ...]]):
+    """The runs that wait or go on, by their state."""
+
+    writes: ClassVar[bool] = False
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int], ...]]:
+        """Count them."""
+        rows = yield ANY_COUNT_RUNS()
+        return tuple((status, count) for status, count in rows)

@@ -1,0 +1,120 @@
+"""Spans as OpenTelemetry takes them.  The extra `otel` brings what this module imports.
+
+Where they are sent, how they are batched and which are sampled is said by the `OTEL_…` variables
+of the OpenTelemetry SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from legation.genai import ERROR_TYPE, SCHEMA_URL
+from legation.spans import Kind, Span
+from legation.version import VERSION
+
+from .errors import BadExporter
+
+__all__ = ["OpenTelemetry", "open_exporter"]
+
+_KINDS: Final = {
+    Kind.SERVER: SpanKind.SERVER,
+    Kind.INTERNAL: SpanKind.INTERNAL,
+    Kind.CLIENT: SpanKind.CLIENT,
+}
+_PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_GROUP: Final = "opentelemetry_traces_exporter"
+
+
+class _Given(IdGenerator):
+    """The ids that a span has already."""
+
+    trace_id = span_id = 0
+
+    def generate_trace_id(self) -> int:
+        """Return the trace of the span that is begun."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """Return the id of the span that is begun."""
+        return self.span_id
+
+
+class OpenTelemetry:
+    """Hands spans to `processor`; an `Exporter` of the host."""
+
+    def __init__(self, processor: SpanProcessor, service: str = "legation") -> None:
+        """Make a provider of our own: the global one is the application's."""
+        self._given = _Given()
+        resource = Resource.create({"service.name": service})
+        self._provider = TracerProvider(
+            resource=resource, id_generator=self._given, shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("legation", VERSION, schema_url=SCHEMA_URL)
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Begin and end each of `spans`, at its own times and under its own id."""
+        for span in spans:
+            self._given.trace_id = int(span.trace_id, 16)
+            self._given.span_id = int(span.span_id, 16)
+            attributes = dict(span.attributes)
+            if span.error is not None:
+                attributes[ERROR_TYPE] = span.error
+            begun = self._tracer.start_span(
+                span.name,
+                _within(span),
+                _KINDS[span.kind],
+                attributes,
+                start_time=span.start_us * 1000,
+            )
+            if span.error is not None:
+                begun.set_status(Status(StatusCode.ERROR))
+            begun.end(span.end_us * 1000)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+
+def _within(span: Span) -> Context:
+    """Return the context of the parent of `span`."""
+    if span.parent_id is None:
+        return Context()
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    parent = SpanContext(int(span.trace_id, 16), int(span.parent_id, 16), True, flags)
+    return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+def open_exporter(environ: Mapping[str, str]) -> OpenTelemetry:
+    """Return what sends spans as `OTEL_TRACES_EXPORTER` says, by OTLP over HTTP unless it does.
+
+    Raises:
+        BadExporter: In words for the operator.
+    """
+    name = environ.get("OTEL_TRACES_EXPORTER") or "otlp"
+    if name == "otlp":
+        protocol = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+        name = _PROTOCOLS.get(protocol, protocol)
+    found: Any = next(iter(entry_points(group=_GROUP, name=name)), None)
+    if found is None:
+        known = ", ".join(sorted({entry.name for entry in entry_points(group=_GROUP)}))
+        raise BadExporter(f"OTEL_TRACES_EXPORTER: there is no {name!r} here, but {known}")
+    service = environ.get("OTEL_SERVICE_NAME") or "legation"
+    return OpenTelemetry(BatchSpanProcessor(found.load()()), service)

@@ -1,0 +1,87 @@
+"""The commands at a terminal: colours where they are welcome, and a sign of life."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+SECONDS: Final = 30
+PLATFORM: Final = '[databases.main]\nurl = "sqlite:///main.db"\n'
+
+
+def start(
+    folder: Path, *words: str, environ: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command at a terminal; return it, and what reads the screen."""
+    (folder / "platform.toml").write_text(PLATFORM)
+    screen, theirs = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    command = [sys.executable, "-m", "legation_cli", *words]
+    started = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, **(environ or {})},
+    )
+    os.close(theirs)
+    return started, screen
+
+
+def rest(started: subprocess.Popen[bytes], screen: int) -> str:
+    """Return what a command shows until it ends."""
+    shown = b""
+    with suppress(OSError):  # what a terminal says when nobody is there any more
+        while piece := os.read(screen, 1 << 16):
+            shown += piece
+    os.close(screen)
+    started.wait(SECONDS)
+    return shown.decode()
+
+
+@pytest.mark.parametrize("environ", [{}, {"NO_COLOR": ""}, {"NO_COLOR": "1"}])
+def test_colours_are_left_out_for_who_wants_none(tmp_path: Path, environ: dict[str, str]) -> None:
+    shown = rest(*start(tmp_path, "check", environ=environ))
+
+    assert "unsafe  platform.authorization" in shown
+    assert ("\x1b[" in shown) is not bool(environ.get("NO_COLOR"))
+
+
+def test_the_log_of_a_server_has_no_colours_either(tmp_path: Path) -> None:
+    folder = {"LEGATION_DATA": str(tmp_path), "NO_COLOR": "1"}
+    started, screen = start(tmp_path, "serve", "--port", "0", environ=folder)
+    shown, deadline = "", time.monotonic() + SECONDS
+    while "database migrated" not in shown:
+        assert time.monotonic() < deadline, shown
+        shown += os.read(screen, 1 << 16).decode()
+    started.terminate()
+
+    assert "\x1b[" not in shown + rest(started, screen)
+
+
+def test_a_migration_that_takes_long_shows_that_it_goes_on(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "main.db", isolation_level=None)) as other:
+        other.execute("pragma journal_mode = wal")
+        other.execute("begin immediate")
+        started, screen = start(tmp_path, "migrate", "main")
+        shown, deadline = "", time.monotonic() + SECONDS
+        while "all or nothing ... 2 s" not in shown:
+            assert time.monotonic() < deadline, shown
+            shown += os.read(screen, 1 << 16).decode()
+        other.execute("rollback")
+    shown += rest(started, screen)
+
+    assert shown.index("waiting, out of everybody's way") < shown.index("Migrating, all or nothing")
+    assert "Database migrated successfully to version" in shown
+    assert started.returncode == 0
