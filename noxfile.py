@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 from zipfile import ZipFile
 
 import nox
@@ -121,6 +122,15 @@ def imports(session: nox.Session) -> None:
     session.run("lint-imports", "--no-cache")
 
 
+def pooler(session: nox.Session) -> None:
+    """Install PgBouncer where that may be done; without it its tests are skipped, and say so."""
+    path = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
+    if which("pgbouncer", path=path) or os.geteuid() != 0 or not which("apt-get"):
+        return
+    command = ("apt-get", "install", "--yes", "--no-install-recommends", "pgbouncer")
+    session.run(*command, external=True, silent=True, success_codes=range(256))
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests under branch coverage; the whole of the core must be covered."""
@@ -128,6 +138,7 @@ def tests(session: nox.Session) -> None:
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
     install(session, "test")
+    pooler(session)
     data = {"COVERAGE_FILE": str(Path(session.create_tmp()).resolve() / "coverage")}
     session.run("coverage", "run", "-m", "pytest", *session.posargs, env=data)
     if not session.posargs:
@@ -203,20 +214,32 @@ def docs(session: nox.Session) -> None:
 
 
 COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks that take its folder
+# Those that write their figures where they are told.
+WRITING = frozenset({"http_load", "memory", "model_stream", "scaling", "startup"})
+# What benchmarks use, and what needs more than the session has.
+APART = frozenset({"fuzz_peer", "model_server", "peer", "plot"})
 
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks, each one question: all of them, or those named after `--`.
 
-    `http_load` needs `wrk`.  What some compare with is installed once, in the session's folder,
-    unless `LEGATION_PEER` names another.
+    `http_load` and `scaling` need `wrk`, a part of `scaling` needs `nginx`.  What some compare with
+    is installed once, in the session's folder, unless `LEGATION_PEER` names another.  The figures
+    are left in the session's folder, with a drawing of them; `benchmarks/plot.py` brings both to
+    the documentation.
     """
     install(session, "bench")
     tmp = Path(session.create_tmp()).resolve()
     peer = os.environ.get("LEGATION_PEER", str(tmp / "peer"))
+    results = tmp / "results"
+    results.mkdir(exist_ok=True)
     session.run("python", "benchmarks/peer.py", peer)
-    every = sorted(path.stem for path in Path("benchmarks").glob("[a-z]*.py"))
-    for name in session.posargs or [name for name in every if name != "peer"]:
+    every = sorted({path.stem for path in Path("benchmarks").glob("[a-z]*.py")} - APART)
+    for name in session.posargs or every:
         folder = [peer] if name in COMPARED else []
-        session.run("python", f"benchmarks/{name}.py", *folder, env={"LEGATION_PEER": peer})
+        written = ["--json", str(results / f"{name}.json")] if name in WRITING else []
+        command = ["python", f"benchmarks/{name}.py", *folder, *written]
+        session.run(*command, env={"LEGATION_PEER": peer})
+    if (results / "http_load.json").exists():
+        session.run("python", "benchmarks/plot.py", str(results), str(tmp))

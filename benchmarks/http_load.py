@@ -8,7 +8,9 @@ with their spread: requests per second, and the CPU time of the server's process
 which is the steadier figure where the machine is shared.  Ratios are between CPU times.
 
 The canned loop is the same front with a platform that returns one ready answer: what is above it
-is the cost of authorization, routing, the audit and the rendering of the list.
+is the cost of authorization, routing, the audit and the rendering of the list.  Both are also
+measured with heads remembered (`--limit remembered_heads=1024`), which `wrk` hits every time: it
+sends the same bytes again and again, as a client that polls does, and as others do not.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jwt
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -52,6 +54,9 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 OURS: Final = "Legation"
 CANNED: Final = "canned loop, same front"
+REMEMBERED: Final = "Legation, heads remembered"
+CANNED_REMEMBERED: Final = "canned loop, remembered"
+MEMO: Final = "remembered_heads=1024"
 AGENTOS: Final = "AgentOS 2.5.6"
 FASTAPI: Final = "FastAPI + PyJWT"
 
@@ -64,7 +69,8 @@ authorization = true
 verification_keys = ['''{key}''']
 
 [databases.main]
-url = "sqlite:///{folder}/ours.db"
+url = "{database}"
+auto_migrate = true
 
 [channels.whatsapp]
 kind = "whatsapp"
@@ -81,7 +87,7 @@ import sys
 from pathlib import Path
 from legation.messages import Response
 from legation_host import open_host
-from legation_server import open_listeners, run
+from legation_server import open_listeners, parse_limits, run
 
 body = Path(sys.argv[2]).read_bytes()
 headers = (
@@ -95,7 +101,8 @@ class Canned:
         return answer
         yield
 
-run(Canned, lambda _: open_host(), open_listeners("127.0.0.1", int(sys.argv[1])))
+listeners = open_listeners("127.0.0.1", int(sys.argv[1]))
+run(Canned, lambda _: open_host(), listeners, parse_limits(sys.argv[3:]))
 """
 
 LUA: Final = """
@@ -132,6 +139,7 @@ class Case:
         scopes: Of its token.
         form: Its body.
         against: The servers that can answer it.
+        times: As long as others it is measured: what takes a server seconds has to come to an end.
     """
 
     name: str
@@ -140,20 +148,29 @@ class Case:
     scopes: tuple[str, ...] = ("agents:read",)
     form: str = ""
     against: tuple[str, ...] = (OURS, AGENTOS)
+    times: int = 1
 
 
+EVERYBODY: Final = (OURS, CANNED, REMEMBERED, CANNED_REMEMBERED, FASTAPI, AGENTOS)
 RUN: Final = ("agents:run", "agents:read")
 CASES: Final = (
-    Case("GET /agents, 10 agents", "/agents", against=(OURS, CANNED, FASTAPI, AGENTOS)),
-    Case("GET /health", "/health", against=(OURS, CANNED, FASTAPI, AGENTOS)),
+    Case("GET /agents, 10 agents", "/agents", against=EVERYBODY),
+    Case("GET /health", "/health", against=EVERYBODY),
     Case(
         "POST migrate, newest already",
         "/databases/main/migrate",
         "POST",
         ("platform:admin", "agent_os:admin", "databases:write", "config:write"),
     ),
-    Case("POST run", "/agents/agent-0/runs", "POST", RUN, "message=hello&stream=false"),
-    Case("POST run, streamed", "/agents/agent-0/runs", "POST", RUN, "message=hello&stream=true"),
+    Case("POST run", "/agents/agent-0/runs", "POST", RUN, "message=hello&stream=false", times=4),
+    Case(
+        "POST run, streamed",
+        "/agents/agent-0/runs",
+        "POST",
+        RUN,
+        "message=hello&stream=true",
+        times=4,
+    ),
     Case("POST webhook, signed", "/whatsapp/webhook", "POST", form="whatsapp"),
 )
 
@@ -171,11 +188,10 @@ class Measure:
 
 @frozen
 class Server:
-    """A server that runs."""
+    """A server that runs: what answers at `port` is the work of these processes."""
 
-    name: str
-    process: subprocess.Popen[bytes]
     port: int
+    pids: tuple[int, ...]
 
 
 @frozen
@@ -240,7 +256,7 @@ def started(
                     log.seek(0)
                     raise SystemExit(f"{name} did not start:\n{log.read().decode()}") from None
                 time.sleep(0.02)
-        yield Server(name, process, port)
+        yield Server(port, (process.pid,))
     finally:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
@@ -252,16 +268,24 @@ def started(
         log.close()
 
 
-def ours_command(setting: Setting, port: int, *more: str) -> list[str]:
-    """Return the command that serves Legation on `port`."""
-    text = PLATFORM.format(key=setting.public, folder=setting.folder)
+def ours_command(
+    setting: Setting,
+    port: int,
+    *options: str,
+    agents: int = AGENTS,
+    database: str | None = None,
+    more: str = "",
+) -> list[str]:
+    """Return the command that serves Legation on `port`; `more` is added to its configuration."""
+    database = database or f"sqlite:///{setting.folder}/ours.db"
+    text = PLATFORM.format(key=setting.public, database=database) + more
     text += "".join(
         f'\n[[agents]]\nid = "agent-{n}"\nname = "Agent {n}"\ninstructions = "{"x" * 200}"\n'
-        for n in range(AGENTS)
+        for n in range(agents)
     )
-    path = setting.folder / "platform.toml"
+    path = setting.folder / f"platform-{port}.toml"
     path.write_text(text)
-    return [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port), *more]
+    return [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port), *options]
 
 
 def run_all(setting: Setting, wanted: set[str], stack: ExitStack) -> dict[str, Server]:
@@ -278,11 +302,13 @@ def run_all(setting: Setting, wanted: set[str], stack: ExitStack) -> dict[str, S
     body = fetch(port, "/agents", setting.token(["agents:read"]))
     agents = setting.folder / "agents.json"
     agents.write_bytes(body)
+    canned = [sys.executable, "-c", CANNED_SERVER]
+    apart = evolve(setting, folder=setting.folder / "remembered")
+    apart.folder.mkdir()
     peers: dict[str, Callable[[int], tuple[list[str], dict[str, str]]]] = {
-        CANNED: lambda port: (
-            [sys.executable, "-c", CANNED_SERVER, str(port), str(agents)],
-            {},
-        ),
+        CANNED: lambda port: ([*canned, str(port), str(agents)], {}),
+        CANNED_REMEMBERED: lambda port: ([*canned, str(port), str(agents), MEMO], {}),
+        REMEMBERED: lambda port: (ours_command(apart, port, "--limit", MEMO), {}),
         FASTAPI: lambda port: fastapi_command(peer_folder(), port, agents),
         AGENTOS: lambda port: peer_command(peer_folder(), port, setting.folder / "theirs.db"),
     }
@@ -357,8 +383,8 @@ def load(
         "WRK_REQUESTS": str(requests),
         "WRK_FROM": str(at),
     }
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s"]
-    before = cpu_seconds(server.process.pid)
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds * case.times}s", "--timeout", "30s"]
+    before = sum(map(cpu_seconds, server.pids))
     told = subprocess.run(
         [*command, "-s", str(script), f"http://127.0.0.1:{server.port}"],
         env=env,
@@ -366,7 +392,7 @@ def load(
         text=True,
         check=True,
     ).stdout
-    spent = cpu_seconds(server.process.pid) - before
+    spent = sum(map(cpu_seconds, server.pids)) - before
     done = int(number(r"(\d+) requests in", told))
     failed = int(number(r"Non-2xx or 3xx responses: (\d+)", told))
     errors = re.search(
@@ -403,7 +429,7 @@ def show(case: Case, connections: int, measures: Mapping[str, list[Measure]]) ->
             theirs.cpu / mine.cpu for theirs, mine in zip(rounds, measures[OURS], strict=True)
         ]
         print(
-            f"  {name:<24} {cpu:8.1f} µs CPU ({low:.1f} to {high:.1f})"
+            f"  {name:<26} {cpu:8.1f} µs CPU ({low:.1f} to {high:.1f})"
             f"  {rate:8.0f}/s  {cpu / ours:6.2f} x" + (f"  FAILED {failed}" if failed else "")
         )
         rows[name] = {
@@ -416,57 +442,13 @@ def show(case: Case, connections: int, measures: Mapping[str, list[Measure]]) ->
     return rows
 
 
-def memory(pid: int) -> int:
-    """Return the bytes that a process tree has for itself, shared pages in proportion."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
-    assert found is not None
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(found[1]) * 1024 + sum(memory(int(child)) for child in children)
-
-
-def idle_connection(setting: Setting, count: int = 2000) -> float:
-    """Return the bytes that an idle connection costs."""
-    port = free_port()
-    command = ours_command(setting, port, "--limit", "connections=10000")
-    with started(OURS, command, {**os.environ, **setting.env}, port) as server:
-        crowd: list[socket.socket] = []
-        try:
-            for wave in range(2):  # the first fills the pools of the allocator
-                before = memory(server.process.pid)
-                for _ in range(count):
-                    client = socket.create_connection(("127.0.0.1", port))
-                    crowd.append(client)
-                    client.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
-                    client.recv(4096)
-                cost = (memory(server.process.pid) - before) / count
-                if wave == 1:
-                    return cost
-        finally:
-            for client in crowd:
-                client.close()
-    raise AssertionError
-
-
-def extra_worker(setting: Setting) -> float:
-    """Return the bytes that one more worker costs."""
-    totals: list[int] = []
-    for workers in (2, 6):
-        port = free_port()
-        command = ours_command(setting, port, "--workers", str(workers))
-        with started(OURS, command, {**os.environ, **setting.env}, port) as server:
-            time.sleep(3)
-            totals.append(memory(server.process.pid))
-    return (totals[1] - totals[0]) / 4
-
-
 def main() -> None:
     """Ask every question, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("cases", nargs="*", help="parts of names of cases, or memory")
+    parser.add_argument("cases", nargs="*", help="parts of names of cases")
     told = parser.parse_args()
     cases = [case for case in CASES if not told.cases or any(t in case.name for t in told.cases)]
     report: dict[str, Any] = {}
@@ -485,14 +467,6 @@ def main() -> None:
                         measures[name].append(measure)
                     at += measures[OURS][-1].requests
                 report[f"{case.name}, {connections}"] = show(case, connections, measures)
-    if not told.cases or "memory" in told.cases:
-        # A database of their own: what is left to do in the other would be measured too.
-        with tempfile.TemporaryDirectory() as folder:
-            setting = make_setting(Path(folder))
-            report["idle connection, bytes"] = idle = idle_connection(setting)
-            report["extra worker, bytes"] = worker = extra_worker(setting)
-        print(f"\nidle connection: {idle / 1024:.1f} KiB")
-        print(f"extra worker: {worker / 2**20:.1f} MiB")
     if told.json is not None:
         told.json.write_text(json.dumps(report, indent=2))
 

@@ -1,14 +1,16 @@
 """How long from the start of the process to the first answered `/health`, and the memory then?
 
-    python benchmarks/startup.py [FOLDER [RUNS]]    FOLDER keeps the environment of AgentOS 2.5.6
+    python benchmarks/startup.py [FOLDER [RUNS]] [--json FILE]
 
-Both are started in turn with one agent and a SQLite file that has its tables; medians in
-milliseconds and MiB, and their ratios.  The CPU time up to that answer is the steadier figure
-where the machine is shared.
+FOLDER keeps the environment of AgentOS 2.5.6.  Both are started in turn with one agent and a SQLite
+file that has its tables; medians in milliseconds and MiB, and their ratios.  The CPU time up to
+that answer is the steadier figure where the machine is shared.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
 import signal
@@ -91,13 +93,18 @@ def theirs(folder: Path, peer: Path) -> Figures:
 
 def main() -> None:
     """Start both in turn, and print the medians."""
-    peer = Path(sys.argv[1]) if len(sys.argv) > 1 else peer_folder()
-    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=peer_folder())
+    parser.add_argument("runs", nargs="?", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    told = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours(folder)  # the tables are made, the files are in the cache
-        theirs(folder, peer)
-        pairs = [(ours(folder), theirs(folder, peer)) for _ in range(runs)]
+        theirs(folder, told.folder)
+        pairs = [(ours(folder), theirs(folder, told.folder)) for _ in range(told.runs)]
+    report: dict[str, dict[str, float]] = {}
     for index, what in enumerate(WHAT):
         mine = statistics.median(pair[0][index] for pair in pairs)
         other = statistics.median(pair[1][index] for pair in pairs)
@@ -105,6 +112,10 @@ def main() -> None:
         print(f"{what}: Legation {mine:.0f}, AgentOS 2.5.6 {other:.0f}")
         print(f"  ratio of pairs: median {statistics.median(ratios):.2f}", end=", ")
         print(f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
+        report[what] = {"Legation": mine, "AgentOS 2.5.6": other}
+        report[what]["ratio"] = statistics.median(ratios)
+    if told.json is not None:
+        told.json.write_text(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

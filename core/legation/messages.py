@@ -64,7 +64,7 @@ class Request:
 
     def values(self, name: bytes) -> tuple[bytes, ...]:
         """Return every value under `name` (lower case), in order."""
-        return tuple(value for key, value in self.headers if key == name)
+        return tuple([value for key, value in self.headers if key == name])
 
 
 @frozen

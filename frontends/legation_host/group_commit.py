@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
@@ -79,6 +79,7 @@ class SqliteDatabase:
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
         self._wake: Callable[[Callable[[], object]], object] = _nobody
         self._closed = False
+        self._units = self._commits = 0
         self._warn()
         self._thread = threading.Thread(target=self._serve, name=f"sqlite {name}", daemon=True)
         self._thread.start()
@@ -96,9 +97,11 @@ class SqliteDatabase:
                 },
             )
 
-    def inline(self, unit: Unit[Any]) -> bool:
-        """Tell whether `unit` is to be run by `read`."""
-        return self._reader is not None and not unit.writes and not unit.exclusive
+    def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
+        """Return `read` for a unit that only reads, where there is a connection for that."""
+        if self._reader is None or unit.writes or unit.exclusive:
+            return None
+        return self.read
 
     def read(self, unit: Unit[R]) -> R:
         """Run a unit that only reads, at once, on this thread."""
@@ -123,6 +126,11 @@ class SqliteDatabase:
             raise ticket.error
         result: Any = ticket.result
         return result  # type: ignore[no-any-return]
+
+    def usage(self) -> Mapping[str, float]:
+        """Return what the writer has done and has before it."""
+        waiting, units, commits = self._queue.qsize(), self._units, self._commits
+        return {"units_waiting": waiting, "units_total": units, "commits_total": commits}
 
     async def aclose(self) -> None:
         """Finish what is queued, bring the WAL home and close."""
@@ -155,6 +163,8 @@ class SqliteDatabase:
                 return
             dirty = True
             batch, held = self._gather(first)
+            self._units += len(batch)
+            self._commits += 1
             self._perform([ticket for ticket in batch if not ticket.abandoned])
             self._tell(batch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from legation.store.failures import (
@@ -21,7 +21,7 @@ from legation.store.failures import (
     Unavailable,
     WrongSchema,
 )
-from legation.store.units import Dialect, Rows, Statement, Unit
+from legation.store.units import Dialect, Numbered, Rows, Statement, Unit
 
 from .errors import UnusableDatabase
 from .units import Write, carry_out, failure, quiet, short
@@ -200,15 +200,18 @@ def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
 
     def execute(statement: Statement) -> Rows:
         parameters = statement.parameters
-        _refuse_nul(parameters)
+        if isinstance(parameters, Numbered):
+            _refuse_nul(parameters.row)
+            return run(statement.sql.sqlite_text, parameters.row).fetchall()
+        _refuse_nul(parameters.values())
         return run(statement.sql.sqlite_text, parameters).fetchall()
 
     return execute
 
 
-def _refuse_nul(parameters: Mapping[str, Any]) -> None:
+def _refuse_nul(values: Iterable[Any]) -> None:
     """Refuse U+0000 in text, as PostgreSQL does: SQLite stores it and then loses what follows."""
-    for value in parameters.values():
+    for value in values:
         if type(value) is str and "\0" in value:
             raise sqlite3.DataError("text holds U+0000")
 

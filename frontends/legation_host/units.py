@@ -6,18 +6,23 @@ The other half, and the contract between them, is `legation.store.units`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from legation.store.failures import Busy, Conflict, StoreFailure
 from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
+from legation.watch import Line
 
-__all__ = ["Write", "carry_out", "failure", "quiet", "short"]
+__all__ = ["Write", "WriteLines", "carry_out", "failure", "quiet", "short"]
 
 R = TypeVar("R")
 
 Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
 """Takes a level, an event and its fields to the log; callable from every thread."""
+
+
+WriteLines: TypeAlias = Callable[[Sequence[Line]], None]
+"""Writes lines of the request log; called from a thread."""
 
 
 def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:

@@ -6,17 +6,15 @@ What two connections of PostgreSQL do to one chain is in `tests/frontends/test_a
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar
 
 import pytest
 from attrs import asdict, evolve, fields, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.migrations.catalogue import CATALOGUE
 from legation.store.audit import (
     AppendAudit,
     Audited,
@@ -33,6 +31,8 @@ from legation.store.audit import (
     verify_chain,
 )
 from legation.store.units import Dialect, Sql, Statements, Undo, Unit
+
+from .. import one_database
 
 R = TypeVar("R")
 
@@ -66,36 +66,8 @@ class Mark(Unit[str]):
         return Undo("nothing") if self.undone else "something"
 
 
-class Database:
-    """Runs a unit in a savepoint."""
-
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in CATALOGUE.migrations:
-            for step in migration.up:
-                if (statement := step.statement(Dialect.SQLITE)) is not None:
-                    self.connection.execute(statement.text(Dialect.SQLITE))
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        self.connection.execute("savepoint unit")
-        work = unit.statements(Dialect.SQLITE)
-        rows: Any = None
-        try:
-            while True:
-                statement = next(work) if rows is None else work.send(rows)
-                text = statement.text(Dialect.SQLITE)
-                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
-        except StopIteration as stop:
-            result: R | Undo[R] = stop.value
-        if isinstance(result, Undo):
-            self.connection.execute("rollback to unit")
-            self.connection.execute("release unit")
-            return cast("Undo[R]", result).result
-        self.connection.execute("release unit")
-        return result
+class Database(one_database.Database):
+    """With its trail, and the marks that changes left."""
 
     def trail(self) -> tuple[AuditRow, ...]:
         return self.run(ReadChain("", 0, 100_000))
@@ -130,6 +102,26 @@ def test_rows_of_a_writer_are_numbered_and_chained() -> None:
         AuditRow("n", 2, first_hash, second_hash, second),
         AuditRow("n", 3, second_hash, chained(second_hash, "n", 3, third), third),
     )
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 15, 16, 63, 64, 65, 128, 149])
+def test_a_batch_of_any_size_is_stored_whole_and_in_order(size: int) -> None:
+    database = Database()
+    database.run(AppendAudit("n", tuple(evolve(ENTRY, at_us=at) for at in range(size))))
+    rows = database.trail()
+
+    assert [(row.seq, row.entry.at_us) for row in rows] == [(at + 1, at) for at in range(size)]
+    assert isinstance(verify_chain(rows), Intact)
+
+
+def test_a_batch_is_a_few_statements_on_sqlite_and_one_on_postgresql() -> None:
+    sizes: dict[Dialect, int] = {}
+    for dialect in Dialect:
+        statements = AppendAudit("n", (ENTRY,) * 256).statements(dialect)
+        next(statements)
+        statements.send([("n", None, None)])
+        sizes[dialect] = 1 + sum(1 for _ in statements)
+    assert sizes == {Dialect.SQLITE: 4, Dialect.POSTGRESQL: 1}
 
 
 def test_the_hash_is_the_documented_one() -> None:

@@ -8,7 +8,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.store.units import Dialect, Sql, Statement, Statements, Undo, Unit, all_sql
+from legation.store.units import Dialect, Numbered, Sql, Statement, Statements, Undo, Unit, all_sql
 
 ASK = Sql("select :a, '%', 'x'", "select :a::text, '%', 'x'", registered=False)
 SAME = Sql("select :a", registered=False)
@@ -53,6 +53,15 @@ def test_a_statement_of_the_core_registers_itself_and_one_of_a_test_does_not() -
     from legation.store import units
 
     units._REGISTERED.remove(mine)
+
+
+def test_numbered_parameters_are_taken_by_sqlite_as_a_row_and_by_name() -> None:
+    parameters = Numbered(("a", None, 3))
+    assert parameters == {"1": "a", "2": None, "3": 3} == dict(parameters)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for given_as in (parameters.row, dict(parameters)):
+            rows = connection.execute("select ?3, ?1, ?2, ?1", given_as).fetchall()
+            assert rows == [(3, "a", None, "a")]
 
 
 def test_sql_is_compared_by_identity() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import re
 import tomllib
 from pathlib import Path
@@ -24,6 +25,11 @@ def test_every_page_has_its_files_and_their_licences() -> None:
         "swagger-ui.LICENSE.txt",
         "swagger-ui.css",
     }
+
+
+@built
+def test_they_are_mapped_and_not_read() -> None:
+    assert all(body.readonly and isinstance(body.obj, mmap.mmap) for body in FILES.values())
 
 
 @built

@@ -52,7 +52,7 @@ def test_sqlite_prepares_every_statement(
     with closing(SqliteDriver(tmp_path / "test.db")) as driver:
         migrated(driver, CATALOGUE.latest)
         for text, _ in statements:
-            names = re.findall(r"(?<![:\w]):([a-z_]+)\b", text)
+            names = re.findall(r"(?<![:\w])[:?]([a-z_]+|\d+)\b", text)
             driver.connection.execute(f"explain {text}", dict.fromkeys(names))
     figures(f"schema: {len(statements)} statements of the core prepared on each engine")
     assert len(statements) > 30

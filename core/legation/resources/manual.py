@@ -27,7 +27,7 @@ class Asset:
     """A file as it is sent; the end of its name says what it is."""
 
     name: str
-    body: bytes = field(repr=False)
+    body: bytes | memoryview = field(repr=False)
 
     @property
     def media_type(self) -> bytes:
@@ -56,6 +56,6 @@ class Manual:
         """The description of the interface."""
         return Asset("openapi.json", compact_json(self.describe()).encode())
 
-    def bring(self, files: Mapping[str, bytes]) -> None:
+    def bring(self, files: Mapping[str, bytes | memoryview]) -> None:
         """Take the files of the pages, by name."""
         self.assets = {name: Asset(name, body) for name, body in files.items()}

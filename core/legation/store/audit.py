@@ -4,7 +4,8 @@ Rows are chained: each holds a hash over itself and the hash of the row before i
 to one writer, because two that append at the same moment could not agree on what came before.
 What the chain proves: a row that was edited, removed, exchanged or put in between shows, unless
 all rows behind it were written anew; and that shows against a head that was exported before.  The
-end of a chain cut off shows against such a head alone.
+end of a chain cut off shows against such a head alone.  A beginning may be missing where an entry
+of the trail says that it was pruned (`audit_pruning`).
 
 Who a writer is: on SQLite the node, as its process has one thread that writes; on PostgreSQL the
 node and the server process behind the connection, which has one transaction at a time.  So a
@@ -15,14 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
-from attrs import asdict, astuple, define, field, fields, frozen
+from attrs import asdict, define, field, fields, frozen
 
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, Numbered, Sql, Statement, Statements, Undo, Unit
 
 __all__ = [
+    "PRUNED",
+    "Anchor",
     "AppendAudit",
     "AuditEntry",
     "AuditRow",
@@ -35,6 +40,7 @@ __all__ = [
     "Place",
     "ReadChain",
     "Verifier",
+    "append_entries",
     "chained",
     "verify_chain",
 ]
@@ -74,15 +80,18 @@ class AuditRow:
     entry: AuditEntry
 
 
+_FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
+_content = attrgetter(*_FIELDS)
+
+
 def chained(previous: str, writer: str, seq: int, entry: AuditEntry) -> str:
     """Return the hash of a row: SHA-256 over the one before, its place and its content."""
-    content = json.dumps([previous, writer, seq, *astuple(entry)], ensure_ascii=True)
+    content = json.dumps([previous, writer, seq, *_content(entry)])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 # --- Writing ------------------------------------------------------------------------------------
 
-_FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
 _LINKS: Final = ("seq", "previous", "hash")
 _NUMBERS: Final = frozenset({"seq", "at_us", "status"})
 
@@ -105,25 +114,56 @@ END: Final = Sql(
         where last.writer = named.writer order by last.seq desc limit 1) as found on true""",
 )
 _COLUMNS: Final = (*_LINKS, *_FIELDS)
-APPEND: Final = Sql(
-    f"""insert into audit (writer, {_names(_COLUMNS)})
-    select :writer, {_names(_COLUMNS, "json_extract(value, '$.{}')")} from json_each(:rows)""",
-    f"""insert into audit (writer, {_names(_COLUMNS)})
+_WIDTH: Final = len(_COLUMNS)
+
+
+def _numbered(size: int) -> str:
+    """Return the values of `size` rows as SQLite numbers them: the writer, then row after row."""
+    rows = (range(2 + row * _WIDTH, 2 + (row + 1) * _WIDTH) for row in range(size))
+    return ", ".join(f"(?1, {', '.join(f'?{number}' for number in row)})" for row in rows)
+
+
+# As JSON the rows would cost SQLite three times as much: each value is looked for in its text.
+# PostgreSQL takes as many as there are at once.
+_RECORDS: Final = f"""insert into audit (writer, {_names(_COLUMNS)})
     select :writer, {_names(_COLUMNS)}
-    from json_to_recordset(cast(:rows as json)) as rows ({_typed(_COLUMNS)})""",
-)
+    from json_to_recordset(cast(:rows as json)) as rows ({_typed(_COLUMNS)})"""
+APPEND: Final = {
+    size: Sql(f"insert into audit (writer, {_names(_COLUMNS)}) values {_numbered(size)}", _RECORDS)
+    for size in (64, 16, 4, 1)
+}
+"""How rows are appended, by how many of them one statement takes on SQLite."""
+
+_Rows: TypeAlias = list[tuple[Any, ...]]
 
 
-def _append(node: str, entries: tuple[AuditEntry, ...]) -> Statements[None]:
-    """Yield the look for the end of this writer's chain, and the rows behind it as one."""
+def append_entries(
+    dialect: Dialect, node: str, entries: tuple[AuditEntry, ...]
+) -> Statements[None]:
+    """Yield the look for the end of this writer's chain, and the rows behind it."""
     ((writer, last, previous),) = yield END(node=node)
     previous = previous or ""
-    rows: list[dict[str, Any]] = []
+    rows: _Rows = []
     for seq, entry in enumerate(entries, (last or 0) + 1):
         hashed = chained(previous, writer, seq, entry)
-        rows.append({"seq": seq, "previous": previous, "hash": hashed, **asdict(entry)})
+        rows.append((seq, previous, hashed, *_content(entry)))
         previous = hashed
-    yield APPEND(writer=writer, rows=json.dumps(rows, ensure_ascii=False))
+    if dialect is Dialect.SQLITE:
+        for part in _split(rows):
+            yield Statement(APPEND[len(part)], Numbered((writer, *chain.from_iterable(part))))
+    else:
+        named = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+        records = json.dumps(named, ensure_ascii=False)
+        yield APPEND[1](writer=writer, rows=records)
+
+
+def _split(rows: _Rows) -> Iterator[_Rows]:
+    """Yield `rows` in parts as long as there are statements for."""
+    done = 0
+    for size in APPEND:
+        while done + size <= len(rows):
+            yield rows[done : done + size]
+            done += size
 
 
 @frozen
@@ -135,7 +175,7 @@ class AppendAudit(Unit[None]):
 
     def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
         """Yield the end of the chain, then the rows."""
-        yield from _append(self.node, self.entries)
+        yield from append_entries(dialect, self.node, self.entries)
         return None
 
 
@@ -164,8 +204,43 @@ class Audited(Unit[Changed[R]], Generic[R]):
         outcome = yield from self.unit.statements(dialect)
         if isinstance(outcome, Undo):
             return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
-        yield from _append(self.node, (self.entry,))
+        yield from append_entries(dialect, self.node, (self.entry,))
         return Changed(outcome, kept=True)
+
+
+PRUNED: Final = "audit.prune"
+"""The operation of the entry that says what was pruned."""
+
+
+@frozen
+class Anchor:
+    """Where a chain was cut: its rows up to number `seq` went, `count` of them at that time.
+
+    `hash` is that of row `seq`.  In an entry it is the resource: `writer/seq/hash/count`.
+    """
+
+    writer: str
+    seq: int
+    hash: str
+    count: int
+
+    @property
+    def resource(self) -> str:
+        """The anchor as an entry has it."""
+        writer = self.writer.replace("%", "%25").replace("/", "%2F")
+        return f"{writer}/{self.seq}/{self.hash}/{self.count}"
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Anchor | None:
+        """Return the anchor that `entry` is, or None."""
+        writer, *numbers = entry.resource.split("/")
+        if entry.operation != PRUNED or len(numbers) != 3:
+            return None
+        seq, hashed, count = numbers
+        if not (seq.isascii() and seq.isdigit() and count.isascii() and count.isdigit()):
+            return None
+        writer = writer.replace("%2F", "/").replace("%25", "%")
+        return cls(writer, int(seq), hashed, int(count))
 
 
 # --- Reading ------------------------------------------------------------------------------------
@@ -293,10 +368,14 @@ class Head:
 
 @frozen
 class Intact:
-    """Every row is as it was written; `heads`, one for each chain, prove later what was there."""
+    """Every row is as it was written; `heads`, one for each chain, prove later what was there.
+
+    `pruned` is how many rows are known to have been pruned.
+    """
 
     count: int
     heads: tuple[Head, ...]
+    pruned: int = 0
 
 
 @frozen
@@ -316,44 +395,77 @@ _START: Final = Head("", 0, "")
 class Verifier:
     """Takes the rows of a trail, those of a writer in the order of `seq`, a few at a time.
 
-    `heads` were exported before: the trail has to lead through each of them.
+    `heads` were exported before: the trail has to lead through each of them, but for those that
+    were pruned since.
     """
 
     heads: Iterable[Head] = ()
     _count: int = field(default=0, init=False)
     _last: dict[str, Head] = field(factory=dict[str, Head], init=False)
     _wanted: dict[tuple[str, int], Head] = field(factory=dict[tuple[str, int], Head], init=False)
+    _begins: list[AuditRow] = field(factory=list[AuditRow], init=False)
+    _anchors: list[Anchor] = field(factory=list[Anchor], init=False)
 
     def __attrs_post_init__(self) -> None:
         self._wanted = {(head.writer, head.seq): head for head in self.heads}
 
     def take(self, rows: Iterable[AuditRow]) -> Broken | None:
-        """Check `rows`; return the first that is wrong."""
+        """Check `rows`; return the first that is wrong.
+
+        Whether a chain that does not begin with number 1 was pruned is known at the end.
+        """
         for row in rows:
-            reason = self._fault(row, self._last.get(row.writer, _START))
+            reason = self._fault(row)
             if reason is not None:
                 return Broken(row.writer, row.seq, reason)
+            if anchor := Anchor.of(row.entry):
+                self._anchors.append(anchor)
             self._last[row.writer] = Head(row.writer, row.seq, row.hash)
             self._count += 1
         return None
 
-    def _fault(self, row: AuditRow, last: Head) -> str | None:
+    def _fault(self, row: AuditRow) -> str | None:
+        last = self._last.get(row.writer)
+        if last is None and row.seq > 1:
+            self._begins.append(row)
+            last = Head(row.writer, row.seq - 1, row.previous)
+        last = last or _START
         if row.seq != last.seq + 1:
             return f"rows are missing: it follows number {last.seq}"
         if row.previous != last.hash:
             return "the row before it is another one than when it was written"
         if row.hash != chained(row.previous, row.writer, row.seq, row.entry):
             return "it is not as it was written"
-        wanted = self._wanted.pop((row.writer, row.seq), None)
-        if wanted is not None and wanted.hash != row.hash:
-            return "it is another one than when the head was exported"
+        wanted = self._wanted.get((row.writer, row.seq))
+        if wanted is not None and wanted.hash == row.hash:
+            del self._wanted[row.writer, row.seq]
         return None
 
     def end(self) -> Verdict:
         """Return what came of it, after the last row."""
+        cuts = {(anchor.writer, anchor.seq, anchor.hash) for anchor in self._anchors}
+        for row in self._begins:
+            if (row.writer, row.seq - 1, row.previous) not in cuts:
+                return Broken(row.writer, row.seq, "rows are missing: it follows number 0")
         for head in self._wanted.values():
-            return Broken(head.writer, head.seq, "the row of an exported head is missing")
-        return Intact(self._count, tuple(self._last.values()))
+            if not self._was_pruned(head):
+                return Broken(head.writer, head.seq, self._missed(head))
+        pruned = sum(anchor.count for anchor in self._anchors)
+        return Intact(self._count, tuple(self._last.values()), pruned)
+
+    def _was_pruned(self, head: Head) -> bool:
+        """Whether the row of `head` went; where it was the last that did, its hash is known."""
+        return any(
+            anchor.writer == head.writer
+            and (anchor.seq > head.seq or (anchor.seq, anchor.hash) == (head.seq, head.hash))
+            for anchor in self._anchors
+        )
+
+    def _missed(self, head: Head) -> str:
+        last = self._last.get(head.writer, _START)
+        if last.seq >= head.seq:
+            return "it is another one than when the head was exported"
+        return "the row of an exported head is missing"
 
 
 def verify_chain(rows: Iterable[AuditRow], heads: Iterable[Head] = ()) -> Verdict:

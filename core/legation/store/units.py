@@ -11,6 +11,7 @@ Contract with a host (`legation_host` holds the other half):
 * a unit with `writes = False` sees one consistent snapshot and writes nothing;
 * `exclusive = True` holds the database's migration lock for the length of the transaction, or
   fails with `failures.Busy` without waiting;
+* the parameters of a statement are names, or on SQLite numbers (`Numbered`);
 * `needs_schema = False` is for the units of migrations, which run on whatever schema there is;
 * an error of the engine ends the unit: it is not thrown into the generator.
 """
@@ -18,13 +19,23 @@ Contract with a host (`legation_host` holds the other half):
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-__all__ = ["Dialect", "Rows", "Sql", "Statement", "Statements", "Undo", "Unit", "all_sql"]
+__all__ = [
+    "Dialect",
+    "Numbered",
+    "Rows",
+    "Sql",
+    "Statement",
+    "Statements",
+    "Undo",
+    "Unit",
+    "all_sql",
+]
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -88,6 +99,29 @@ class Statement:
     def text(self, dialect: Dialect) -> str:
         """Return the text that the driver of `dialect` takes."""
         return self.sql.sqlite_text if dialect is Dialect.SQLITE else self.sql.psycopg_text
+
+
+@frozen(eq=False)  # as every mapping: by what it maps
+class Numbered(Mapping[str, Any]):
+    """The parameters of a text for SQLite that numbers them: `?1` and up, without a gap.
+
+    SQLite looks for a name among all names of the text, so that many of them cost their square;
+    `row` can be given to it as it is.
+    """
+
+    row: tuple[Any, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the parameter whose number is `name`."""
+        return dict(zip(self, self.row, strict=True))[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the numbers."""
+        return map(str, range(1, len(self.row) + 1))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.row)
 
 
 Statements: TypeAlias = Generator[Statement, Rows, R]
