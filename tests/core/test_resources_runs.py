@@ -10,8 +10,12 @@ from legation import Platform
 from legation.config import Agent, AuthorizationConfig, Model, Team
 from legation.store.audit import Changed
 from legation.store.failures import Busy, CommitLost, DatabaseFull, StatementFailed
-from legation.store.runs import AppendEvents, CancelRun, Ended, FindNeglected, FinishRun, StartRun
+from legation.store.run_keeping import FindNeglected
+from legation.store.run_steering import CancelRun
+from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation_testing import NEW_YEAR_2026, Client
+
+from ..callers import Issuer, demo
 
 SLOW = "/agents/sloth/runs"
 QUICK = "/agents/quick/runs"
@@ -541,3 +545,14 @@ def test_a_token_without_a_subject_runs_and_owns_nothing() -> None:
         assert client.get(f"{QUICK}/{run['run_id']}").status == 404
         form = {"message": "x"}
         assert client.post(QUICK, form=form, headers={"idempotency-key": "k"}).status == 422
+
+
+def test_an_administrators_token_for_a_session_continues_it_for_its_owner() -> None:
+    issuer = Issuer()
+    with Client(lambda: demo(issuer)) as client:
+        client.token = issuer.token("agents:run")
+        client.run("alpha", "x", session_id="s")
+        client.token = issuer.token("platform:admin", sub="root", session_id="s")
+        run = client.run("alpha", "y")
+
+        assert (run["session_id"], run["user_id"]) == ("s", "ada")

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from legation import Platform
 from legation.config import Agent
-from legation.effects import Now, RandomBytes, Sleep, ThisNode
-from legation.runs.starting import NewRun, new_id, start
+from legation.effects import Now, Sleep, ThisNode
+from legation.runs.starting import NewRun, start
 from legation.store.failures import Busy, Conflict
-from legation.store.runs import FetchRun, RunRow, Started, StartRun
+from legation.store.run_reads import FetchRun
+from legation.store.run_rows import RunRow
+from legation.store.runs import Started, StartRun
 from legation_testing import play
 
 PLATFORM = Platform(agents=(Agent(id="a"),))
@@ -18,14 +18,6 @@ ROW = RunRow(
     *("o", "s", 1, "r", None, "agent", "a", "RUNNING", "{}", None, None, 0, 0, None, 0),
     *("n", 9, 1),
 )
-
-
-def test_an_id_is_a_random_uuid() -> None:
-    made = play(new_id(), [(RandomBytes(16), bytes(range(16)))])
-
-    assert re.fullmatch(
-        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made
-    )
 
 
 def test_a_run_that_is_there_is_somebody_elses_to_execute() -> None:

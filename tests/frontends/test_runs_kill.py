@@ -15,17 +15,19 @@ from attrs import frozen
 
 from legation import Platform
 from legation.config import Agent, Database, Model
-from legation.runs.journal import LEASE_US
 
 from .command_kit import Command, running
 from .hosted import hosted
 
-LEASE_SECONDS: Final = LEASE_US / 1_000_000
+LEASE_SECONDS: Final = 8.0
 ROUND_SECONDS: Final = 1.0
 SLACK_SECONDS: Final = 10.0  # for a machine that has other things to do
 PATIENCE: Final = 60.0
 
 CONFIGURATION: Final = """
+[platform]
+lease_seconds = 8
+
 [databases.main]
 url = "sqlite:///{folder}/main.db"
 

@@ -16,23 +16,16 @@ import pytest
 from attrs import frozen
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.store.runs import (
-    ACTIVE,
-    CLAIM_NEXT,
-    CLAIMED_SO,
+from legation.store.run_keeping import (
     RUNNING,
-    AppendEvents,
-    CancelRun,
-    ClaimedRun,
     ClaimWaiting,
     ExtendLeases,
     FindNeglected,
-    FinishRun,
-    Lease,
     ReleaseRun,
-    StartRun,
-    StoredEvent,
 )
+from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, Lease, StoredEvent
+from legation.store.run_steering import CancelRun
+from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, FinishRun, StartRun
 from legation.store.units import Dialect, Undo, Unit
 
 R = TypeVar("R")
@@ -303,7 +296,7 @@ def test_no_run_ends_twice_or_is_executed_twice(figures: Callable[[str], None]) 
     [
         (FENCE, ""),
         ("and attempt = :attempt", ""),
-        ("and status in ('PENDING', 'RUNNING') limit 1", "and status = 'nothing' limit 1"),
+        (f"{ACTIVE_RUN} and {OF_A_CLIENT} limit 1", "status = 'nothing' limit 1"),
     ],
     ids=["the fence", "its token", "what is active"],
 )

@@ -21,11 +21,16 @@ _OBJECTS: Final = st.dictionaries(_NAMES, _VALUES, max_size=3)
 
 # A form holds JSON as text.
 schemathesis.openapi.format("json-object", _OBJECTS.map(json.dumps))
+schemathesis.openapi.format("json-schema", st.just('{"type": "object"}'))
 schemathesis.openapi.format("json-array", st.lists(_OBJECTS, max_size=2).map(json.dumps))
 
 
 def _members(body: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+def _plain_schema(schema: Any) -> bool:
+    return schema in ({"type": "object"}, '{"type": "object"}')
 
 
 @schemathesis.hook  # pyright: ignore[reportUnknownMemberType]
@@ -39,6 +44,10 @@ def filter_case(_: Any, case: Any) -> bool:
     # JSON's 0 and 1 are read as false and true, as they are in a form.
     body = _members(case.body)
     if any(type(body.get(name)) is int for name in ("stream", "background")):
+        return False
+    # A schema of JSON Schema for the answer is in a language of its own.
+    schema = body.get("output_schema")
+    if case.meta.generation.mode.is_positive and schema and not _plain_schema(schema):
         return False
     # A part without a file's name is text, and null as JSON in text is nothing.
     return case.media_type != "multipart/form-data" or "files" not in body or bool(body["files"])

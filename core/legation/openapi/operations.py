@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from ..resources.media import MEDIA_TYPES
+from ..bodies.media_types import MEDIA_TYPES
 from ..runs.states import RunState
 from .schemas import MOST
 from .shapes import (
@@ -122,6 +122,11 @@ _PLATFORM: Final = {
             ),
         },
     ),
+    "get_metrics": Operation(
+        "Measurements of this process and of what waits in its databases",
+        {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
+        "Several worker processes answer each for itself, under a label that tells them apart.",
+    ),
     "get_info": _got("What this platform is", ref("Info")),
     "get_config": _got("What this platform hosts", ref("Config")),
     "get_models": _got("The models that agents and teams use", list_of(ref("UsedModel"))),
@@ -192,7 +197,16 @@ def _hosted(kind: str) -> dict[str, Operation]:
         ),
         f"continue_{kind}_run": Operation(
             "Go on with a run that waits for a person",
-            {200: Reply("Its events, or its end", {JSON: _run(kind), EVENTS: _EVENT_STREAM})},
+            {
+                200: Reply(
+                    "Its events behind the pause, or the run",
+                    {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                )
+            },
+            "Confirms or rejects the calls of tools that it waits for, or brings their results."
+            " What is executed is what was shown: an answer that changes a call, and one that"
+            " leaves a call open, is refused, and the run waits on. Of several who answer, one goes"
+            " on; the others are told 409.",
             body=_form("Continue"),
             errors=(409,),
         ),

@@ -93,7 +93,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "Health": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
     "Readiness": object_of(
         {
-            "status": one_of_words("ready", "not ready"),
+            "status": one_of_words("ready", "not ready", "draining"),
             "databases": by_name(ref("Database")),
         },
         {"channels": list_of(ref("Channel"))},
@@ -187,9 +187,38 @@ def _run_output(kind: str) -> Schema:
             "parent_run_id": TEXT,
             "session_state": OBJECT,
             "messages": _OBJECTS,
-            "tools": _OBJECTS,
+            "tools": list_of(ref("ToolExecution")),
+            "requirements": list_of(
+                ref("Requirement"), description="What a run that is PAUSED waits for"
+            ),
+            **({"member_responses": _OBJECTS} if kind == "team" else {}),
         },
     )
+
+
+_TOOL: Final[Mapping[str, Schema]] = {
+    "tool_call_id": TEXT,
+    "tool_name": TEXT,
+    "tool_args": OBJECT,
+    "tool_call_error": nullable(BOOLEAN),
+    "result": nullable(TEXT),
+    "metrics": nullable(OBJECT),
+    "child_run_id": nullable(TEXT),
+    "stop_after_tool_call": BOOLEAN,
+    "created_at": UNIX_TIME,
+    "requires_confirmation": nullable(BOOLEAN),
+    "confirmed": nullable(BOOLEAN),
+    "confirmation_note": nullable(TEXT),
+    "external_execution_required": nullable(BOOLEAN),
+    **dict.fromkeys(
+        (
+            *("requires_user_input", "user_input_schema", "user_feedback_schema", "answered"),
+            *("external_execution_silent", "approval_type", "approval_id"),
+        ),
+        ANYTHING,
+    ),
+}
+_MEMBER_ASKS: Final = ("member_agent_id", "member_agent_name", "member_run_id")
 
 
 def _run_row(kind: str) -> Schema:
@@ -221,7 +250,15 @@ _ABOUT_A_RUN: Final[Mapping[str, Schema]] = {
     "session_id": {**_CHOSEN_ID, "description": "The session that the run is of"},
     "user_id": _WORDLESS,
 }
-_CONTINUE: Final[Mapping[str, Schema]] = {**_ABOUT_A_RUN, "tools": _OBJECTS, "stream": _STREAM}
+_CONTINUE: Final[Mapping[str, Schema]] = {
+    **_ABOUT_A_RUN,
+    "tools": {
+        **list_of(ref("ToolAnswer")),
+        "description": "The calls that wait, as they were shown, each with `confirmed` (and"
+        " `confirmation_note`) or `result`; none at all rejects what was to be confirmed",
+    },
+    "stream": _STREAM,
+}
 _RESUME: Final[Mapping[str, Schema]] = {
     **_ABOUT_A_RUN,
     "last_event_index": integer(
@@ -234,6 +271,11 @@ _RESUME: Final[Mapping[str, Schema]] = {
 _MESSAGE_SENT: Final[Mapping[str, Schema]] = {
     "message": text(minLength=1, maxLength=1 << 20, examples=["What can you do?"])
 }
+_OUTPUT_SCHEMA: Final[Schema] = {
+    **object_of({"type": {"const": "object"}}, additionalProperties=True),
+    "description": "JSON schema that the answer is to satisfy (draft 2020-12, without `pattern`,"
+    " and `$ref` only to its own `$defs`)",
+}
 _RUN: Final[Mapping[str, Schema]] = {
     "stream": _STREAM,
     "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
@@ -242,13 +284,19 @@ _RUN: Final[Mapping[str, Schema]] = {
         "description": "The session to go on with; empty or absent begins one",
     },
     "user_id": {**_CHOSEN_ID, "description": "Whose; counts for administrators alone"},
-    **dict.fromkeys(("session_state", "dependencies", "metadata", "output_schema"), OBJECT),
+    **dict.fromkeys(("session_state", "dependencies", "metadata"), OBJECT),
+    "output_schema": _OUTPUT_SCHEMA,
     **dict.fromkeys(MEDIA, _OBJECTS),
     "monitor": _WORDLESS,
     "version": _WORDLESS,
 }
 
 
+_SCHEMA_TEXT: Final = text(
+    format="json-schema",
+    contentMediaType="application/json",
+    description=_OUTPUT_SCHEMA["description"],
+)
 _AS_TEXT: Final[Mapping[str, Schema]] = {
     "object": text(format="json-object", contentMediaType="application/json"),
     "array": text(format="json-array", contentMediaType="application/json"),
@@ -259,7 +307,9 @@ _AS_TEXT: Final[Mapping[str, Schema]] = {
 def _form(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
     """Return a form: all of it is text, so that objects and arrays are told as JSON in text."""
     told = {
-        name: _AS_TEXT.get(field.get("type", "any"), field)
+        name: _SCHEMA_TEXT
+        if field is _OUTPUT_SCHEMA
+        else _AS_TEXT.get(field.get("type", "any"), field)
         for name, field in fields.items()
         if field is not _FILES
     }
@@ -287,6 +337,23 @@ _RUNS: Final[Mapping[str, Schema]] = {
             "time_to_first_token": {**NUMBER, "description": "Seconds"},
             "details": OBJECT,
         },
+    ),
+    "ToolExecution": object_of(_TOOL),
+    "ToolAnswer": object_of(
+        {"tool_call_id": text(minLength=1)},
+        {
+            "tool_name": nullable(TEXT),
+            "tool_args": nullable(OBJECT),
+            "confirmed": nullable(BOOLEAN),
+            "confirmation_note": nullable(TEXT),
+            "result": ANYTHING,
+        },
+        description="The answer to a call that waits; other members are as they were shown",
+        additionalProperties=True,
+    ),
+    "Requirement": object_of(
+        {"id": TEXT, "created_at": TIME, "tool_execution": ref("ToolExecution")},
+        dict.fromkeys(_MEMBER_ASKS, TEXT),
     ),
     "RunAccepted": object_of({"run_id": TEXT, "session_id": TEXT, "status": _STATUS}),
     "ServerSentEvent": object_of(

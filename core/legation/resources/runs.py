@@ -14,14 +14,19 @@ from ..effects import Program, Transact
 from ..messages import Answer, Headers, Streamed, json_response
 from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
+from ..runs.answers import Reply, answered, read_replies
 from ..runs.cancelling import cancel
+from ..runs.continuing import go_on, turn_at_pause
 from ..runs.follow import join, resume, tail
 from ..runs.output import run_output
 from ..runs.starting import NewRun, start
 from ..runs.states import RunState
+from ..runs.turn_state import TurnState
 from ..sse import BadEventId, parse_last_event_id
-from ..store.runs import FetchRun, ListRuns, RunRow
+from ..store.run_reads import FetchRun, ListRuns
+from ..store.run_rows import RunRow
 from ..store.sessions import FetchSession
+from ..tools.structured import check_schema
 from .call import Call, Handler
 from .components import component
 from .media import Media, read_media
@@ -46,6 +51,7 @@ _ID_LENGTH: Final = 255
 _MESSAGE_LENGTH: Final = 1 << 20
 _PAGE: Final = 1000
 _DEEPEST: Final = 1_000_000
+_BUSY: Final = "Another run of the session is not over yet"
 _STATUSES: Final = tuple(state.value for state in RunState)
 
 
@@ -126,6 +132,9 @@ def _details(read: Reader) -> dict[str, Any]:
     details = {
         name: read.json_object(name) for name in ("dependencies", "metadata", "output_schema")
     }
+    schema = details["output_schema"]
+    if schema is not None and (fault := check_schema(schema)) is not None:
+        read.fault("output_schema", fault)
     return {name: value for name, value in details.items() if value is not None}
 
 
@@ -149,17 +158,13 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     change = partial(call.change, status=status, resource=(hosted.id, run_id))
     started = yield from start(call.workshop, hosted, new, change)
     if started.rejected:
-        return Conflict("Another run of the session is not over yet")
+        return Conflict(_BUSY)
     if asked.background:
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
     if asked.stream:
         return Streamed(200, SSE_HEADERS, tail(hosted.database, owner, run_id, 0))
-    yield from join(hosted.database, owner, run_id)
-    row = yield from Transact(hosted.database, FetchRun(run_id, owner))
-    if row is None:
-        return Internal("The run is gone")
-    return json_response(200, run_output(row))
+    return (yield from _joined(hosted.database, owner, run_id))
 
 
 def _owner(
@@ -174,7 +179,7 @@ def _owner(
         return principal.owner or f"~nobody:{run_id}"
     if asked.user_id is not None:
         return asked.user_id
-    if asked.session_id:
+    if principal.session_id or asked.session_id:
         fetch = FetchSession(session_id, None, any_owner=True)
         if session := (yield from Transact(hosted.database, fetch)):
             return session.owner
@@ -203,7 +208,7 @@ def list_runs(kind: str) -> Handler:
         session = yield from Transact(hosted.database, fetch)
         if session is None:
             return json_response(200, [])
-        listed = ListRuns(session.owner, session_id, status, page=page, size=limit)
+        listed = ListRuns(session.owner, session_id, status, page=page, size=limit, members=True)
         rows = yield from Transact(hosted.database, listed)
         return json_response(200, [run_output(row) for row in rows if _of(row, hosted)])
 
@@ -296,6 +301,8 @@ def cancel_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, session_id)
         if isinstance(own, Refusal):
             return own
+        if own.row.parent_run_id is not None and not RunState(own.row.status).final:
+            return Conflict(_GOES_WITH)
         change = partial(call.change, resource=(own.hosted.id, own.row.run_id))
         found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
         if found is None:
@@ -311,7 +318,12 @@ _NOT_PAUSED: Final = {
     RunState.ERROR: "run is already errored",
     RunState.CANCELLED: "run is already cancelled",
     RunState.PENDING: "run is already pending",
+    RunState.PAUSED: "run is already continued",
 }
+_GOES_WITH: Final = "run is that of a member: cancel the run that it is part of"
+_OF_A_MEMBER: Final = "run is that of a member: continue the run that it is part of"
+_NOT_OURS: Final = "run waits for what this platform cannot give it"
+_BAD_TOOLS: Final = "Invalid structure or content for tools: {}"
 
 
 def continue_run(kind: str) -> Handler:
@@ -322,21 +334,62 @@ def continue_run(kind: str) -> Handler:
         if isinstance(form, Refusal):
             return form
         read = form.reader()
-        read.json_list("tools")
+        items = read.json_list("tools") or ()
         session_id = _id(read, "session_id") or None
-        read.boolean("stream", default=True)
+        stream = read.boolean("stream", default=True)
         read.ignore("user_id")
         if faults := read.faults():
             if any(fault.path == "body.tools" for fault in faults):
                 return BadRequest("Invalid JSON in tools field")
             return Invalid(faults)
-        own = yield from _own_run(call, kind, session_id)
+        replies = read_replies(items)
+        if isinstance(replies, str):
+            return BadRequest(_BAD_TOOLS.format(replies))
+        own = yield from _own_run(call, kind, call.principal.session_id or session_id)
         if isinstance(own, Refusal):
             return own
-        state = RunState(own.row.status)
-        return Conflict(_NOT_PAUSED.get(state, "run waits for what this platform cannot give it"))
+        state = _ready(own.row, replies)
+        if isinstance(state, Refusal):
+            return state
+        return (yield from _go_on(call, own, state, stream=stream))
 
     return handler
+
+
+def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | Invalid:
+    """Return the turn of the run with what was answered, or why it cannot go on so."""
+    if row.status != RunState.PAUSED.value:
+        return Conflict(_NOT_PAUSED[RunState(row.status)])
+    if row.parent_run_id is not None:
+        return Conflict(_OF_A_MEMBER)
+    turn = turn_at_pause(row)
+    if turn is None:
+        return Conflict(_NOT_OURS)
+    state = answered(turn, replies)
+    return state if isinstance(state, TurnState) else Invalid(state)
+
+
+def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[Answer | Refusal]:
+    """Store the answers, see that the run is executed, and answer the way that was asked for."""
+    row, database = own.row, own.hosted.database
+    change = partial(call.change, resource=(own.hosted.id, row.run_id))
+    continued = yield from go_on(call.workshop, database, row, state, change, stream=stream)
+    if continued.found is None:
+        return NotFound("Run not found")
+    if continued.busy:
+        return Conflict(_BUSY)
+    if not continued.kept:
+        return Conflict(_NOT_PAUSED[RunState(continued.found)])
+    if stream:
+        return Streamed(200, SSE_HEADERS, tail(database, row.owner, row.run_id, row.events))
+    return (yield from _joined(database, row.owner, row.run_id, row.events))
+
+
+def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
+    """Return a run when it is over, or waits for a person."""
+    yield from join(database, owner, run_id, after)
+    row = yield from Transact(database, FetchRun(run_id, owner))
+    return Internal("The run is gone") if row is None else json_response(200, run_output(row))
 
 
 @frozen

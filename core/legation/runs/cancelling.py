@@ -6,9 +6,10 @@ from typing import Final
 
 from ..effects import Now, Nudge, Program, Publish
 from ..messages import compact_json
-from ..store.runs import CancelRun, RunRow, StoredEvent
+from ..store.run_rows import RunRow, StoredEvent
+from ..store.run_steering import CancelRun
 from .journal import Speaker, shown
-from .output import cancelled
+from .output import Told, cancelled
 from .patience import FEW, PASSING, Change, patiently, plainly
 
 __all__ = ["REASON", "cancel", "cancel_topic"]
@@ -37,8 +38,9 @@ def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> P
         session_id=row.session_id,
         run_id=row.run_id,
         now_us=now_us,
-        output=compact_json(cancelled(row.claim, name, None, "")),
+        output=compact_json(cancelled(Told(row.claim, name, None), "")),
         event=event,
+        members=row.kind == "team",
     )
     found = yield from patiently(database, unit, FEW, PASSING, change)
     if found == "RUNNING":

@@ -8,6 +8,7 @@ node, the lease passes and another node ends the run as interrupted.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -20,28 +21,30 @@ from ..effects import (
     Now,
     Program,
     Publish,
-    RandomBytes,
     Spawn,
     ThisNode,
 )
-from ..incidents import where
 from ..messages import compact_json
-from ..models.conversation import Message, Reply
 from ..registry import Component, Registry
 from ..store.failures import StoreFailure
-from ..store.runs import ClaimedRun, Ended, FinishRun
+from ..store.run_rows import ClaimedRun
+from ..store.runs import Ended, FinishRun
 from .cancelling import REASON, cancel_topic
-from .journal import LEASE_US, CancelAsked, Journal, LeaseLost, Speaker, shown
-from .output import cancelled, completed, failed
+from .ending import End, broken_off, concluded, cut_short, failing
+from .giving_back import give_back
+from .journal import CancelAsked, Journal, LeaseLost, Speaker, Voice, shown
+from .output import Told
 from .patience import MANY, patiently
 from .states import RunState
+from .taking import turn_of
+from .teams import Taking
 
-__all__ = ["ExecuteRun", "Workshop"]
+__all__ = ["INTERRUPTED", "ExecuteRun", "Workshop"]
 
-_FAILED: Final = "The run failed; the operator's log has the reason under incident {}"
+INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
+
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
-_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
 
 @define(eq=False)
@@ -50,10 +53,28 @@ class Workshop:
 
     The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
     has gone is not kept by its node's life.
+
+    Attributes:
+        draining: The process is about to end: nothing that waits is claimed any more.
+        ending: It ends now: what is executed is broken off.
+        ended: How many runs ended here, by kind, component and state.
     """
 
     registry: Registry
     executing: set[str] = field(factory=set[str])
+    draining: bool = False
+    ending: bool = False
+    ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+
+    def count(self, run: ClaimedRun, state: RunState) -> None:
+        """Count a run that ended here, or paused."""
+        key = (run.kind, run.component_id, state.value)
+        self.ended[key] = self.ended.get(key, 0) + 1
+
+    @property
+    def lease_us(self) -> int:
+        """How long a node may be silent before it is taken for dead, in microseconds."""
+        return round(self.registry.config.lease_seconds * 1_000_000)
 
     def name_of(self, run: ClaimedRun) -> str:
         """Return the name of the agent or team of `run`, its id when it is hosted no more."""
@@ -65,14 +86,23 @@ class Workshop:
         return self.registry.components(run.kind).get(run.component_id)
 
 
-@frozen
-class _End:
-    """How a run is to end."""
+@define(eq=False)
+class _Work:
+    """A run under execution: who speaks, what was asked, and the turn as soon as there is one."""
 
-    state: RunState
-    output: dict[str, Any]
-    reason: str | None = None
-    usage: str | None = None
+    voice: Voice
+    asked: Mapping[str, Any]
+    started_us: int
+    turn: Taking | None = None
+    ended_at: int = 0
+
+    def told(self, run: ClaimedRun, component: Component | None) -> Told:
+        """Return what there is to be told of the run by now."""
+        state = None if self.turn is None else self.turn.state
+        worked_us = self.voice.journal.now_us - self.started_us
+        if state is not None:
+            worked_us += state.worked_us
+        return Told(run, self.voice.speaker.name, component, state, worked_us)
 
 
 @frozen
@@ -86,13 +116,18 @@ class ExecuteRun(Job):
     def program(self) -> Program[None]:
         """Execute the run under its lease."""
         executing, run_id = self.workshop.executing, self.run.run_id
+        if self.workshop.ending and (yield from give_back(self.database, self.run)):
+            return
         executing.add(run_id)
         try:
             following = yield from self._execute()
         finally:
             executing.discard(run_id)
-        if following is not None:
-            yield from Spawn(ExecuteRun(self.workshop, self.database, following))
+        if following is None:
+            return
+        if self.workshop.draining and (yield from give_back(self.database, following)):
+            return
+        yield from Spawn(ExecuteRun(self.workshop, self.database, following))
 
     def _execute(self) -> Program[ClaimedRun | None]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
@@ -100,86 +135,74 @@ class ExecuteRun(Job):
         started_us = yield from Now()
         speaker = Speaker(self.run, self.workshop.name_of(self.run))
         asked = json.loads(self.run.input)
-        journal = Journal(self.database, speaker, node, asked["stream"], started_us)
+        journal = Journal(
+            self.database, self.run, node, started_us, lease_us=self.workshop.lease_us
+        )
+        work = _Work(Voice(journal, speaker, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
-            self._attempt(asked["message"], journal, started_us),
+            self._attempt(work),
             cancel_topic(self.run.run_id),
             self.workshop.registry.config.run_timeout_seconds,
         )
         if isinstance(outcome, LeaseLost):
             return None
-        if not isinstance(outcome, _End):
+        if self._to_give_back(journal, outcome) and (yield from give_back(self.database, self.run)):
+            return None
+        if not isinstance(outcome, End):
             journal.now_us = yield from Now()
-            outcome = yield from self._broken_off(journal, outcome)
+            outcome = yield from self._broken_off(work, outcome)
         ended = yield from _finish(journal, outcome)
+        if ended.cancel_asked:
+            journal.forget(work.ended_at)
+            outcome = cut_short(work.voice, self._so_far(work), REASON.format(self.run.run_id))
+            ended = yield from _finish(journal, outcome)
+        if ended.kept:
+            self.workshop.count(self.run, outcome.state)
         return ended.following
 
-    def _attempt(self, text: str, journal: Journal, started_us: int) -> Program[_End | Exception]:
+    def _to_give_back(self, journal: Journal, outcome: object) -> bool:
+        """Whether the process ends, and the run has not come so far that anybody knows of it."""
+        broken_off = self.workshop.ending and outcome == Interrupted("nudge")
+        return broken_off and journal.untouched
+
+    def _attempt(self, work: _Work) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
         try:
-            return (yield from self._turn(text, journal, started_us))
+            return (yield from self._turn(work))
         except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             return error
 
-    def _turn(self, text: str, journal: Journal, started_us: int) -> Program[_End]:
+    def _turn(self, work: _Work) -> Program[End]:
         component = self.workshop.component(self.run)
         if component is None:
-            journal.note("RunError", content=_UNHOSTED, error_type="not_hosted")
-            output = failed(self.run, self.run.component_id, None, _UNHOSTED)
-            return _End(RunState.ERROR, output, reason="not_hosted")
-        reply = yield from _ask(component, text, journal)
-        output = completed(component, self.run, reply, started_us, journal.now_us)
-        tokens = {name: output["metrics"][name] for name in _TOKENS}
-        journal.note("ModelRequestCompleted", **_model(component), **tokens)
-        journal.note("RunContentCompleted")
-        told = {name: output[name] for name in ("content_type", "session_state", "metrics")}
-        journal.note("RunCompleted", content=reply.content, **told)
-        return _End(RunState.COMPLETED, output, usage=compact_json(tokens))
+            return broken_off(work.voice, self._so_far(work), _UNHOSTED, "not_hosted")
+        work.turn = yield from turn_of(component, self.database, self.run, work.asked, work.voice)
+        outcome = yield from work.turn.take()
+        work.ended_at = work.voice.journal.seq
+        return concluded(work.voice, self._so_far(work), outcome)
 
-    def _broken_off(self, journal: Journal, outcome: Interrupted | Exception) -> Program[_End]:
+    def _so_far(self, work: _Work) -> Told:
+        return work.told(self.run, self.workshop.component(self.run))
+
+    def _broken_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
-        name, component = journal.speaker.name, self.workshop.component(self.run)
-        if isinstance(outcome, CancelAsked) or outcome == Interrupted("nudge"):
-            reason = REASON.format(self.run.run_id)
-            journal.note("RunCancelled", reason=reason, content=reason)
-            output = cancelled(self.run, name, component, "".join(journal.heard))
-            return _End(RunState.CANCELLED, output, reason="cancelled")
-        if isinstance(outcome, Interrupted):
+        told = self._so_far(work)
+        ending = self.workshop.ending and outcome == Interrupted("nudge")
+        if isinstance(outcome, CancelAsked) or (outcome == Interrupted("nudge") and not ending):
+            return cut_short(work.voice, told, REASON.format(self.run.run_id))
+        if ending:
+            sentence, reason = INTERRUPTED, "interrupted"
+        elif isinstance(outcome, Interrupted):
             seconds = self.workshop.registry.config.run_timeout_seconds
             sentence, reason = _TIMEOUT.format(seconds), "timeout"
         else:
-            sentence, reason = (yield from self._told(outcome)), "run_failed"
-        journal.note("RunError", content=sentence, error_type=reason)
-        output = failed(self.run, name, component, sentence)
-        return _End(RunState.ERROR, output, reason=reason)
-
-    def _told(self, error: Exception) -> Program[str]:
-        """Log what went wrong, and return the sentence that the caller may read."""
-        incident = (yield from RandomBytes(8)).hex()
-        fields = (("incident", incident), ("run_id", self.run.run_id), ("error", where(error)))
-        yield from Log("error", "run failed", fields)
-        return _FAILED.format(incident)
+            return (yield from failing(work.voice, told, outcome))
+        return broken_off(work.voice, told, sentence, reason)
 
 
-def _ask(component: Component, text: str, journal: Journal) -> Program[Reply]:
-    """Ask the model once, noting what clients follow."""
-    journal.note("RunStarted", **_model(component))
-    journal.note("ModelRequestStarted", **_model(component))
-    messages = [Message("user", text)]
-    if component.instructions is not None:
-        messages.insert(0, Message("system", component.instructions))
-    reply = yield from component.model.respond(tuple(messages), journal)
-    journal.now_us = yield from Now()
-    return reply
-
-
-def _model(component: Component) -> dict[str, str]:
-    return {"model": component.model.id, "model_provider": component.model.provider}
-
-
-def _finish(journal: Journal, end: _End) -> Program[Ended]:
+def _finish(journal: Journal, end: End) -> Program[Ended]:
     """Store the end.  A database that does not answer is asked again while the lease lasts."""
-    run = journal.speaker.run
+    run = journal.run
     events = tuple(journal.pending)
     finish = FinishRun(
         owner=run.owner,
@@ -188,12 +211,14 @@ def _finish(journal: Journal, end: _End) -> Program[Ended]:
         lease=journal.lease(),
         node=journal.node,
         now_us=journal.now_us,
-        until_us=journal.now_us + LEASE_US,
+        until_us=journal.now_us + journal.lease_us,
         status=end.state.value,
         output=compact_json(end.output),
         reason=end.reason,
         usage=end.usage,
         events=events,
+        input=end.input,
+        members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
     )
     ended: Ended | None = None
     try:

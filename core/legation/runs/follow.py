@@ -13,7 +13,7 @@ from attrs import define
 from ..effects import Emit, NextEvents, Program, RunEvent, Transact
 from ..messages import compact_json
 from ..sse import EventId, encode, heartbeat
-from ..store.runs import EventsPage, FetchEvents
+from ..store.run_reads import EventsPage, FetchEvents
 from .journal import shown
 from .states import RunState
 
@@ -47,12 +47,20 @@ class _Follower:
             page = yield from self.look()
             events = shown(page.events, final=self.over)
         if events:
-            self.over = self.over or events[-1].final
             self.after, self.poll, self.quiet = events[-1].seq, _SOON_SECONDS, 0.0
+            if events[-1].final and not self.over:
+                yield from self._end(events[-1])
         else:
             self.quiet += self.poll
             self.poll = min(2 * self.poll, _POLL_SECONDS)
         return events
+
+    def _end(self, last: RunEvent) -> Program[None]:
+        """Stop behind the event that ends the run; behind a pause, unless somebody continued it."""
+        self.over = True
+        if last.name.endswith("RunPaused"):
+            page = yield from self.look()
+            self.over = self.over and not page.events
 
     def look(self) -> Program[EventsPage]:
         """Ask the database for the next events, and whether there will be more."""
@@ -78,9 +86,9 @@ class _Follower:
                 yield from Emit(heartbeat())
 
 
-def join(database: str, owner: str, run_id: str) -> Program[None]:
-    """Wait until the run is over, or waits for a person."""
-    follower = _Follower(database, owner, run_id, 0)
+def join(database: str, owner: str, run_id: str, after: int = 0) -> Program[None]:
+    """Wait until the run is over, or waits for a person, for a reason behind the event `after`."""
+    follower = _Follower(database, owner, run_id, after)
     while not follower.over:
         yield from follower.listen()
 

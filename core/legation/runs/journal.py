@@ -3,6 +3,10 @@
 Events are stored before they are shown, a batch at a time: what is noted while nothing waits goes
 into the database in one transaction when the run is about to wait, or ends.  So a client that has
 seen an event can always be given what came after it.
+
+Several may speak in one journal, each with a `Voice`: a team and those of its members who are at
+work for it.  What they do side by side stands in the order in which it happened, and one batch is
+stored after the other, so that no event can be read before one that has a lower number.
 """
 
 from __future__ import annotations
@@ -12,15 +16,18 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from ..effects import Now, Program, Publish, RunEvent
+from ..effects import AwaitNudge, Now, Nudge, Program, Publish, RunEvent
 from ..messages import compact_json
-from ..store.runs import AppendEvents, ClaimedRun, Lease, StoredEvent
+from ..store.run_rows import ClaimedRun, Lease, StoredEvent
+from ..store.runs import AppendEvents
 from .patience import patiently
 
-__all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "shown"]
+__all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "Voice", "shown"]
 
 LEASE_US: Final = 30_000_000
-"""How long a node may be silent before its runs are taken for dead, in microseconds."""
+"""How long a node may be silent before its runs are taken for dead, unless configured."""
+
+_WAIT_SECONDS: Final = 1.0
 
 
 class CancelAsked(Exception):
@@ -33,21 +40,28 @@ class LeaseLost(Exception):
 
 @frozen
 class Speaker:
-    """Whose events these are: the members every event of a run has in common."""
+    """Whose events these are: the members every event of a run has in common.
+
+    A member of a team speaks of a run of its own, the one of `parent_run_id` being whose journal
+    it is.
+    """
 
     run: ClaimedRun
     name: str
+    parent_run_id: str | None = None
 
     def event(self, name: str, now_us: int, fields: Mapping[str, Any]) -> tuple[str, str]:
         """Return the full name of an event and its data, in the order clients expect."""
         kind = self.run.kind
         full = f"Team{name}" if kind == "team" else name
+        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
         data = {
             "created_at": now_us // 1_000_000,
             "event": full,
             f"{kind}_id": self.run.component_id,
             f"{kind}_name": self.name,
             "run_id": self.run.run_id,
+            **parent,
             "session_id": self.run.session_id,
             **fields,
         }
@@ -56,35 +70,49 @@ class Speaker:
 
 @define
 class Journal:
-    """Notes events and stores them under the lease; a `Listener` for the model."""
+    """Keeps the events of `run`, a run that is asked for, and stores them under its lease.
+
+    Attributes:
+        now_us: The time as it was last asked for.
+        seq: The number of the newest event, stored or not.
+        pending: What is not known to be stored, in order.
+        lease_us: How long the lease lasts that each batch extends.
+    """
 
     database: str
-    speaker: Speaker
+    run: ClaimedRun
     node: str
-    streamed: bool
     now_us: int
-    seq: int = 0
+    seq: int = field(init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
-    heard: list[str] = field(factory=list[str])
+    lease_us: int = LEASE_US
+    _storing: bool = field(default=False, init=False)
+    _waiting: int = field(default=0, init=False)
 
-    def note(self, name: str, **fields: Any) -> None:
+    def __attrs_post_init__(self) -> None:
+        self.seq = self.run.events
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing is known to be stored since the run was claimed."""
+        return self.seq - len(self.pending) == self.run.events
+
+    def add(self, name: str, data: str) -> None:
         """Add an event to the next batch."""
         self.seq += 1
-        full, data = self.speaker.event(name, self.now_us, fields)
-        self.pending.append(StoredEvent(self.seq, full, data))
+        self.pending.append(StoredEvent(self.seq, name, data, self.now_us))
 
-    def hear(self, piece: str) -> None:
-        """Keep a piece of the answer, and note it for the sake of those who follow it live."""
-        self.heard.append(piece)
-        if self.streamed:
-            self.note("RunContent", content=piece, content_type="str", reasoning_content="")
+    def forget(self, last: int) -> None:
+        """Take back the events behind the number `last`, none of which is stored."""
+        self.pending = [event for event in self.pending if event.seq <= last]
+        self.seq = last
 
     def lease(self) -> Lease:
         """Return the lease as the next statement writes it."""
-        return Lease(self.node, self.speaker.run.attempt, self.now_us + LEASE_US)
+        return Lease(self.node, self.run.attempt, self.now_us + self.lease_us)
 
     def settle(self) -> Program[None]:
-        """Store what is pending and show it.
+        """Store what is pending and show it; what others have pending goes with it.
 
         Whoever closes the program meanwhile may find the events stored and still pending: they
         are stored again with the end of the run, which changes nothing.
@@ -94,21 +122,91 @@ class Journal:
             CancelAsked: Somebody wants it to end.
         """
         self.now_us = yield from Now()
-        if not self.pending:
-            return
+        last = self.seq
+        while self.pending and self.pending[0].seq <= last:
+            if self._storing:
+                yield from self._wait()
+            else:
+                yield from self._store()
+
+    def _wait(self) -> Program[None]:
+        """Wait until the batch of another is stored, or was not to be."""
+        self._waiting += 1
+        try:
+            yield from AwaitNudge(self._topic, _WAIT_SECONDS)
+        finally:
+            self._waiting -= 1
+
+    @property
+    def _topic(self) -> str:
+        return f"settled:{self.run.run_id}"
+
+    def _store(self) -> Program[None]:
         events = tuple(self.pending)
-        run = self.speaker.run
-        append = AppendEvents(run.owner, run.run_id, self.lease(), self.now_us, events)
-        asked = yield from patiently(self.database, append)
+        append = AppendEvents(self.run.owner, self.run.run_id, self.lease(), self.now_us, events)
+        self._storing = True
+        try:
+            asked = yield from patiently(self.database, append)
+        finally:
+            self._storing = False
+        if asked is not None:
+            del self.pending[: len(events)]
+            yield from Publish(self.run.run_id, shown(events))
+        if self._waiting:
+            yield from Nudge(self._topic)
         if asked is None:
-            raise LeaseLost(run.run_id)
-        self.pending.clear()
-        yield from Publish(run.run_id, shown(events))
+            raise LeaseLost(self.run.run_id)
         if asked:
-            raise CancelAsked(run.run_id)
+            raise CancelAsked(self.run.run_id)
+
+
+@define
+class Voice:
+    """Who speaks in a journal; a `Listener` for its model.
+
+    Attributes:
+        streamed: Whether the pieces of its answers are events.
+        heard: The pieces of its last answer.
+        first_us: When the first piece of the last answer was there; None before.
+    """
+
+    journal: Journal
+    speaker: Speaker
+    streamed: bool
+    heard: list[str] = field(factory=list[str])
+    first_us: int | None = None
+    _listening: bool = field(default=False, init=False)
+
+    def note(self, name: str, **fields: Any) -> None:
+        """Add an event to the next batch."""
+        self.journal.add(*self.speaker.event(name, self.journal.now_us, fields))
+
+    def listen(self) -> None:
+        """Begin with the next answer."""
+        self.heard.clear()
+        self.first_us, self._listening = None, False
+
+    def hear(self, piece: str) -> None:
+        """Keep a piece of the answer, and note it for the sake of those who follow it live."""
+        if not piece:
+            return
+        self.heard.append(piece)
+        self._listening = True
+        if self.streamed:
+            self.note("RunContent", content=piece, content_type="str", reasoning_content="")
+
+    def settle(self) -> Program[None]:
+        """Store and show what is pending, of whoever spoke."""
+        yield from self.journal.settle()
+        self.look()
+
+    def look(self) -> None:
+        """Keep the time at which the first piece of the answer was there."""
+        if self._listening and self.first_us is None:
+            self.first_us = self.journal.now_us
 
 
 def shown(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:
     """Return stored events as those who follow see them; the last one is marked if `final`."""
     last = events[-1].seq if events else 0
-    return tuple(RunEvent(e.seq, e.name, e.data, final and e.seq == last) for e in events)
+    return tuple(RunEvent(e.seq, e.name, e.data, final and e.seq == last, e.at_us) for e in events)

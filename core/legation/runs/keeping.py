@@ -9,26 +9,19 @@ from attrs import frozen
 from ..effects import Job, Log, Now, Nudge, Program, Publish, Sleep, Spawn, ThisNode, Transact
 from ..messages import compact_json
 from ..store.failures import StoreFailure
-from ..store.runs import (
-    CancelsAsked,
-    ClaimWaiting,
-    ExtendLeases,
-    FindNeglected,
-    FinishRun,
-    ReleaseRun,
-    RunRow,
-)
+from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
+from ..store.run_rows import RunRow
+from ..store.runs import FinishRun
 from .cancelling import REASON, cancel_topic
-from .execute import ExecuteRun, Workshop
-from .journal import LEASE_US, Journal, Speaker, shown
-from .output import cancelled, failed
-from .states import RunState
+from .ending import broken_off, cut_short
+from .execute import INTERRUPTED, ExecuteRun, Workshop
+from .journal import Journal, Speaker, Voice, shown
+from .output import Told
 
 __all__ = ["KeepRuns"]
 
-_INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
 _ROUND_SECONDS: Final = 1.0
-_ROUNDS_BETWEEN_BEATS: Final = LEASE_US // 3_000_000
+_BEATS: Final = 3
 
 
 @frozen
@@ -45,11 +38,12 @@ class KeepRuns(Job):
     def program(self) -> Program[None]:
         """Go round."""
         node = yield from ThisNode()
+        between = int(self.workshop.lease_us / _BEATS / _ROUND_SECONDS) // 1_000_000
         number = 0
         while True:
             trouble = ""
             try:
-                yield from self._round(node, beats=number % _ROUNDS_BETWEEN_BEATS == 0)
+                yield from self._round(node, beats=number % between == 0)
             except StoreFailure as failure:
                 trouble = type(failure).__name__
             if trouble:
@@ -64,6 +58,8 @@ class KeepRuns(Job):
         now_us = yield from Now()
         if held := tuple(sorted(self.workshop.executing)):
             yield from self._kept(node, held, now_us, beats=beats)
+        if self.workshop.draining:
+            return
         neglected = yield from Transact(self.database, FindNeglected(now_us))
         for row in neglected.expired:
             yield from self._recover(row, node, now_us)
@@ -72,14 +68,16 @@ class KeepRuns(Job):
 
     def _kept(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
         if beats:
-            yield from Transact(self.database, ExtendLeases(node, held, now_us + LEASE_US))
+            yield from Transact(
+                self.database, ExtendLeases(node, held, now_us + self.workshop.lease_us)
+            )
         for run_id in (yield from Transact(self.database, CancelsAsked(held))):
             yield from Nudge(cancel_topic(run_id))
 
     def _claim(self, node: str, now_us: int) -> Program[None]:
         """Execute what waits in sessions where nothing is executed."""
         while True:
-            unit = ClaimWaiting(node, now_us, now_us + LEASE_US)
+            unit = ClaimWaiting(node, now_us, now_us + self.workshop.lease_us)
             waiting = yield from Transact(self.database, unit)
             if waiting is None:
                 return
@@ -88,10 +86,11 @@ class KeepRuns(Job):
     def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
         """End the run of a dead node, under the dead one's lease.
 
-        A run in which nothing had happened yet was asked nothing of the world: it waits again.
+        A run in which nothing had happened yet, or nothing since it was continued, was asked
+        nothing of the world: it waits again.
         One that somebody wanted to end is cancelled.
         """
-        if row.events == 0 and row.cancel_us is None:
+        if row.untouched and row.cancel_us is None:
             release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
             yield from Transact(self.database, release)
             return
@@ -104,15 +103,13 @@ class KeepRuns(Job):
 
     def _end(self, row: RunRow, node: str, now_us: int) -> FinishRun:
         run, component = row.claim, self.workshop.component(row.claim)
-        name = self.workshop.name_of(run)
-        journal = Journal(self.database, Speaker(run, name), node, True, now_us, seq=row.events)
+        told = Told(run, self.workshop.name_of(run), component)
+        journal = Journal(self.database, run, node, now_us, lease_us=self.workshop.lease_us)
+        voice = Voice(journal, Speaker(run, told.name), streamed=False)
         if row.cancel_us is not None:
-            sentence = REASON.format(run.run_id)
-            journal.note("RunCancelled", reason=sentence, content=sentence)
-            state, output = RunState.CANCELLED, cancelled(run, name, component, "")
+            end = cut_short(voice, told, REASON.format(run.run_id))
         else:
-            journal.note("RunError", content=_INTERRUPTED, error_type="interrupted")
-            state, output = RunState.ERROR, failed(run, name, component, _INTERRUPTED)
+            end = broken_off(voice, told, INTERRUPTED, "interrupted")
         return FinishRun(
             owner=row.owner,
             session_id=row.session_id,
@@ -120,11 +117,13 @@ class KeepRuns(Job):
             lease=row.lease,
             node=node,
             now_us=now_us,
-            until_us=now_us + LEASE_US,
-            status=state.value,
-            output=compact_json(output),
-            reason="cancelled" if state is RunState.CANCELLED else "interrupted",
-            usage=None,
+            until_us=now_us + self.workshop.lease_us,
+            status=end.state.value,
+            output=compact_json(end.output),
+            reason=end.reason,
+            usage=end.usage,
             events=tuple(journal.pending),
             expired_us=now_us,
+            input=end.input,
+            members=row.kind == "team",
         )

@@ -11,17 +11,25 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..models.conversation import Reply
+from attrs import frozen
+
 from ..registry import Component
-from ..store.runs import ClaimedRun, RunRow
+from ..store.run_rows import ClaimedRun, RunRow
+from .shapes import messages, requirements, tool_execution, waiting
+from .states import RunState
+from .turn_state import TurnState
 
 __all__ = [
     "MEDIA",
+    "Told",
+    "begun",
     "cancelled",
     "completed",
     "failed",
     "iso_time",
     "metrics",
+    "model_of",
+    "paused",
     "run_output",
     "run_row",
 ]
@@ -36,96 +44,133 @@ def iso_time(at_us: int) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
-def completed(
-    component: Component, run: ClaimedRun, reply: Reply, started_us: int, now_us: int
-) -> dict[str, Any]:
-    """Return the output of a run whose model answered."""
-    asked = json.loads(run.input)
-    told = {"content": reply.content, "content_type": "str", **_model(component)}
-    said = _message(run, 1, "user", asked["message"], started_us)
-    answered = _message(run, 2, "assistant", reply.content, now_us)
+@frozen
+class Told:
+    """A run of which there is to be told: whose it is, and how far its turn came.
+
+    `component` is None where it is hosted no more, `state` None where its turn is not at hand.
+    `worked_us` is how long the turn has taken.
+    """
+
+    run: ClaimedRun
+    name: str
+    component: Component | None
+    state: TurnState | None = None
+    worked_us: int = 0
+    parent_run_id: str | None = None
+
+
+def begun(told: Told) -> dict[str, Any]:
+    """Return the output of a run that is on its way."""
     return {
-        **_head(run, component.name),
-        **told,
-        **_standing(run, "COMPLETED"),
-        "metrics": metrics(component, reply, started_us, now_us),
-        "messages": [said, answered],
-        "tools": [],
+        **_head(told),
+        **model_of(told.component),
+        "session_state": json.loads(told.run.state),
+        "created_at": told.run.created_us // 1_000_000,
+        "status": RunState.RUNNING.value,
+        "metrics": {},
+        **_asked(json.loads(told.run.input)),
+    }
+
+
+def completed(told: Told, content: Any) -> dict[str, Any]:
+    """Return the output of a run that has its answer."""
+    return _output(told, RunState.COMPLETED, content)
+
+
+def paused(told: Told, sentence: str) -> dict[str, Any]:
+    """Return the output of a run that waits for a person."""
+    return _output(told, RunState.PAUSED, sentence)
+
+
+def failed(told: Told, sentence: str) -> dict[str, Any]:
+    """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
+    return _output(told, RunState.ERROR, sentence)
+
+
+def cancelled(told: Told, content: str) -> dict[str, Any]:
+    """Return the output of a run that was cancelled, with as much of the answer as there was."""
+    return _output(told, RunState.CANCELLED, content)
+
+
+def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
+    asked = json.loads(told.run.input)
+    return {
+        **_head(told),
+        "content": content,
+        "content_type": "str" if isinstance(content, str) else "dict",
+        **model_of(told.component),
+        "session_state": json.loads(told.run.state),
+        "created_at": told.run.created_us // 1_000_000,
+        "status": state.value,
+        **_turn(told, state, asked["message"]),
         **_asked(asked),
     }
 
 
-def failed(
-    run: ClaimedRun, name: str, component: Component | None, sentence: str
-) -> dict[str, Any]:
-    """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
-    return _broken_off(run, name, component, sentence, "ERROR")
-
-
-def cancelled(
-    run: ClaimedRun, name: str, component: Component | None, content: str
-) -> dict[str, Any]:
-    """Return the output of a run that was cancelled, with as much of the answer as there was."""
-    return _broken_off(run, name, component, content, "CANCELLED")
-
-
-def _broken_off(
-    run: ClaimedRun, name: str, component: Component | None, content: str, status: str
-) -> dict[str, Any]:
-    return {
-        **_head(run, name),
-        "content": content,
-        "content_type": "str",
-        **(_model(component) if component is not None else {}),
-        **_standing(run, status),
-        "metrics": {},
-        **_asked(json.loads(run.input)),
+def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
+    """Return what is told of the turn; of one that was broken off, no conversation."""
+    turn = told.state
+    if turn is None:
+        return {"metrics": {}}
+    tools = [tool_execution(call) for call in turn.calls]
+    responses = [call.response for call in turn.calls if call.response is not None]
+    members = {"member_responses": responses} if responses else {}
+    if state in (RunState.ERROR, RunState.CANCELLED):
+        return {
+            **members,
+            "metrics": metrics(told) if turn.rounds else {},
+            **({"tools": tools} if tools else {}),
+        }
+    shown = {
+        **members,
+        "metrics": metrics(told),
+        "messages": messages(told.run.run_id, turn, asked),
+        "tools": tools,
     }
+    if state is RunState.PAUSED:
+        of_members = [tool_execution(call) for call, member in waiting(turn) if member is not None]
+        shown["tools"] = [*tools, *of_members]
+        shown["requirements"] = requirements(told.run.run_id, turn)
+    return shown
 
 
-def metrics(component: Component, reply: Reply, started_us: int, now_us: int) -> dict[str, Any]:
+def metrics(told: Told) -> dict[str, Any]:
     """Return tokens and seconds of a run."""
+    state, component = told.state, told.component
+    usage = (state or TurnState()).usage
     tokens = {
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
-        "total_tokens": reply.usage.input_tokens + reply.usage.output_tokens,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
     }
-    seconds = (now_us - started_us) / 1_000_000
+    seconds: dict[str, Any] = {"duration": told.worked_us / 1_000_000}
+    if state is not None and state.first_seconds is not None:
+        seconds = {"time_to_first_token": state.first_seconds, **seconds}
+    if component is None or component.run is not None:
+        return {**tokens, **seconds}
     model = {**tokens, "id": component.model.id, "provider": component.model.provider}
-    return {**tokens, "duration": seconds, "details": {"model": [model]}}
+    return {**tokens, **seconds, "details": {"model": [model]}}
 
 
-def _head(run: ClaimedRun, name: str) -> dict[str, Any]:
+def _head(told: Told) -> dict[str, Any]:
+    run = told.run
+    parent = {} if told.parent_run_id is None else {"parent_run_id": told.parent_run_id}
     return {
         "run_id": run.run_id,
         f"{run.kind}_id": run.component_id,
-        f"{run.kind}_name": name,
+        f"{run.kind}_name": told.name,
         "session_id": run.session_id,
+        **parent,
         "user_id": run.owner,
     }
 
 
-def _model(component: Component) -> dict[str, Any]:
+def model_of(component: Component | None) -> dict[str, Any]:
+    """Return which model answers; nothing for a function, and for what is hosted no more."""
+    if component is None or component.run is not None:
+        return {}
     return {"model": component.model.id, "model_provider": component.model.provider}
-
-
-def _standing(run: ClaimedRun, status: str) -> dict[str, Any]:
-    return {
-        "session_state": json.loads(run.state),
-        "created_at": run.created_us // 1_000_000,
-        "status": status,
-    }
-
-
-def _message(run: ClaimedRun, number: int, role: str, content: str, at_us: int) -> dict[str, Any]:
-    return {
-        "id": f"{run.run_id}.{number}",
-        "content": content,
-        "from_history": False,
-        "stop_after_tool_call": False,
-        "role": role,
-        "created_at": at_us // 1_000_000,
-    }
 
 
 def _asked(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,6 +196,7 @@ def run_output(row: RunRow) -> dict[str, Any]:
         "session_id": row.session_id,
         "user_id": row.owner,
         "created_at": row.created_us // 1_000_000,
+        **({} if row.parent_run_id is None else {"parent_run_id": row.parent_run_id}),
         "status": row.status,
         "metrics": {},
         "events": [],

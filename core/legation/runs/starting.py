@@ -8,16 +8,17 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from ..effects import Now, Program, RandomBytes, Sleep, Spawn, ThisNode, Transact
+from ..effects import Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..messages import compact_json
 from ..registry import Component
 from ..store.failures import Busy, CommitLost, Conflict
-from ..store.runs import ClaimedRun, FetchRun, RunRow, Started, StartRun
+from ..store.run_reads import FetchRun
+from ..store.run_rows import ClaimedRun, RunRow
+from ..store.runs import Started, StartRun
 from .execute import ExecuteRun, Workshop
-from .journal import LEASE_US
 from .patience import FEW, Change, plainly
 
-__all__ = ["NewRun", "new_id", "start", "uuid_text"]
+__all__ = ["NewRun", "start"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_LENGTH: Final = 500
@@ -39,20 +40,6 @@ class NewRun:
     state: Mapping[str, Any] = field(factory=dict[str, Any])
     details: Mapping[str, Any] = field(factory=dict[str, Any])
     waits: bool = True
-
-
-def new_id() -> Program[str]:
-    """Return a random UUID (RFC 9562 section 5.4), as text."""
-    return uuid_text((yield from RandomBytes(16)))
-
-
-def uuid_text(sixteen: bytes) -> str:
-    """Return `sixteen` bytes as the text of a UUID of version 4."""
-    raw = bytearray(sixteen)
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    digits = raw.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def start(
@@ -77,7 +64,7 @@ def start(
             name=_CONTROL.sub(" ", new.message)[:_NAME_LENGTH],
             node=node,
             now_us=now_us,
-            until_us=now_us + LEASE_US,
+            until_us=now_us + workshop.lease_us,
             state=compact_json(new.state),
             waits=new.waits,
         ),

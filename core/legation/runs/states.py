@@ -3,16 +3,17 @@ r"""The life of a run.
 ::
 
     PENDING --start--> RUNNING --complete--> COMPLETED
-       | <---release--   |
-       |                 |  ^ \--fail-----> ERROR
-       |              pause |
-       |                 v  | resume
-       |               PAUSED
+     ^ | <---release--   |
+     | |                 |  ^ \--fail-----> ERROR
+     | |              pause |
+     | |                 v  | resume
+     +-|---queue-------PAUSED
        +--cancel---------+------cancel----> CANCELLED
 
 A run waits (PENDING) while another of its session is active, and again (release) when whoever
-claimed it gave it back before anything had happened.  Whatever move the table does not
-hold is illegal; the three last states have none.
+claimed it gave it back before anything had happened.  One that a person lets go on waits in the
+same way (queue) where the session has become busy meanwhile: a paused run keeps nobody waiting.
+Whatever move the table does not hold is illegal; the three last states have none.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class RunMove(Enum):
     RELEASE = "release"
     PAUSE = "pause"
     RESUME = "resume"
+    QUEUE = "queue"
     COMPLETE = "complete"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -75,6 +77,7 @@ MOVES: Final[dict[RunState, dict[RunMove, RunState]]] = {
     },
     RunState.PAUSED: {
         RunMove.RESUME: RunState.RUNNING,
+        RunMove.QUEUE: RunState.PENDING,
         RunMove.CANCEL: RunState.CANCELLED,
     },
     RunState.COMPLETED: {},

@@ -26,6 +26,7 @@ __all__ = [
     "MarkSent",
     "NewReply",
     "PutReplies",
+    "ReleaseReplies",
     "ReplyDepth",
     "ReplyKey",
     "ReplyLease",
@@ -315,6 +316,25 @@ class ExtendReplyLeases(Unit[tuple[ReplyLease, ...]]):
             rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_held(lease))
             kept += [lease] * len(rows)
         return tuple(kept)
+
+
+RELEASE: Final = Sql(
+    f"update outbox set lease_by = null, lease_us = null {_HELD} returning idempotency_key"
+)
+
+
+@frozen
+class ReleaseReplies(Unit[int]):
+    """Give `leases` back before their time, so that another node claims at once; how many."""
+
+    leases: tuple[ReplyLease, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[int]:
+        """Update one by one; `attempts` stays, for a fencing token never goes back."""
+        released = 0
+        for lease in self.leases:
+            released += len((yield RELEASE(**_held(lease))))
+        return released
 
 
 # --- to look after -----------------------------------------------------------------------------

@@ -1,0 +1,180 @@
+"""The parts of a run as the reference shapes them: calls of tools, requirements, messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ..models.conversation import Message, ToolCall
+from .turn_state import CallState, MemberState, Standing, TurnState
+
+__all__ = [
+    "call_sentence",
+    "message",
+    "messages",
+    "remembered",
+    "requirements",
+    "tool_execution",
+    "waiting",
+]
+
+_SHOWN: Final = 200
+"""How long an argument may be to stand in the sentence about its call, in characters."""
+
+
+def tool_execution(call: CallState) -> dict[str, Any]:
+    """Return a call of a tool; every member is always there."""
+    confirm, external = (
+        call.standing is kind if call.needs is kind else None
+        for kind in (Standing.CONFIRM, Standing.EXTERNAL)
+    )
+    return {
+        "tool_call_id": call.call.id,
+        "tool_name": call.call.name,
+        "tool_args": dict(call.arguments),
+        "tool_call_error": call.failed if call.standing is Standing.DONE else None,
+        "result": call.result,
+        "metrics": _metrics(call),
+        "child_run_id": call.child_run_id,
+        "stop_after_tool_call": call.last,
+        "created_at": call.created_us // 1_000_000,
+        "requires_confirmation": confirm,
+        "confirmed": call.confirmed,
+        "confirmation_note": call.note,
+        "requires_user_input": None,
+        "user_input_schema": None,
+        "user_feedback_schema": None,
+        "answered": None,
+        "external_execution_required": external,
+        "external_execution_silent": None,
+        "approval_type": None,
+        "approval_id": None,
+    }
+
+
+def _metrics(call: CallState) -> dict[str, float] | None:
+    """Return when a call began and ended, in seconds since the epoch, and how long it took."""
+    if call.started_us is None or call.ended_us is None:
+        return None
+    return {
+        "start_time": call.started_us / 1_000_000,
+        "end_time": call.ended_us / 1_000_000,
+        "duration": _seconds(call),
+    }
+
+
+def _seconds(call: CallState) -> float:
+    return ((call.ended_us or 0) - (call.started_us or 0)) / 1_000_000
+
+
+def call_sentence(call: CallState) -> str:
+    """Return in words that a call is over."""
+    told = ", ".join(f"{name}={_shortened(value)}" for name, value in call.arguments.items())
+    return f"{call.call.name}({told}) completed in {_seconds(call):.4f}s. "
+
+
+def _shortened(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else "..."
+
+
+def requirements(run_id: str, state: TurnState) -> list[dict[str, Any]]:
+    """Return what a person has to answer, also deep in a team."""
+    return [_requirement(run_id, call, member) for call, member in waiting(state)]
+
+
+def waiting(
+    state: TurnState, member: MemberState | None = None
+) -> Iterator[tuple[CallState, MemberState | None]]:
+    """Yield the calls that wait for a person, each with the member of the team that wants it."""
+    for call in state.calls:
+        if call.member is not None:
+            yield from waiting(call.member.state, call.member)
+        elif call.waits:
+            yield call, member
+
+
+def _requirement(run_id: str, call: CallState, member: MemberState | None) -> dict[str, Any]:
+    at = datetime.fromtimestamp(call.created_us / 1_000_000, UTC)
+    told = {
+        "id": f"{run_id if member is None else member.run_id}.{call.call.id}",
+        "created_at": at.isoformat(),
+        "tool_execution": tool_execution(call),
+    }
+    if member is None:
+        return told
+    return {
+        **told,
+        "member_agent_id": member.component_id,
+        "member_agent_name": member.name,
+        "member_run_id": member.run_id,
+    }
+
+
+def messages(run_id: str, state: TurnState, asked: str) -> list[dict[str, Any]]:
+    """Return the messages of a turn.
+
+    The first is shown as it was asked: what the model was given beside it, as the text of a file,
+    is not shown, and neither are instructions and history.
+    """
+    calls = {call.call.id: call for call in state.calls}
+    shown: list[dict[str, Any]] = []
+    for number, said in enumerate(state.said, 1):
+        one = said.message
+        content = asked if number == 1 else one.content
+        shown.append(
+            {
+                **message(f"{run_id}.{number}", one.role, content, said.at_us),
+                **_calls(one.calls),
+                **_answered(calls.get(one.call_id or "")),
+            }
+        )
+    return shown
+
+
+def message(message_id: str, role: str, content: str, at_us: int) -> dict[str, Any]:
+    """Return the members that every message has."""
+    return {
+        "id": message_id,
+        "content": content,
+        "from_history": False,
+        "stop_after_tool_call": False,
+        "role": role,
+        "created_at": at_us // 1_000_000,
+    }
+
+
+def _calls(calls: tuple[ToolCall, ...]) -> dict[str, Any]:
+    if not calls:
+        return {}
+    told = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in calls
+    ]
+    return {"tool_calls": told}
+
+
+def _answered(call: CallState | None) -> dict[str, Any]:
+    if call is None:
+        return {}
+    return {
+        "tool_call_id": call.call.id,
+        "tool_name": call.call.name,
+        "tool_args": dict(call.arguments),
+        "tool_call_error": call.failed,
+    }
+
+
+def remembered(shown: Mapping[str, Any]) -> Message:
+    """Return a message of an earlier run, as it was shown, for the model to read again."""
+    calls = tuple(
+        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in shown.get("tool_calls", ())
+    )
+    return Message(shown["role"], shown["content"], calls, shown.get("tool_call_id"))

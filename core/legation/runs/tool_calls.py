@@ -1,0 +1,120 @@
+"""Calling the tools of an agent: functions of its author's, run by the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from ..effects import (
+    CallFunction,
+    CloseStream,
+    Log,
+    Program,
+    Raised,
+    RandomBytes,
+    Returned,
+    Yielding,
+)
+from ..incidents import where
+from ..models.conversation import ToolCall, ToolSpec
+from ..tools import Tool, ToolError, plain_arguments, read_arguments, render
+from .journal import Voice
+from .turn_state import CallState, Standing
+
+__all__ = ["Toolbox"]
+
+_UNKNOWN: Final = "There is no tool of the name {!r}. There are: {}"
+_NO_TOOLS: Final = "There are no tools"
+_LATE: Final = "The tool took longer than {:g} seconds"
+_FAILED: Final = "The tool failed ({})"
+_NO_TEXT: Final = "The tool failed (its result has no JSON)"
+_STREAM: Final = "The tool failed (it gave a stream of results)"
+_SHOWN: Final = 100  # characters of a name that nothing has
+
+
+@frozen
+class Toolbox:
+    """What an agent can do: its tools; `timeout_seconds` is for those that do not say.
+
+    `beside` are names of tools that are not called here, for the model that asks for another.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    timeout_seconds: float = 60.0
+    beside: tuple[str, ...] = ()
+    _named: Mapping[str, Tool] = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "_named", {tool.name: tool for tool in self.tools})
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of them."""
+        return tuple(tool.spec for tool in self.tools)
+
+    def admit(self, call: ToolCall, now_us: int) -> CallState:
+        """Return the call as it stands at first.
+
+        One that cannot be made, for want of a tool or of arguments that fit it, is done at once:
+        no person is asked about it.
+        """
+        arguments = plain_arguments(call.arguments)
+        if isinstance(arguments, str):
+            return CallState(call=call, created_us=now_us).done(arguments, failed=True)
+        state = CallState(call=call, created_us=now_us, arguments=arguments)
+        tool = self._named.get(call.name)
+        if tool is None:
+            return state.done(self._unknown(call.name), failed=True)
+        fitting = read_arguments(tool, call.arguments)
+        if isinstance(fitting, str):
+            return state.done(fitting, failed=True)
+        if tool.external_execution:
+            return _waits_for(state, Standing.EXTERNAL)
+        return _waits_for(state, Standing.CONFIRM) if tool.requires_confirmation else state
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join((*self.beside, *self._named))
+        return _UNKNOWN.format(name[:_SHOWN], known) if known else _NO_TOOLS
+
+    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+        """Return the call with what came of it."""
+        tool = self._named.get(call.call.name)
+        if tool is None:  # it was taken away while the run waited
+            return call.done(self._unknown(call.call.name), failed=True)
+        arguments = read_arguments(tool, call.call.arguments)
+        if isinstance(arguments, str):
+            return call.done(arguments, failed=True)
+        seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
+        match (yield from CallFunction(tool.function, arguments, seconds)):
+            case Returned(value):
+                text = render(value)
+                return call.done(_NO_TEXT if text is None else text, failed=text is None)
+            case Raised(ToolError() as told):
+                return call.done(render(str(told)) or "", failed=True)
+            case Raised(error):
+                yield from _log(call, voice, where(error))
+                return call.done(_FAILED.format(type(error).__name__), failed=True)
+            case Yielding(stream):
+                yield from CloseStream(stream)
+                return call.done(_STREAM, failed=True)
+            case _:  # `TimedOut`, the last there is
+                yield from _log(call, voice, "timeout")
+                return call.done(_LATE.format(seconds), failed=True)
+
+
+def _waits_for(call: CallState, what: Standing) -> CallState:
+    return evolve(call, standing=what, needs=what)
+
+
+def _log(call: CallState, voice: Voice, reason: str) -> Program[None]:
+    incident = (yield from RandomBytes(8)).hex()
+    run_id = voice.speaker.run.run_id
+    fields = (
+        ("incident", incident),
+        ("run_id", run_id),
+        ("tool", call.call.name),
+        ("error", reason),
+    )
+    yield from Log("error", "tool failed", fields)

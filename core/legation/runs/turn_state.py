@@ -1,0 +1,216 @@
+"""How far a turn has come, as a value that can be stored and gone on with.
+
+Everything that the turn needs to go on is here, and nothing that the world may change meanwhile:
+what was said, what the model wants called, and where each call stands.  A member of a team takes a
+turn within that of its leader, so a pause deep in a team is the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import cattrs
+from attrs import evolve, field, frozen
+
+from ..models.conversation import Message, ToolCall, Usage
+
+__all__ = [
+    "CallState",
+    "MemberState",
+    "Said",
+    "Standing",
+    "TurnState",
+    "UnknownFormat",
+    "dump",
+    "load",
+    "unlike",
+]
+
+
+class Standing(Enum):
+    """Where the call of a tool stands."""
+
+    DUE = "due"
+    CONFIRM = "confirm"
+    EXTERNAL = "external"
+    MEMBER = "member"
+    DONE = "done"
+
+
+@frozen(kw_only=True)
+class CallState:
+    """A tool that the model wants called, and what came of it.
+
+    Attributes:
+        call: As the model gave it; its id is unlike any other of the run.
+        arguments: What they were read as, which is what people are shown and what is executed.
+        standing: Due; waiting for a person to confirm it, for a result from outside, or for what
+            a member of the team waits for; or done.
+        needs: `CONFIRM` or `EXTERNAL` if that was asked for, also afterwards.
+        result: What the model is told.
+        failed: Whether that is an error.
+        last: The result is the answer of the turn.
+        member: The turn of the member that it was delegated to, as long as it is not over.
+        response: The run of that member, as clients read it, as soon as it is.
+    """
+
+    call: ToolCall
+    created_us: int
+    arguments: Mapping[str, Any] = field(factory=dict[str, Any])
+    standing: Standing = Standing.DUE
+    needs: Standing | None = None
+    result: str | None = None
+    failed: bool = False
+    last: bool = False
+    confirmed: bool | None = None
+    note: str | None = None
+    started_us: int | None = None
+    ended_us: int | None = None
+    child_run_id: str | None = None
+    member: MemberState | None = None
+    response: Mapping[str, Any] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot go on without a person."""
+        return self.standing in (Standing.CONFIRM, Standing.EXTERNAL, Standing.MEMBER)
+
+    def done(self, result: str, *, failed: bool = False, last: bool = False) -> CallState:
+        """Return the call with its result."""
+        return evolve(
+            self, standing=Standing.DONE, result=result, failed=failed, last=last, member=None
+        )
+
+
+@frozen(kw_only=True)
+class MemberState:
+    """The turn of a member of a team, as a run of its own."""
+
+    run_id: str
+    kind: str
+    component_id: str
+    name: str
+    created_us: int
+    state: TurnState
+
+
+@frozen
+class Said:
+    """A message of this turn, and when."""
+
+    message: Message
+    at_us: int
+
+
+@frozen(kw_only=True)
+class TurnState:
+    """How far a turn has come.
+
+    Attributes:
+        before: What the model is told before this turn: instructions and history.
+        said: The messages of this turn; the first is what was asked.
+        calls: Every tool that was to be called, in order.
+        answered: The results of how many of them are among the messages.
+        rounds: How often the model was asked.
+        usage: What that cost.
+        worked_us: How long the turn took before it last paused.
+        first_seconds: How long it took until the first piece of an answer was there.
+    """
+
+    before: tuple[Message, ...] = ()
+    said: tuple[Said, ...] = ()
+    calls: tuple[CallState, ...] = ()
+    answered: int = 0
+    rounds: int = 0
+    usage: Usage = field(factory=Usage)
+    worked_us: int = 0
+    first_seconds: float | None = None
+    corrected: bool = False
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation."""
+        return (*self.before, *(said.message for said in self.said))
+
+    @property
+    def due(self) -> tuple[int, ...]:
+        """The places of the calls that can be carried out."""
+        return tuple(n for n, call in enumerate(self.calls) if call.standing is Standing.DUE)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot go on without a person."""
+        return any(call.waits for call in self.calls)
+
+    @property
+    def last(self) -> CallState | None:
+        """The call whose result is the answer, if there is one."""
+        return next((call for call in self.calls if call.last), None)
+
+    def hears(self, message: Message, at_us: int) -> TurnState:
+        """Return the state with one more message."""
+        return evolve(self, said=(*self.said, Said(message, at_us)))
+
+    def replies(
+        self, message: Message, usage: Usage, at_us: int, first_seconds: float | None = None
+    ) -> TurnState:
+        """Return the state after an answer of the model, which began after `first_seconds`."""
+        total = Usage(
+            self.usage.input_tokens + usage.input_tokens,
+            self.usage.output_tokens + usage.output_tokens,
+        )
+        return evolve(
+            self,
+            said=(*self.said, Said(message, at_us)),
+            rounds=self.rounds + 1,
+            usage=total,
+            first_seconds=first_seconds if self.first_seconds is None else self.first_seconds,
+        )
+
+    def with_call(self, place: int, call: CallState) -> TurnState:
+        """Return the state with another call in this place."""
+        return evolve(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
+
+    def told(self, at_us: int) -> TurnState:
+        """Return the state with the results of all calls among the messages."""
+        if self.answered == len(self.calls):
+            return self
+        results = (
+            Said(Message("tool", call.result or "", call_id=call.call.id), at_us)
+            for call in self.calls[self.answered :]
+        )
+        return evolve(self, said=(*self.said, *results), answered=len(self.calls))
+
+
+_FORMAT: Final = 1
+_CONVERTER: Final = cattrs.Converter()
+
+
+class UnknownFormat(Exception):
+    """The state was stored by a version of this code that had another idea of it."""
+
+
+def dump(state: TurnState) -> dict[str, Any]:
+    """Return `state` as a JSON object, with the number of its format."""
+    return {"format": _FORMAT, **_CONVERTER.unstructure(state)}
+
+
+def load(dumped: Mapping[str, Any]) -> TurnState:
+    """Return what `dump` was given.
+
+    Raises:
+        UnknownFormat: It is of another format: nothing of it may be guessed.
+    """
+    if dumped.get("format") != _FORMAT:
+        raise UnknownFormat(f"format {dumped.get('format')}")
+    return _CONVERTER.structure(dumped, TurnState)
+
+
+def unlike(call_id: str, taken: Sequence[str]) -> str:
+    """Return `call_id`, or one like it that is not among `taken`: some models repeat theirs."""
+    name, number = call_id or "call", 1
+    while (unique := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return unique

@@ -1,0 +1,169 @@
+"""Units of work for keeping runs: leases, wishes to cancel, and what nobody works on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from attrs import frozen
+
+from .run_rows import (
+    ACTIVE_RUN,
+    COLUMNS,
+    LOCK_SESSION,
+    OF_A_CLIENT,
+    UNTOUCHED,
+    ClaimedRun,
+    Lease,
+    RunRow,
+    array,
+    claimed_run,
+)
+from .runs import CLAIM_NEXT, FENCE
+from .units import Dialect, Sql, Statements, Undo, Unit
+
+__all__ = [
+    "CancelsAsked",
+    "ClaimWaiting",
+    "ExtendLeases",
+    "FindNeglected",
+    "Neglected",
+    "ReleaseRun",
+]
+
+CANCELS: Final = Sql(
+    """select run_id from runs where status = 'RUNNING' and cancel_us is not null
+    and run_id in (select value from json_each(:runs))""",
+    """select run_id from runs where status = 'RUNNING' and cancel_us is not null
+    and run_id = any (:runs)""",
+)
+
+
+@frozen
+class CancelsAsked(Unit[tuple[str, ...]]):
+    """Which of `runs` somebody asked to cancel."""
+
+    writes: ClassVar[bool] = False
+
+    runs: tuple[str, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[str, ...] | Undo[Any]]:
+        """Yield one read."""
+        rows = yield CANCELS(runs=array(dialect, self.runs))
+        return tuple(row[0] for row in rows)
+
+
+ANY_EXTEND: Final = Sql(
+    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    and run_id in (select value from json_each(:runs))""",
+    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    and run_id = any (:runs)""",
+)
+RELEASE: Final = Sql(
+    f"""update runs set status = 'PENDING', started_us = null, lease_by = null, lease_us = null,
+        reason = case when events = 0 then null else 'released' end
+    where {FENCE} and {UNTOUCHED} and cancel_us is null
+    returning run_id"""
+)
+ANY_EXPIRED: Final = Sql(
+    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and status = 'RUNNING' and lease_us < :now
+    order by lease_us limit :size"""
+)
+ANY_WAITING: Final = Sql(
+    f"""select owner, session_id from runs r where {ACTIVE_RUN} and status = 'PENDING'
+    and not exists (select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
+        and a.{ACTIVE_RUN} and a.status = 'RUNNING' and a.{OF_A_CLIENT})
+    order by created_us limit 1"""
+)
+RUNNING: Final = Sql(
+    f"""select 1 from runs where owner = :owner and session_id = :session_id
+    and {ACTIVE_RUN} and status = 'RUNNING' and {OF_A_CLIENT} limit 1"""
+)
+
+
+@frozen
+class ExtendLeases(Unit[None]):
+    """Extend the leases of the runs that `node` executes: their common heartbeat."""
+
+    node: str
+    runs: tuple[str, ...]
+    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+        """Yield one update."""
+        runs = array(dialect, self.runs)
+        yield ANY_EXTEND(node=self.node, until_us=self.until_us, runs=runs)
+        return None
+
+
+@frozen
+class ReleaseRun(Unit[bool]):
+    """Let a run wait again, if nothing has happened in it; whether that was so.
+
+    `lease` is that of the executor; `expired_us` is given by those who name another's.
+    """
+
+    owner: str
+    run_id: str
+    lease: Lease
+    expired_us: int | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[bool | Undo[bool]]:
+        """Yield one fenced update."""
+        rows = yield RELEASE(
+            owner=self.owner,
+            run_id=self.run_id,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+            expired_us=self.expired_us,
+        )
+        return bool(rows)
+
+
+@frozen
+class Neglected:
+    """What nobody works on: runs whose lease has passed, and whether any waits for nothing."""
+
+    expired: tuple[RunRow, ...]
+    waiting: bool
+
+
+@frozen
+class FindNeglected(Unit[Neglected]):
+    """At most `size` runs whose lease has passed, oldest first; and whether any waits."""
+
+    writes: ClassVar[bool] = False
+
+    now_us: int
+    size: int = 64
+
+    def statements(self, dialect: Dialect) -> Statements[Neglected | Undo[Any]]:
+        """Yield two reads."""
+        expired = yield ANY_EXPIRED(now=self.now_us, size=self.size)
+        waiting = yield ANY_WAITING()
+        return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
+
+
+@frozen
+class ClaimWaiting(Unit[ClaimedRun | None]):
+    """Claim a run that waits in a session where none is running, or None.
+
+    The unit that ends a run does this at once; this is for what a crash left waiting.
+    """
+
+    node: str
+    now_us: int
+    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[Any]]:
+        """Yield the search, the session's lock, a second look under it, and the claim."""
+        found = yield ANY_WAITING()
+        if not found:
+            return None
+        session = {"owner": found[0][0], "session_id": found[0][1]}
+        states = yield LOCK_SESSION(**session)
+        if (yield RUNNING(**session)):
+            return Undo(None)
+        claimed = yield CLAIM_NEXT(
+            **session, node=self.node, now=self.now_us, until_us=self.until_us
+        )
+        return claimed_run(claimed, states)

@@ -1,0 +1,162 @@
+"""Units of work that read runs and their events."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from attrs import frozen
+
+from .run_rows import COLUMNS, RunRow, StoredEvent
+from .units import Dialect, Sql, Statements, Undo, Unit
+
+__all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "Usage"]
+
+FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
+ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
+_LISTED: Final = f"""select {COLUMNS} from runs where owner = :owner and session_id = :session_id
+    and (cast(:status as text) is null or status = :status)
+    and (cast(:created_from as bigint) is null or created_us >= :created_from)
+    and (cast(:created_to as bigint) is null or created_us <= :created_to)
+    and (:members = 1 or parent_run_id is null)"""
+LIST: Final = Sql(f"{_LISTED} order by run_no limit :size offset :start")
+LIST_NEWEST: Final = Sql(f"{_LISTED} order by run_no desc limit :size offset :start")
+RECENT: Final = Sql(
+    """select input, output from runs where owner = :owner and session_id = :session_id
+    and run_no < :run_no and status = 'COMPLETED' and parent_run_id is null
+    order by run_no desc limit :size"""
+)
+CONSUMED: Final = Sql(
+    """select coalesce(sum(json_extract(usage, '$.input_tokens')), 0),
+        coalesce(sum(json_extract(usage, '$.output_tokens')), 0)
+    from runs where owner = :owner and session_id = :session_id and usage is not null""",
+    """select cast(coalesce(sum(cast(cast(usage as json) ->> 'input_tokens' as int)), 0) as bigint),
+        cast(coalesce(sum(cast(cast(usage as json) ->> 'output_tokens' as int)), 0) as bigint)
+    from runs where owner = :owner and session_id = :session_id and usage is not null""",
+)
+EVENTS: Final = Sql(
+    """select e.seq, e.name, e.data from events e join runs r on r.run_id = e.run_id
+    where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
+)
+PROGRESS: Final = Sql("select status, events from runs where owner = :owner and run_id = :run_id")
+
+
+@frozen
+class FetchRun(Unit[RunRow | None]):
+    """The run with this id, or None; `any_owner` is for callers who see all owners."""
+
+    writes: ClassVar[bool] = False
+
+    run_id: str
+    owner: str | None
+    any_owner: bool = False
+
+    def statements(self, dialect: Dialect) -> Statements[RunRow | None | Undo[Any]]:
+        """Yield one point read."""
+        if self.any_owner:
+            rows = yield ANY_FETCH(run_id=self.run_id)
+        else:
+            rows = yield FETCH(owner=self.owner, run_id=self.run_id)
+        return RunRow(*rows[0]) if rows else None
+
+
+@frozen
+class ListRuns(Unit[tuple[RunRow, ...]]):
+    """The runs of a session in the order they were asked for; `page` counts from 1.
+
+    `newest`: the pages go back from the newest, each in order all the same.  `members`: with those
+    that members of teams did for the runs of others.
+    """
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    session_id: str
+    status: str | None = None
+    created_from_us: int | None = None
+    created_to_us: int | None = None
+    page: int = 1
+    size: int = 1000
+    newest: bool = False
+    members: bool = False
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...] | Undo[Any]]:
+        """Yield one read."""
+        rows = yield (LIST_NEWEST if self.newest else LIST)(
+            owner=self.owner,
+            session_id=self.session_id,
+            status=self.status,
+            created_from=self.created_from_us,
+            created_to=self.created_to_us,
+            members=int(self.members),
+            size=self.size,
+            start=(self.page - 1) * self.size,
+        )
+        ordered = reversed(rows) if self.newest else rows
+        return tuple(RunRow(*row) for row in ordered)
+
+
+@frozen
+class RecentRuns(Unit[tuple[tuple[str, str], ...]]):
+    """Input and output, as JSON, of the last `size` runs that were completed before `run_no`.
+
+    In the order they were asked for; without those of members of teams.
+    """
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    session_id: str
+    run_no: int
+    size: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, str], ...] | Undo[Any]]:
+        """Yield one read, back along the primary key."""
+        rows = yield RECENT(
+            owner=self.owner, session_id=self.session_id, run_no=self.run_no, size=self.size
+        )
+        return tuple((asked, said) for asked, said in reversed(rows))
+
+
+@frozen
+class Usage(Unit[tuple[int, int]]):
+    """The tokens that the runs of a session took in and gave out."""
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    session_id: str
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[int, int] | Undo[Any]]:
+        """Yield one read."""
+        ((taken, given),) = yield CONSUMED(owner=self.owner, session_id=self.session_id)
+        return taken, given
+
+
+@frozen
+class EventsPage:
+    """Events of a run in order, and where the run stands; `status` None: no such run."""
+
+    events: tuple[StoredEvent, ...]
+    status: str | None
+    last: int
+
+
+@frozen
+class FetchEvents(Unit[EventsPage]):
+    """The events of a run behind `after`, at most `size`."""
+
+    writes: ClassVar[bool] = False
+
+    owner: str
+    run_id: str
+    after: int
+    size: int = 256
+
+    def statements(self, dialect: Dialect) -> Statements[EventsPage | Undo[EventsPage]]:
+        """Yield where the run stands, then the events."""
+        run = {"owner": self.owner, "run_id": self.run_id}
+        progress = yield PROGRESS(**run)
+        if not progress:
+            return EventsPage((), None, 0)
+        rows = yield EVENTS(**run, after=self.after, size=self.size)
+        return EventsPage(tuple(StoredEvent(*row) for row in rows), *progress[0])

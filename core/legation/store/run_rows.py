@@ -1,0 +1,194 @@
+"""The rows of runs and of their events, as every unit of work on them shares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from .units import Dialect, Rows, Sql, Statement
+
+__all__ = [
+    "ACTIVE_RUN",
+    "CLAIMED",
+    "COLUMNS",
+    "LOCK_SESSION",
+    "OF_A_CLIENT",
+    "UNTOUCHED",
+    "ClaimedRun",
+    "Lease",
+    "RunRow",
+    "StoredEvent",
+    "array",
+    "claimed_run",
+    "insert_events",
+]
+
+
+@frozen
+class Lease:
+    """The right to execute a run: who holds it, which try this is, until when (microseconds)."""
+
+    node: str
+    attempt: int
+    until_us: int
+
+
+@frozen
+class ClaimedRun:
+    """A run that this node is to execute; its lease was written by the unit that claimed it.
+
+    `state` is the JSON of the session's state as it stood then; `events` is how many events the run
+    had, which are none unless it goes on after a pause.
+    """
+
+    owner: str
+    session_id: str
+    run_id: str
+    kind: str
+    component_id: str
+    input: str
+    created_us: int
+    attempt: int
+    run_no: int = 1
+    events: int = 0
+    state: str = "{}"
+
+
+@frozen
+class RunRow:
+    """One run as stored; `input` and `output` are JSON, times in microseconds since the epoch."""
+
+    owner: str
+    session_id: str
+    run_no: int
+    run_id: str
+    parent_run_id: str | None
+    kind: str
+    component_id: str
+    status: str
+    input: str
+    output: str | None
+    reason: str | None
+    created_us: int
+    started_us: int | None
+    ended_us: int | None
+    events: int
+    lease_by: str | None
+    lease_us: int | None
+    attempt: int
+    cancel_us: int | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it stands on the row."""
+        return Lease(self.lease_by or "", self.attempt, self.lease_us or 0)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has happened since it was claimed, or continued."""
+        return self.events == 0 or self.reason is not None
+
+    @property
+    def claim(self) -> ClaimedRun:
+        """The run as whoever holds the lease was given it."""
+        return ClaimedRun(
+            self.owner,
+            self.session_id,
+            self.run_id,
+            self.kind,
+            self.component_id,
+            self.input,
+            self.created_us,
+            self.attempt,
+            self.run_no,
+            self.events,
+        )
+
+
+COLUMNS: Final = (
+    "owner, session_id, run_no, run_id, parent_run_id, kind, component_id, status, input, output,"
+    " reason, created_us, started_us, ended_us, events, lease_by, lease_us, attempt, cancel_us"
+)
+"""What a `RunRow` is made of, in its order."""
+
+CLAIMED: Final = (
+    "owner, session_id, run_id, kind, component_id, input, created_us, attempt, run_no, events"
+)
+"""What a `ClaimedRun` is made of, but for the session's state."""
+
+ACTIVE_RUN: Final = "status in ('PENDING', 'RUNNING')"
+"""The condition of the partial indexes: SQLite takes one only where it is written word for word."""
+
+OF_A_CLIENT: Final = "parent_run_id is null"
+"""What sets a run that was asked for apart from one of a team's member, which has no turn of its
+own in the session and no lease: it goes with the run that it is part of."""
+
+UNTOUCHED: Final = "(events = 0 or reason is not null)"
+"""What says of a run under a lease that nothing has happened since it was claimed, or continued.
+
+Whoever continues a run writes a reason, `claimed:` or `waiting:` and a token, and who gives it back
+again `released`; the first event that follows takes it away.
+"""
+
+LOCK_SESSION: Final = Sql(
+    """update sessions set version = version + 1
+    where owner = :owner and session_id = :session_id returning state"""
+)
+
+
+def claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
+    """Return the run of the first row of `CLAIMED`, with the state of its session."""
+    return ClaimedRun(*rows[0], *states[0]) if rows else None
+
+
+@frozen
+class StoredEvent:
+    """An event as it is appended: the name and the JSON of its data.
+
+    `at_us` is when it happened, for who hears of it at once; kept is when it was stored.
+    """
+
+    seq: int
+    name: str
+    data: str
+    at_us: int = field(default=0, eq=False, repr=False)
+
+
+# Who holds the lease alone writes events, and writes one again only when it does not know whether
+# it is there: a commit without an answer, an interrupted wait.  Then it says the same.
+INSERT_EVENTS: Final = Sql(
+    """insert into events (run_id, seq, at_us, name, data)
+    select :run_id, json_extract(value, '$[0]'), :now,
+        json_extract(value, '$[1]'), json_extract(value, '$[2]')
+    from json_each(:events) where true
+    on conflict (run_id, seq) do nothing""",
+    """insert into events (run_id, seq, at_us, name, data)
+    select :run_id, seq, :now, name, data
+    from unnest(cast(:seqs as bigint[]), cast(:names as text[]), cast(:datas as text[]))
+        as e (seq, name, data)
+    on conflict (run_id, seq) do nothing""",
+)
+
+
+def insert_events(
+    dialect: Dialect, run_id: str, now_us: int, events: Sequence[StoredEvent]
+) -> Statement:
+    """Return one statement for all of `events`."""
+    rows: dict[str, Any]
+    if dialect is Dialect.SQLITE:
+        rows = {"events": json.dumps([[e.seq, e.name, e.data] for e in events])}
+    else:
+        rows = {
+            "seqs": [e.seq for e in events],
+            "names": [e.name for e in events],
+            "datas": [e.data for e in events],
+        }
+    return INSERT_EVENTS(run_id=run_id, now=now_us, **rows)
+
+
+def array(dialect: Dialect, texts: Sequence[str]) -> str | list[str]:
+    """Return `texts` as one parameter."""
+    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)

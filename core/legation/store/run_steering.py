@@ -1,0 +1,151 @@
+"""Units of work for what people ask of a run that is there: to cancel it, to go on with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from attrs import frozen
+
+from .member_runs import end_members
+from .run_rows import CLAIMED, LOCK_SESSION, ClaimedRun, StoredEvent, insert_events
+from .runs import ACTIVE
+from .units import Dialect, Sql, Statements, Undo, Unit
+
+__all__ = ["CancelRun", "ContinueRun", "Continued"]
+
+STANDING: Final = Sql(
+    "select status, events, output from runs where owner = :owner and run_id = :run_id"
+)
+ASK_TO_CANCEL: Final = Sql(
+    """update runs set cancel_us = coalesce(cancel_us, :now)
+    where owner = :owner and run_id = :run_id and status = 'RUNNING'"""
+)
+CANCEL: Final = Sql(
+    """update runs set status = 'CANCELLED', output = :output, reason = 'cancelled',
+        ended_us = :now, events = :last
+    where owner = :owner and run_id = :run_id and status in ('PENDING', 'PAUSED')"""
+)
+
+
+@frozen
+class CancelRun(Unit[str | None]):
+    """Cancel a run that waits, or ask whoever executes it to; the status that was found, or None.
+
+    `event` is the name and data of the event that tells, `output` the run's output where it had
+    none; a run that is over stays as it is.  `members`: it may have members that wait with it.
+    """
+
+    owner: str
+    session_id: str
+    run_id: str
+    now_us: int
+    output: str
+    event: tuple[str, str]
+    members: bool = False
+
+    def statements(self, dialect: Dialect) -> Statements[str | None | Undo[str | None]]:
+        """Yield the session's lock, a look, and what the status asks for."""
+        run = {"owner": self.owner, "run_id": self.run_id}
+        yield LOCK_SESSION(owner=self.owner, session_id=self.session_id)
+        found = yield STANDING(**run)
+        if not found:
+            return Undo(None)
+        status: str = found[0][0]
+        if status == "RUNNING":
+            yield ASK_TO_CANCEL(**run, now=self.now_us)
+        elif status in ("PENDING", "PAUSED"):
+            last, stored = found[0][1] + 1, json.loads(found[0][2] or self.output)
+            output = json.dumps({**stored, "status": "CANCELLED"}, ensure_ascii=False)
+            yield CANCEL(**run, now=self.now_us, output=output, last=last)
+            event = StoredEvent(last, *self.event)
+            yield insert_events(dialect, self.run_id, self.now_us, (event,))
+            if self.members:
+                ending = ("CANCELLED", "cancelled", self.now_us)
+                yield from end_members(self.owner, self.session_id, self.run_id, ending)
+        return status
+
+
+# --- Going on ----------------------------------------------------------------------------------
+
+HOW_IT_STANDS: Final = Sql(
+    f"""select status, attempt, reason, lease_by, {CLAIMED} from runs
+    where owner = :owner and run_id = :run_id"""
+)
+CONTINUE: Final = Sql(
+    f"""update runs set status = :status, input = :input, output = null, reason = :mark,
+        ended_us = null, started_us = :started_us, lease_by = :node, lease_us = :until_us,
+        attempt = attempt + :claims
+    where owner = :owner and run_id = :run_id and status = 'PAUSED' and attempt = :attempt
+    returning {CLAIMED}"""
+)
+
+
+@frozen
+class Continued:
+    """What became of the wish to go on with a run.
+
+    `found` is the status that it had, None when there is no such run.  `kept`: it goes on, now if
+    there is a `claim`, else when the session's active run has ended.  `busy`: it was not to wait.
+    """
+
+    found: str | None
+    kept: bool = False
+    claim: ClaimedRun | None = None
+    busy: bool = False
+
+
+@frozen
+class ContinueRun(Unit[Continued]):
+    """Go on with a paused run: claim it for `node`, or let it wait while the session is busy.
+
+    `attempt` is that of the pause which was answered, so that of two who answer it one goes on.
+    `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish:
+    run a second time, as after a commit without an answer, the unit finds what it did.
+    """
+
+    owner: str
+    session_id: str
+    run_id: str
+    attempt: int
+    input: str
+    token: str
+    node: str
+    now_us: int
+    until_us: int
+    waits: bool = True
+
+    def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
+        """Yield the session's lock, two looks, and the claim."""
+        session = {"owner": self.owner, "session_id": self.session_id}
+        run = {"owner": self.owner, "run_id": self.run_id}
+        states = yield LOCK_SESSION(**session)
+        found = yield HOW_IT_STANDS(**run)
+        if not found:
+            return Undo(Continued(None))
+        status, attempt, reason, holder, *columns = found[0]
+        if reason == self._mark(busy=True):
+            return Undo(Continued("PAUSED", kept=True))
+        if reason == self._mark(busy=False) and (status, holder) == ("RUNNING", self.node):
+            return Undo(Continued("PAUSED", kept=True, claim=ClaimedRun(*columns, *states[0])))
+        if status != "PAUSED" or attempt != self.attempt:
+            return Undo(Continued(status))
+        busy = bool((yield ACTIVE(**session)))
+        if busy and not self.waits:
+            return Undo(Continued(status, busy=True))
+        claimed = yield CONTINUE(
+            **run,
+            attempt=self.attempt,
+            input=self.input,
+            mark=self._mark(busy=busy),
+            status="PENDING" if busy else "RUNNING",
+            started_us=None if busy else self.now_us,
+            node=None if busy else self.node,
+            until_us=None if busy else self.until_us,
+            claims=0 if busy else 1,
+        )
+        claim = None if busy else ClaimedRun(*claimed[0], *states[0])
+        return Continued(status, kept=True, claim=claim)
+
+    def _mark(self, *, busy: bool) -> str:
+        return f"{'waiting' if busy else 'claimed'}:{self.token}"

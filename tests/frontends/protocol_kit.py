@@ -1,0 +1,152 @@
+"""The tables of the catalogue, on which units of work run one at a time, on either engine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, TypeGuard, TypeVar, cast
+
+import psycopg
+from attrs import astuple, evolve
+
+from legation.migrations.catalogue import CATALOGUE
+from legation.store.run_rows import COLUMNS, RunRow
+from legation.store.units import Dialect, Undo, Unit
+
+__all__ = ["PostgresTables", "SqliteTables", "Tables"]
+
+R = TypeVar("R")
+
+NAMES: Final = COLUMNS.split(", ")
+
+
+class Tables(Protocol):
+    """Rows of runs of the session `s` of `o`, as they are put there and read."""
+
+    def run(self, unit: Unit[R]) -> R:
+        """Run `unit` as a host does."""
+        ...
+
+    def load(self, rows: Iterable[RunRow], now: int) -> None:
+        """Have exactly `rows`, whose leases are relative to `now`."""
+        ...
+
+    def rows(self) -> tuple[RunRow, ...]:
+        """Return what there is."""
+        ...
+
+
+def _is_undo(result: object) -> TypeGuard[Undo[Any]]:
+    return isinstance(result, Undo)
+
+
+def _schema(dialect: Dialect) -> list[str]:
+    steps = (step.statement(dialect) for m in CATALOGUE.migrations for step in m.up)
+    return [statement.text(dialect) for statement in steps if statement is not None]
+
+
+def _played(unit: Unit[R], dialect: Dialect, execute: Callable[[str, dict[str, Any]], Any]) -> Any:
+    """Return what the statements of `unit` return, `Undo` included."""
+    work = unit.statements(dialect)
+    try:
+        statement = next(work)
+        while True:
+            statement = work.send(execute(statement.text(dialect), dict(statement.parameters)))
+    except StopIteration as stop:
+        return stop.value
+
+
+def _loaded(rows: Iterable[RunRow], now: int) -> list[tuple[Any, ...]]:
+    moved = (
+        evolve(row, lease_us=None if row.lease_us is None else row.lease_us + now, output=None)
+        for row in rows
+    )
+    return [astuple(row) for row in moved]
+
+
+_SESSION: Final = (
+    "insert into sessions (owner, session_id, kind, component_id, runs, created_us, updated_us)"
+    " values ('o', 's', 'agent', 'x', {}, 0, 0)"
+)
+
+
+class SqliteTables:
+    """In memory; `rewrite` may spoil the SQL of the units."""
+
+    def __init__(self, rewrite: Callable[[str], str] = str) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
+        for text in _schema(Dialect.SQLITE):
+            self.connection.execute(text)
+        self.rewrite = rewrite
+
+    def __del__(self) -> None:
+        self.connection.close()  # Python 3.13 warns of those that are dropped open
+
+    def run(self, unit: Unit[R]) -> R:
+        self.connection.execute("begin")
+        result = _played(unit, Dialect.SQLITE, self._execute)
+        self.connection.execute("rollback" if _is_undo(result) else "commit")
+        outcome: Any = result.result if _is_undo(result) else result
+        return cast("R", outcome)
+
+    def _execute(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return self.connection.execute(self.rewrite(text), parameters).fetchall()
+
+    def load(self, rows: Iterable[RunRow], now: int) -> None:
+        for table in ("events", "runs", "sessions"):
+            self.connection.execute(f"delete from {table}")
+        values = _loaded(rows, now)
+        if values:
+            self.connection.execute(_SESSION.format(len(values)))
+        places = ", ".join("?" * len(NAMES))
+        self.connection.executemany(f"insert into runs ({COLUMNS}) values ({places})", values)
+
+    def rows(self) -> tuple[RunRow, ...]:
+        found = self.connection.execute(f"select {COLUMNS} from runs order by run_no").fetchall()
+        return tuple(RunRow(*row) for row in found)
+
+
+class PostgresTables:
+    """In an empty database of PostgreSQL, at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = psycopg.connect(url)
+        for text in _schema(Dialect.POSTGRESQL):
+            self.connection.execute(text.encode())
+        self.connection.commit()
+
+    def close(self) -> None:
+        """Give the database back."""
+        self.connection.close()
+
+    def run(self, unit: Unit[R]) -> R:
+        result = _played(unit, Dialect.POSTGRESQL, self._execute)
+        if _is_undo(result):
+            self.connection.rollback()
+            undone: R = result.result
+            return undone
+        self.connection.commit()
+        outcome: R = result
+        return outcome
+
+    def _execute(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        cursor = self.connection.execute(text.encode(), parameters)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def load(self, rows: Iterable[RunRow], now: int) -> None:
+        for table in ("events", "runs", "sessions"):
+            self.connection.execute(f"delete from {table}".encode())
+        values = _loaded(rows, now)
+        if values:
+            self.connection.execute(_SESSION.format(len(values)).encode())
+        places = ", ".join(["%s"] * len(NAMES))
+        text = f"insert into runs ({COLUMNS}) values ({places})"
+        with self.connection.cursor() as cursor:
+            cursor.executemany(text.encode(), values)
+        self.connection.commit()
+
+    def rows(self) -> tuple[RunRow, ...]:
+        text = f"select {COLUMNS} from runs order by run_no"
+        found = self.connection.execute(text.encode()).fetchall()
+        self.connection.commit()
+        return tuple(RunRow(*row) for row in found)

@@ -1,0 +1,349 @@
+"""Every reachable state of a run that pauses for a person, over the real SQL on each engine.
+
+Breadth first, as in `test_runs_protocol`: two nodes, a run that wants a tool called that somebody
+has to confirm, another run of the same session, and people who confirm, confirm at once a second
+time, and cancel.  Everything that can follow is tried everywhere, a commit without an answer and
+the death of a node among it.  The tool is called by whoever has stored that it is about to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, frozen
+
+from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
+from legation.store.run_rows import ClaimedRun, Lease, RunRow, StoredEvent
+from legation.store.run_steering import CancelRun, ContinueRun
+from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
+
+from .protocol_kit import PostgresTables, SqliteTables, Tables
+
+NODES: Final = ("n1", "n2")
+LEASE: Final = 2
+NOW: Final = 100
+FINAL: Final = ("COMPLETED", "CANCELLED", "ERROR")
+MOST_ATTEMPTS: Final = {"a": 3, "b": 1}  # claims; more of them lead to nothing new
+TOKENS: Final = ("t1", "t2")
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+
+@frozen
+class Held:
+    """A run that a node believes it executes; `begun`: it has stored an event of this claim."""
+
+    node: str
+    run: str
+    attempt: int
+    goes_on: bool
+    begun: bool = False
+
+
+@frozen
+class Wish:
+    """Somebody's answer, to the pause of an attempt.
+
+    At `node` it was stored, and no answer came to the commit: there it is asked for again.
+    """
+
+    token: str
+    attempt: int
+    node: str | None = None
+    spent: bool = False
+
+
+@frozen
+class World:
+    """The rows, leases relative to now; what the nodes and the people are about."""
+
+    rows: tuple[RunRow, ...] = ()
+    held: frozenset[Held] = frozenset()
+    wishes: frozenset[Wish] = frozenset()
+    called: int = 0  # how often the tool was
+
+
+def row_of(world: World, run: str) -> RunRow | None:
+    return next((row for row in world.rows if row.run_id == run), None)
+
+
+class Player:
+    """Does one thing in one world, and judges what came of it."""
+
+    def __init__(self, tables: Tables, world: World) -> None:
+        self.tables = tables
+        self.world = world
+
+    def actions(self) -> Iterator[tuple[str, Callable[[], World]]]:
+        """Yield everything that may happen next."""
+        paused = row_of(self.world, "a")
+        for run in ("a", "b"):
+            if row_of(self.world, run) is None:
+                yield f"start {run}", partial(self.start, run)
+        if paused is not None:
+            yield "cancel a", self.cancel
+            if paused.status == "PAUSED":
+                for token in TOKENS:
+                    if token not in {wish.token for wish in self.world.wishes}:
+                        yield f"{token} answers", partial(self.answer, token, paused.attempt)
+        for wish in sorted(self.world.wishes, key=repr):
+            for node in () if wish.spent else NODES[TOKENS.index(wish.token) :]:
+                if wish.node in (None, node):
+                    yield f"{wish} at {node}", partial(self.go_on, wish, node, lost=False)
+                if wish.node is None and wish.token == TOKENS[0]:
+                    yield f"{wish} at {node}, lost", partial(self.go_on, wish, node, lost=True)
+        for held in sorted(self.world.held, key=repr):
+            if held.run == "a":
+                yield f"{held} begins", partial(self.begin, held)
+            pauses = held.run == "a" and not held.goes_on
+            status = "PAUSED" if pauses else "COMPLETED"
+            yield f"{held} ends {status}", partial(self.finish, held, status)
+        # n1 dies, and n2 finds what it left.
+        yield "recovery on n2", partial(self.recover, "n2")
+        yield "claim on n2", partial(self.claim, "n2")
+        yield "death of n1", partial(self.die, "n1")
+        yield "time", self.pass_time
+
+    def after(self, held: frozenset[Held], **changes: Any) -> World:
+        rows = tuple(_seen(row, NOW) for row in self.tables.rows())
+        return evolve(self.world, rows=rows, held=held, **changes)
+
+    def claimed(
+        self, node: str, claim: ClaimedRun | None, before: frozenset[Held] | None = None
+    ) -> frozenset[Held]:
+        """Return what is held, with a claim that nobody may have been given before."""
+        already = self.world.held if before is None else before
+        if claim is None:
+            return already
+        row = next(row for row in self.tables.rows() if row.run_id == claim.run_id)
+        mine = Held(node, claim.run_id, claim.attempt, goes_on=row.input == "answered")
+        for held in already:
+            if (held.node, held.run, held.attempt) == (node, claim.run_id, claim.attempt):
+                raise Violation(f"{mine} was claimed twice")
+        return already | {mine}
+
+    def start(self, run: str) -> World:
+        unit = StartRun("o", "s", run, "agent", "x", "asked", "", "n1", NOW, NOW + LEASE)
+        return self.after(self.claimed("n1", self.tables.run(unit).claim))
+
+    def cancel(self) -> World:
+        self.tables.run(CancelRun("o", "s", "a", NOW, "{}", ("RunCancelled", "{}")))
+        return self.after(self.world.held)
+
+    def answer(self, token: str, attempt: int) -> World:
+        return self.after(self.world.held, wishes=self.world.wishes | {Wish(token, attempt)})
+
+    def go_on(self, wish: Wish, node: str, *, lost: bool) -> World:
+        """Store the answer; of one that was lost, the same process asks again what became of it."""
+        unit = ContinueRun(
+            "o", "s", "a", wish.attempt, "answered", wish.token, node, NOW, NOW + LEASE
+        )
+        continued = self.tables.run(unit)
+        others = self.world.wishes - {wish}
+        if lost and continued.kept:
+            return self.after(self.world.held, wishes=others | {evolve(wish, node=node)})
+        spent = others | {evolve(wish, spent=True)}  # nobody answers with the same token again
+        return self.after(self.claimed(node, continued.claim), wishes=spent)
+
+    def begin(self, held: Held) -> World:
+        """Store that the tool is about to be called, and call it."""
+        row = next(row for row in self.world.rows if row.run_id == held.run)
+        lease = Lease(held.node, held.attempt, NOW + LEASE)
+        event = StoredEvent(row.events + 1, "ToolCallStarted", "{}")
+        asked = self.tables.run(AppendEvents("o", held.run, lease, NOW, (event,)))
+        if asked is None:
+            return self.after(self.world.held - {held})
+        if asked:
+            return self._end(held, "CANCELLED", row.events + 2)
+        calls = int(held.run == "a" and held.goes_on and not held.begun)
+        called = self.world.called + calls
+        if called > 1:
+            raise Violation(f"{held} called the tool a second time")
+        begun = self.world.held - {held} | {evolve(held, begun=True)}
+        return self.after(begun, called=called)
+
+    def finish(self, held: Held, status: str) -> World:
+        row = next(row for row in self.world.rows if row.run_id == held.run)
+        return self._end(held, status, row.events + 1)
+
+    def _end(self, held: Held, status: str, seq: int) -> World:
+        unit = self.ending(held.node, held.run, Lease(held.node, held.attempt, 0), status, seq)
+        ended = self.tables.run(unit)
+        again = self.tables.run(unit)
+        if ended.kept and again != ended:
+            raise Violation(f"{held} ended and found {again}")
+        if ended.cancel_asked:
+            return self._end(held, "CANCELLED", seq)
+        left = self.world.held - {held}
+        return self.after(self.claimed(held.node, ended.following, left))
+
+    def ending(
+        self, node: str, run: str, lease: Lease, status: str, seq: int, expired: int | None = None
+    ) -> FinishRun:
+        return FinishRun(
+            owner="o",
+            session_id="s",
+            run_id=run,
+            lease=lease,
+            node=node,
+            now_us=NOW,
+            until_us=NOW + LEASE,
+            status=status,
+            output="{}",
+            reason=None,
+            usage=None,
+            events=(StoredEvent(seq, "e", "{}"),),
+            expired_us=expired,
+            input="paused" if status == "PAUSED" else None,
+        )
+
+    def recover(self, node: str) -> World:
+        held = self.world.held
+        for row in self.tables.run(FindNeglected(NOW)).expired:
+            if row.untouched and row.cancel_us is None:
+                self.tables.run(ReleaseRun("o", row.run_id, row.lease, NOW))
+                continue
+            unit = self.ending(node, row.run_id, row.lease, "ERROR", row.events + 1, NOW)
+            ended = self.tables.run(unit)
+            held = self.claimed(node, ended.following, held)
+        return self.after(held)
+
+    def claim(self, node: str) -> World:
+        return self.after(self.claimed(node, self.tables.run(ClaimWaiting(node, NOW, NOW + LEASE))))
+
+    def die(self, node: str) -> World:
+        """Lose what `node` was about: its runs, and the answers that it was asked to store."""
+        held = frozenset(one for one in self.world.held if one.node != node)
+        wishes = frozenset(
+            evolve(wish, spent=True) if wish.node == node else wish for wish in self.world.wishes
+        )
+        return self.after(held, wishes=wishes)
+
+    def pass_time(self) -> World:
+        rows = tuple(_seen(row, NOW + LEASE + 1) for row in self.tables.rows())
+        return evolve(self.world, rows=rows)
+
+
+def _seen(row: RunRow, now: int) -> RunRow:
+    """Return `row` with times relative to `now`; what nothing asks for is the same everywhere."""
+    final = row.status in FINAL
+    return evolve(
+        row,
+        lease_us=None if row.lease_us is None else max(-1, row.lease_us - now),
+        cancel_us=None if row.cancel_us is None or final else 1,
+        started_us=None if row.started_us is None else 0,
+        ended_us=None if row.ended_us is None else 0,
+        created_us=0,
+        output=None,
+        events=min(row.events, 1),
+        attempt=0 if final else row.attempt,
+        reason=None if final else row.reason,
+    )
+
+
+def check(before: World, after: World) -> None:
+    """Raise when `after` cannot follow."""
+    for row in before.rows:
+        now = row_of(after, row.run_id)
+        assert now is not None
+        if row.status in FINAL and now.status != row.status:
+            raise Violation(f"{row.run_id} was {row.status} and is {now.status}")
+        if row.cancel_us is not None and now.status == "PAUSED":
+            raise Violation(f"{row.run_id} was to be cancelled, and waits for a person")
+    if sum(row.status == "RUNNING" for row in after.rows) > 1:
+        raise Violation(f"two at once: {after.rows}")
+
+
+def explore(tables: Tables, most: int | None = None) -> tuple[int, int, set[str]]:
+    """Try everything everywhere; return how many states and transitions, and what became of a."""
+    seen, level, transitions, ends = {World()}, [World()], 0, set[str]()
+    while level and (most is None or len(seen) < most):
+        following: list[World] = []
+        for world in level:
+            for name, act in list(Player(tables, world).actions()):
+                tables.load(world.rows, NOW)
+                transitions += 1
+                try:
+                    after = act()
+                    check(world, after)
+                except Violation as violation:
+                    violation.add_note(f"{name} in {world}")
+                    raise
+                small = all(row.attempt <= MOST_ATTEMPTS[row.run_id] for row in after.rows)
+                if small and after not in seen:
+                    seen.add(after)
+                    following.append(after)
+                    ends |= {f"{row.status} {after.called}" for row in after.rows}
+        level = following
+    return len(seen), transitions, ends
+
+
+def test_a_confirmed_tool_is_called_at_most_once(figures: Callable[[str], None]) -> None:
+    states, transitions, ends = explore(SqliteTables())
+
+    figures(
+        f"continue: {states} states and {transitions} transitions, the tool called once at most"
+    )
+    assert {"COMPLETED 1", "CANCELLED 0", "CANCELLED 1", "ERROR 1", "PENDING 0"} <= ends
+    assert states > 500
+
+
+def test_postgresql_goes_the_same_ways(
+    postgres_database: str, figures: Callable[[str], None]
+) -> None:
+    tables = PostgresTables(postgres_database)
+    try:
+        found = explore(tables, most=150)
+    finally:
+        tables.close()
+
+    figures(f"continue: {found[1]} transitions on PostgreSQL")
+    assert found == explore(SqliteTables(), most=150)
+
+
+@pytest.mark.parametrize(
+    ("clause", "instead"),
+    [
+        ("and lease_by = :node and attempt = :attempt", ""),
+        (", reason = null", ""),
+        ("and (:status <> 'PAUSED' or cancel_us is null)", ""),
+    ],
+    ids=["the fence", "what has happened", "the wish to cancel"],
+)
+def test_without_a_clause_a_promise_is_broken(clause: str, instead: str) -> None:
+    found: list[str] = []
+
+    def spoil(text: str) -> str:
+        one_line = " ".join(text.split())
+        if clause in one_line:
+            found.append(one_line)
+        return one_line.replace(clause, instead)
+
+    with pytest.raises(Violation):
+        explore(SqliteTables(spoil))
+    assert found
+
+
+def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile() -> None:
+    tables = SqliteTables()
+    player = Player(tables, World())
+    player.start("a")
+    tables.run(player_end("a", "PAUSED"))
+    player.start("b")
+    end = player_end("b", "COMPLETED")
+    assert tables.run(end).following is None
+    continued = tables.run(ContinueRun("o", "s", "a", 1, "answered", "t", "n1", NOW, NOW + LEASE))
+
+    assert continued.claim is not None
+    assert tables.run(end) == Ended(kept=True)
+
+
+def player_end(run: str, status: str) -> FinishRun:
+    """Return what `n1` ends its first claim of `run` with."""
+    player = Player(SqliteTables(), World())
+    return player.ending("n1", run, Lease("n1", 1, 0), status, 1)
