@@ -68,6 +68,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/me"): TOKEN,
     ("POST", "/me/explain"): TOKEN,
     ("GET", "/config"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/metrics/prometheus"): _scope("metrics", "read", also=("system:read", "config:read")),
     ("GET", "/models"): _scope("config", "read", also=("system:read",)),
     # Agents.
     ("GET", "/agents"): _scope("agents", "read", "run", lists=True),

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 import psycopg
 from attrs import define, field
 
-from legation.effects import Effect, Now, Program, RandomBytes, Sleep, Transact
+from legation.effects import Effect, Now, Program, RandomBytes, Sleep, ThisNode, Transact
 from legation.store.failures import (
     Busy,
     CommitLost,
@@ -259,6 +259,8 @@ def drive(driver: Driver, program: Program[R]) -> R:
 def _performed(driver: Driver, effect: Effect) -> Any:
     """Return the answer to `effect`, or the failure to throw."""
     match effect:
+        case ThisNode():
+            return "node"
         case Now():
             return time.time_ns() // 1000
         case RandomBytes(size):

@@ -18,6 +18,7 @@ from .resources import (
     config,
     databases,
     docs,
+    metrics,
     runs,
     sessions,
     system,
@@ -66,6 +67,7 @@ def _sessions(action: str) -> Scoped:
 
 
 _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
+_METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
 _LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
 _LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
@@ -92,6 +94,7 @@ ROUTES: Final = (
     Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
     Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
     Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
+    Route("GET", "/metrics/prometheus", _METRICS, metrics.show, "get_metrics", "Health"),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),

@@ -46,7 +46,15 @@ CONFIGURATION: Final[Mapping[str, type[Any]]] = {
 }
 """The classes of the configuration tree, by name."""
 
-_TOML: Final = {"str": "string", "bool": "boolean", "float": "number", "int": "integer"}
+_TOML: Final = {
+    "str": "string",
+    "bool": "boolean",
+    "float": "number",
+    "int": "integer",
+    # A file names what Python gives as an object.
+    "ModelLike": "string",
+    "RunLike": "string",
+}
 
 
 # --- configuration -------------------------------------------------------------------------------
@@ -93,7 +101,7 @@ def _type(attribute: attrs.Attribute[Any]) -> str:
         else getattr(attribute.type, "__name__", "")
     )
     said = str(said).removesuffix(" | None")
-    if said.startswith("tuple[str"):
+    if said.startswith(("tuple[str", "tuple[ToolLike")):
         return "array of strings"
     if said.startswith("tuple["):
         return "tables"
@@ -309,7 +317,8 @@ def _commands(command: click.Command, path: str) -> Iterable[str]:
         for name in command.commands:
             yield from _commands(command.commands[name], f"{path} {name}")
         return
-    context = click.Context(command, info_name=path)
+    # With the settings of `main`: a command keeps the help option that it is first asked for.
+    context = click.Context(command, info_name=path, **main.context_settings)
     usage = " ".join((path, *command.collect_usage_pieces(context)))
     shown = f"```text\n{usage}\n```"
     yield "\n\n".join((f"## {path}", shown, _help(command.help or ""), _options(command)))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
+from .imports import kept
 
-# What is imported stays: to look for garbage in it costs a tenth of the time to start.
-gc.disable()
-
-from .main import main  # noqa: E402
-
-gc.enable()
+with kept():
+    from .main import main
 
 __all__ = ["main"]

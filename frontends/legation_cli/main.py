@@ -5,6 +5,8 @@ Each command imports what it needs when it runs: `legation token` should not pay
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from legation import __version__
@@ -23,7 +25,8 @@ __all__ = ["main"]
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="legation")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Host AI agents and teams behind a REST interface.
 
     \b
@@ -33,6 +36,8 @@ def main() -> None:
       legation serve platform.toml          your own agents
       legation check platform.toml          every route with its scope, every unsafe setting
     """
+    if os.environ.get("NO_COLOR"):  # no-color.org; what is no terminal has none anyway
+        context.color = False
 
 
 for command in (serve, migrate, token, keys, check, explain, audit, channels, openapi):

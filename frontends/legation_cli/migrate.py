@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +31,7 @@ __all__ = ["migrate"]
 R = TypeVar("R")
 
 _DEFAULT_FILE = "platform.toml"
+_SHOWN_SECONDS = 1.0
 
 
 @click.command()
@@ -112,6 +115,8 @@ def _complain(level: str, event: str, fields: Mapping[str, Any]) -> None:
 
 async def _migrate(asked: _Asked) -> None:
     """Show the plan; then, unless that is all, carry it out and tell what came of it."""
+    import anyio
+
     from legation_host import open_host
 
     url = asked.platform.databases[asked.database]
@@ -125,11 +130,32 @@ async def _migrate(asked: _Asked) -> None:
         if asked.plan_only:
             _tell(asked, way, reading.dialect, None)
             return
-        outcome = await host.run(_watched(asked, _carry_out(asked)))
+        outcome: MigrationOutcome | None = None
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(_show_patience, asked)
+            outcome = await host.run(_watched(asked, _carry_out(asked)))
+            beside.cancel_scope.cancel()
     if not isinstance(outcome, Migrated):
         raise CannotGoOn(_refusal(outcome))
     asked.say(outcome.detail)
     _tell(asked, way, reading.dialect, outcome)
+
+
+async def _show_patience(asked: _Asked) -> None:
+    """Show at a terminal that a long migration goes on: it is one transaction, without parts."""
+    import anyio
+
+    if asked.as_json or not sys.stderr.isatty():
+        return
+    began = time.monotonic()
+    try:
+        while True:
+            await anyio.sleep(_SHOWN_SECONDS)
+            seconds = time.monotonic() - began
+            click.echo(f"\rMigrating, all or nothing ... {seconds:.0f} s", err=True, nl=False)
+    finally:
+        if time.monotonic() - began > _SHOWN_SECONDS:
+            click.echo(err=True)
 
 
 def _read(name: str) -> Program[LedgerReading]:

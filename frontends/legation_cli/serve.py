@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .demonstration import data_folder, demonstration
+from .imports import kept
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -86,6 +87,17 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
     help="How log lines look; auto is text on a terminal and JSON elsewhere.",
 )
 @click.option(
+    "--access-log/--no-access-log",
+    default=True,
+    show_default=True,
+    help="One line for each request in the log.",
+)
+@click.option(
+    "--traces",
+    is_flag=True,
+    help="Send OpenTelemetry spans, as the OTEL_… variables say; needs legation[otel].",
+)
+@click.option(
     "--insecure",
     is_flag=True,
     help="Serve without authorization on an address that others can reach.",
@@ -109,9 +121,10 @@ def serve(target: str | None, **options: Any) -> None:
     """
     # The server and what it needs take a tenth of a second to import; the other commands do not
     # need them.
-    from legation_host.loading import load_platform
+    with kept():
+        from legation_host.loading import load_platform
 
-    from .serving import Options, Service
+        from .serving import Options, Service
 
     def load() -> Platform:
         if target is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -43,16 +43,16 @@ class Database(Protocol):
         """The SQL it speaks."""
         ...
 
-    def inline(self, unit: Unit[Any]) -> bool:
-        """Tell whether `unit` is to be run by `read`, on the thread of the event loop."""
-        ...
-
-    def read(self, unit: Unit[R]) -> R:
-        """Run a unit that `inline` allows, without waiting."""
+    def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
+        """Return what runs `unit` at once, on the thread of the event loop; None to use `run`."""
         ...
 
     async def run(self, unit: Unit[R]) -> R:
         """Run `unit` in a transaction of its own."""
+        ...
+
+    def usage(self) -> Mapping[str, float]:
+        """Return how its connections or its writer are used, see `watching.database_gauges`."""
         ...
 
     async def aclose(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadDatabaseUrl", "HostError", "MissingDriver", "UnusableDatabase"]
+__all__ = ["BadDatabaseUrl", "BadExporter", "HostError", "MissingDriver", "UnusableDatabase"]
 
 
 class HostError(Exception):
@@ -11,6 +11,10 @@ class HostError(Exception):
 
 class BadDatabaseUrl(HostError):
     """The URL of a database is none that this host knows."""
+
+
+class BadExporter(HostError):
+    """What spans were to be sent with is not here."""
 
 
 class MissingDriver(HostError):

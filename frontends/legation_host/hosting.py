@@ -14,20 +14,40 @@ from legation import Platform
 from .assets import read_assets
 from .host import Host, open_host
 from .units import Write, quiet
+from .watching import Observer
 
 __all__ = ["open_platform", "take_keys"]
 
 _LOOK_SECONDS: Final = 1.0
+_LAST_SECONDS: Final = 3.0
+"""For what is left to be given back: a database that does not answer keeps its leases."""
 
 
 @asynccontextmanager
-async def open_platform(platform: Platform, *, log: Write = quiet) -> AsyncGenerator[Host, None]:
+async def open_platform(
+    platform: Platform,
+    *,
+    log: Write = quiet,
+    drain_seconds: float = 0.0,
+    observer: Observer | None = None,
+) -> AsyncGenerator[Host, None]:
     """Open a host for `platform`; the JWKS file is read again whenever it changes.
+
+    On leaving, what is under work has `drain_seconds` to come to its end, and the rest is given
+    back; when an error or a cancellation is the reason, it is given back at once.
+
+    Args:
+        platform: Belongs to this host alone.
+        log: Takes the operator's lines.
+        drain_seconds: For what is under work when the block is left.
+        observer: Takes the request log and the spans; without one there are gauges alone.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
     """
-    platform.manual.bring(await anyio.to_thread.run_sync(read_assets))
+    observer = observer or Observer()
+    observer.begin(platform)
+    platform.manual.bring(read_assets())
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit)
     async with opened as host:
         await host.run(platform.startup())
@@ -35,10 +55,24 @@ async def open_platform(platform: Platform, *, log: Write = quiet) -> AsyncGener
             host.spawn(job)
         path = platform.config.authorization_config.jwks_file
         async with anyio.create_task_group() as watching:
+            watching.start_soon(observer.serve, platform, host)
             if path is not None and platform.config.authorization:
                 watching.start_soon(_watch, platform, path, log)
-            yield host
-            watching.cancel_scope.cancel()
+            patience = 0.0
+            try:
+                yield host
+                patience = drain_seconds
+            finally:
+                watching.cancel_scope.cancel()
+                await _close(platform, host, patience)
+                await observer.end(platform, host)
+
+
+async def _close(platform: Platform, host: Host, patience_seconds: float) -> None:
+    """Give back what is held, also while being cancelled, but not for ever."""
+    limit = patience_seconds + _LAST_SECONDS
+    with anyio.move_on_after(limit, shield=True):
+        await host.run(platform.closing(patience_seconds))
 
 
 async def _watch(platform: Platform, path: str, log: Write) -> None:

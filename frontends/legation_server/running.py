@@ -17,6 +17,7 @@ import trio
 from attrs import frozen
 from trio.lowlevel import wait_readable
 
+from legation.effects import Program
 from legation_host import Write
 from legation_host.units import quiet
 
@@ -46,6 +47,8 @@ class Life:
         started: Called when connections are accepted.
         reload: Called at SIGHUP.
         stopping: Called when the drain begins.
+        closing: The program that gives back what the worker's platform holds, given the seconds
+            for it to come to its end; run when the drain begins, beside it.
         parent: A descriptor that is readable when the parent process is gone, for a worker that
             has one: then it drains.  Its parent also decides about SIGINT and SIGHUP.
     """
@@ -53,6 +56,7 @@ class Life:
     started: Callable[[Server], object] = lambda _: None
     reload: Callable[[], object] = _nothing
     stopping: Callable[[], object] = _nothing
+    closing: Callable[[float], Program[None]] | None = None
     parent: int | None = None
 
     @property
@@ -64,6 +68,9 @@ class Life:
 
 
 ALONE: Final = Life()
+
+_PATIENCE: Final = 0.9
+"""The part of a drain in which runs may come to their own end."""
 
 
 def run(
@@ -95,7 +102,8 @@ def run(
         serve, settings=settings, log=log, proxies=proxies, certificate=certificate
     )
     try:
-        trio.run(_main, platform_factory, host_factory, listeners, serving, life)
+        closing = partial(_close, life, settings.drain_seconds)
+        trio.run(_main, platform_factory, host_factory, listeners, serving, life, closing)
     finally:
         # Closed by the server already, unless it never came to be.
         close_listeners(listeners)
@@ -107,6 +115,7 @@ async def _main(
     listeners: Sequence[socket.socket],
     serving: Callable[..., Awaitable[None]],
     life: Life,
+    closing: Callable[[Runner], Awaitable[None]],
 ) -> None:
     platform = platform_factory()
     # Signals are held from before the first connection to after the last.
@@ -115,14 +124,27 @@ async def _main(
             async with trio.open_nursery() as worker:
                 server: Server = await worker.start(partial(serving, platform, host, listeners))
                 life.started(server)
-                nursery.start_soon(_obey, signals, server, worker.cancel_scope, life)
+
+                begun = False
+
+                def drain() -> None:
+                    nonlocal begun
+                    if not begun:
+                        begun = True
+                        server.drain()
+                        worker.start_soon(closing, host)
+
+                nursery.start_soon(_obey, signals, drain, worker.cancel_scope, life)
                 if life.parent is not None:
-                    nursery.start_soon(_survive, life.parent, server)
+                    nursery.start_soon(_survive, life.parent, drain)
             nursery.cancel_scope.cancel()
 
 
 async def _obey(
-    signals: AsyncIterator[int], server: Server, scope: trio.CancelScope, life: Life
+    signals: AsyncIterator[int],
+    drain: Callable[[], object],
+    scope: trio.CancelScope,
+    life: Life,
 ) -> None:
     """Drain at the first order to end, stop at the second."""
     draining = False
@@ -134,10 +156,21 @@ async def _obey(
         else:
             draining = True
             life.stopping()
-            server.drain()
+            drain()
 
 
-async def _survive(parent: int, server: Server) -> None:
+async def _survive(parent: int, drain: Callable[[], object]) -> None:
     """Drain when the parent is gone: nobody else would end this process."""
     await wait_readable(parent)
-    server.drain()
+    drain()
+
+
+async def _close(life: Life, drain_seconds: float, host: Runner) -> None:
+    """Give back what the platform holds, by the end of the drain.
+
+    What is broken off is so a little before connections are, so that whoever waits is told.
+    """
+    if life.closing is None:
+        return
+    with trio.move_on_after(drain_seconds):
+        await host.run(life.closing(drain_seconds * _PATIENCE), body=None, sink=None)

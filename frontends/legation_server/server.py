@@ -22,6 +22,7 @@ import trio
 from trio.lowlevel import wait_readable
 
 from legation.refusals import Refusal
+from legation.watch import Gauge, Gauges
 from legation_host import Write
 from legation_host.units import quiet
 
@@ -102,6 +103,11 @@ class Server:
     def connections(self) -> int:
         """Connections that are open."""
         return len(self._connections)
+
+    def gauges(self) -> Gauges:
+        """Return what is known of this server's connections."""
+        text = "Connections that are open."
+        return {"legation_connections": Gauge("gauge", text, {(): len(self._connections)})}
 
     def drain(self) -> None:
         """Begin to end: accept nothing more, answer what is in flight, close.  Idempotent."""

@@ -3,6 +3,7 @@
 * `play` runs one program against a script of its effects.
 * `Simulation` runs many, on a real SQLite, in virtual time, with faults and crashes.
 * `Client` puts a whole platform on a simulation and sends it requests.
+* `ScriptedModel` is a model that says what the test wrote down for it.
 """
 
 from __future__ import annotations
@@ -17,20 +18,24 @@ from .matching import Expected
 from .node import Node
 from .performing import Delayed, Fetcher, Misuse, nothing_listens
 from .scheduling import Deadlock, Endless, Task, Unfinished
-from .scripts import OffScript, Script, close_at_every_effect, effects_of, play
+from .scripted_model import Says, ScriptedModel, call
+from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
+from .streams import Chunks
 from .unwinding import YieldedWhileUnwinding, unwind
 from .watchers import Watcher, watching
 
 __all__ = [
     "NEW_YEAR_2026",
     "BadResponse",
+    "Chunks",
     "Client",
     "ClientResponse",
     "Clock",
     "Crashed",
     "Deadlock",
     "Delayed",
+    "Each",
     "Endless",
     "Exchange",
     "Expected",
@@ -42,7 +47,9 @@ __all__ = [
     "OffScript",
     "Performed",
     "Refused",
+    "Says",
     "Script",
+    "ScriptedModel",
     "ServerSentEvent",
     "Simulation",
     "Task",
@@ -50,6 +57,7 @@ __all__ = [
     "Unfinished",
     "Watcher",
     "YieldedWhileUnwinding",
+    "call",
     "close_at_every_effect",
     "crash_everywhere",
     "effects_of",

@@ -299,16 +299,49 @@ class Client:
             Refused: The status is not 2xx.
         """
         form = {"message": message, "stream": False, **fields}
-        run: Mapping[str, Any] = self._post_run(agent_id, form).json()
-        return run
+        return self._run_of(self._post_run("agents", agent_id, form))
 
     def stream(self, agent_id: str, message: str, **fields: Any) -> tuple[ServerSentEvent, ...]:
         """Run an agent to its end and return the events it sent; else as `run`."""
-        return self._post_run(agent_id, {"message": message, "stream": True, **fields}).events()
+        form = {"message": message, "stream": True, **fields}
+        return self._post_run("agents", agent_id, form).events()
 
-    def _post_run(self, agent_id: str, form: Fields) -> ClientResponse:
-        target = f"/agents/{quote(agent_id, safe='')}/runs"
-        return self.post(target, form=form).expect_success()
+    def run_team(self, team_id: str, message: str, **fields: Any) -> Mapping[str, Any]:
+        """Run a team to its end and return the run; as `run`."""
+        form = {"message": message, "stream": False, **fields}
+        return self._run_of(self._post_run("teams", team_id, form))
+
+    def stream_team(self, team_id: str, message: str, **fields: Any) -> tuple[ServerSentEvent, ...]:
+        """Run a team to its end and return the events it sent, those of its members among them."""
+        form = {"message": message, "stream": True, **fields}
+        return self._post_run("teams", team_id, form).events()
+
+    def go_on(self, run: Mapping[str, Any], **answer: Any) -> Mapping[str, Any]:
+        """Answer all that a paused run waits for, and return the run as it went on.
+
+        Args:
+            run: As `run` or `run_team` returned it.
+            answer: To each call: `confirmed`, and perhaps `confirmation_note`; or the `result` of
+                what the client executes.
+
+        Raises:
+            Refused: The status is not 2xx.
+        """
+        kind = "team" if "team_id" in run else "agent"
+        path = self._runs_of(f"{kind}s", run[f"{kind}_id"])
+        tools = [{**needed["tool_execution"], **answer} for needed in run["requirements"]]
+        form = {"tools": tools, "stream": False}
+        return self._run_of(self.post(f"{path}/{run['run_id']}/continue", form=form))
+
+    def _post_run(self, kind: str, hosted: str, form: Fields) -> ClientResponse:
+        return self.post(self._runs_of(kind, hosted), form=form).expect_success()
+
+    def _runs_of(self, kind: str, hosted: str) -> str:
+        return f"/{kind}/{quote(hosted, safe='')}/runs"
+
+    def _run_of(self, response: ClientResponse) -> Mapping[str, Any]:
+        run: Mapping[str, Any] = response.expect_success().json()
+        return run
 
 
 def _made(platform: Answering | Callable[[], Answering]) -> Answering:

@@ -67,16 +67,71 @@ members = ["concierge"]
 """
 
 
+WORKING: Final = '''
+import json
+
+from legation import Agent, Database, Platform, Team, tool
+from legation.models.conversation import Reply, ToolCall
+
+class Obedient:
+    """Calls the tool that is named first, with the rest; and tells what came of it."""
+
+    id, name, provider = "obedient", "Obedient", "Test"
+
+    def respond(self, prompt, listener):
+        told = prompt.messages[-1]
+        named, _, rest = told.content.partition(" ")
+        if told.role == "user" and named in [spec.name for spec in prompt.tools]:
+            return Reply("", calls=(ToolCall(named, named, rest),))
+        listener.hear(told.content)
+        yield from listener.settle()
+        return Reply(told.content)
+
+done = []
+
+@tool(requires_confirmation=True)
+def book(room: int) -> str:
+    """Book a room."""
+    done.append(room)
+    return f"room {{room}} is booked, {{len(done)}} in all"
+
+@tool(external_execution=True)
+def pay(amount: int) -> str:
+    """Pay."""
+
+platform = Platform(
+    databases=[Database("main", "sqlite:///{folder}/main.db")],
+    agents=[
+        Agent(id="clerk", name="Clerk", model=Obedient(), tools=[book, pay]),
+        Agent(id="parrot", name="Parrot"),
+    ],
+    teams=[Team(id="desk", name="Desk", model=Obedient(), members=["clerk", "parrot"])],
+)
+'''
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """The URL of a server that is running."""
     folder = tmp_path_factory.mktemp("platform")
     (folder / "platform.toml").write_text(PLATFORM.format(folder=folder))
-    command = [sys.executable, "-m", "legation_cli", "serve", str(folder / "platform.toml")]
+    yield from served(folder, "platform.toml")
+
+
+@pytest.fixture(scope="module")
+def working(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a server whose agents have tools, and whose team delegates."""
+    folder = tmp_path_factory.mktemp("working")
+    (folder / "working.py").write_text(WORKING.format(folder=folder))
+    yield from served(folder, "working:platform")
+
+
+def served(folder: Path, what: str) -> Generator[str]:
+    command = [sys.executable, "-m", "legation_cli", "serve", what, "--port", "0"]
     said = folder / "said"
     with (
         said.open("w") as out,
-        subprocess.Popen([*command, "--port", "0"], stdout=out, stderr=out) as server,
+        subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as server,
     ):
         try:
             yield _address(said)
@@ -96,6 +151,16 @@ def _address(said: Path) -> str:
 @pytest.fixture(scope="module")
 def call(address: str) -> Generator[Call]:
     """Runs a coroutine function on a client; all in one loop, for the client keeps connections."""
+    yield from calling(address)
+
+
+@pytest.fixture(scope="module")
+def work(working: str) -> Generator[Call]:
+    """The same, where agents have tools."""
+    yield from calling(working)
+
+
+def calling(address: str) -> Generator[Call]:
     with asyncio.Runner() as runner:
 
         def run(act: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -219,6 +284,147 @@ def test_cancelling_breaks_off_a_call_of_a_model(call: Call, kind: str, hosted: 
     assert events[-1].event == ("RunCancelled" if kind == "agent" else "TeamRunCancelled")
     assert events[-1].reason == f"Run {events[0].run_id} was cancelled"
     assert (datetime.now(UTC) - begun).total_seconds() < 20
+
+
+# --- tools, people and teams ---------------------------------------------------------------------
+
+BOOK: Final = 'book {"room": 7}'
+PAY: Final = 'pay {"amount": 3}'
+
+
+def status(run: Any) -> str:
+    return str(getattr(run.status, "value", run.status))
+
+
+def test_confirmation_is_given_and_the_run_goes_on(work: Call) -> None:
+    async def act(client: Any) -> Any:
+        paused = await client.run_agent("clerk", BOOK, session_id="confirm")
+        (needed,) = paused.requirements
+        needed.confirm()
+        return paused, await client.continue_agent_run(
+            "clerk", paused.run_id, [needed.tool_execution], session_id="confirm"
+        )
+
+    paused, run = work(act)
+
+    assert status(paused) == "PAUSED"
+    assert paused.content == "I have tools to execute, but I need confirmation."
+    assert paused.requirements[0].tool_execution.tool_args == {"room": 7}
+    assert (status(run), run.run_id) == ("COMPLETED", paused.run_id)
+    assert run.content.startswith("room 7 is booked")
+    assert run.tools[0].confirmed is True
+
+
+def test_confirmation_is_refused_with_a_note(work: Call) -> None:
+    async def act(client: Any) -> Any:
+        paused = await client.run_agent("clerk", BOOK, session_id="refuse")
+        (needed,) = paused.requirements
+        needed.reject("too dear")
+        return await client.continue_agent_run("clerk", paused.run_id, [needed.tool_execution])
+
+    run = work(act)
+
+    assert status(run) == "COMPLETED"
+    assert run.content.startswith("Function call was rejected by the user")
+
+
+def test_confirmation_in_streams(work: Call) -> None:
+    async def act(client: Any) -> Any:
+        before = [event async for event in client.run_agent_stream("clerk", BOOK)]
+        paused = before[-1]
+        (tool,) = paused.tools
+        tool.confirmed = True
+        going = client.continue_agent_run_stream("clerk", paused.run_id, [tool])
+        return before, [event async for event in going]
+
+    before, after = work(act)
+
+    assert [event.event for event in before] == [
+        "RunStarted",
+        "ModelRequestStarted",
+        "ModelRequestCompleted",
+        "RunContentCompleted",
+        "RunPaused",
+    ]
+    assert [event.event for event in after] == [
+        "RunContinued",
+        "ToolCallStarted",
+        "ToolCallCompleted",
+        "ModelRequestStarted",
+        "RunContent",
+        "ModelRequestCompleted",
+        "RunContentCompleted",
+        "RunCompleted",
+    ]
+    assert after[-1].content.startswith("room 7 is booked")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_client_executes_and_brings_the_result(work: Call, *, stream: bool) -> None:
+    async def act(client: Any) -> Any:
+        paused = await client.run_agent("clerk", PAY)
+        assert paused.content == "I have tools to execute, but it needs external execution."
+        (needed,) = paused.requirements
+        needed.set_external_execution_result("paid in cash")
+        tools = [needed.tool_execution]
+        if not stream:
+            return await client.continue_agent_run("clerk", paused.run_id, tools)
+        going = client.continue_agent_run_stream("clerk", paused.run_id, tools)
+        return [event async for event in going][-1]
+
+    assert work(act).content == "paid in cash"
+
+
+def test_run_that_does_not_wait_is_not_continued(work: Call) -> None:
+    async def act(client: Any) -> None:
+        run = await client.run_agent("parrot", "hello")
+        await client.continue_agent_run("parrot", run.run_id, [])
+
+    with pytest.raises(Exception, match="409"):
+        work(act)
+
+
+DELEGATED: Final = 'delegate_task_to_member {"member_id": "parrot", "task": "say hello"}'
+
+
+def test_team_delegates(work: Call) -> None:
+    run = work(lambda client: client.run_team("desk", DELEGATED, session_id="team"))
+
+    assert (run.content, status(run)) == ("say hello", "COMPLETED")
+    (member,) = run.member_responses
+    assert (member.agent_id, member.content) == ("parrot", "say hello")
+    assert member.parent_run_id == run.run_id
+    assert run.tools[0].child_run_id == member.run_id
+
+
+def test_stream_of_a_team_has_the_events_of_its_members(work: Call) -> None:
+    async def act(client: Any) -> Any:
+        return [event async for event in client.run_team_stream("desk", DELEGATED)]
+
+    events = work(act)
+
+    assert [event.event for event in events] == [
+        "TeamRunStarted",
+        "TeamModelRequestStarted",
+        "TeamModelRequestCompleted",
+        "TeamToolCallStarted",
+        "RunStarted",
+        "ModelRequestStarted",
+        "RunContent",
+        "RunContent",
+        "ModelRequestCompleted",
+        "RunContentCompleted",
+        "RunCompleted",
+        "TeamToolCallCompleted",
+        "TeamModelRequestStarted",
+        "TeamRunContent",
+        "TeamModelRequestCompleted",
+        "TeamRunContentCompleted",
+        "TeamRunCompleted",
+    ]
+    started = events[4]
+    assert (started.agent_id, started.parent_run_id) == ("parrot", events[0].run_id)
+    assert [response.content for response in events[-1].member_responses] == ["say hello"]
 
 
 def test_cancelling_an_unknown_run_is_an_error(call: Call) -> None:

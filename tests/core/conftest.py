@@ -77,7 +77,7 @@ def _culprit(frame: FrameType | None, judge: Judge) -> str | None:
         if kind == "core":
             where = frame.f_code.co_filename.removeprefix(CORE)
             return f"{where}:{frame.f_lineno} {frame.f_code.co_qualname}"
-        if kind == "bystander":
+        if kind == "bystander" or frame.f_code.co_name == "__del__":  # the collector's doing
             return None
         frame = frame.f_back
     return None

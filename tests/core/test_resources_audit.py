@@ -25,7 +25,8 @@ from legation.store.audit import (
 )
 from legation.store.failures import Busy, CommitLost
 from legation.store.inbox import ClaimMessages, FailMessage, NewMessage, PutMessages
-from legation.store.runs import FetchRun, ListRuns, StartRun
+from legation.store.run_reads import FetchRun, ListRuns
+from legation.store.runs import StartRun
 from legation.store.units import Unit
 from legation_testing import Client, Crashed
 from legation_testing.matching import is_audited

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Migrated, migrate
-from legation.resources.audit import verify_trail
+from legation.resources.audit import prune_trail, verify_trail
 from legation.store.audit import (
     AppendAudit,
     Audited,
@@ -252,6 +252,25 @@ def test_the_program_finds_what_was_done_to_the_table(
         verdict = drive(driver, verify_trail("main"))
     assert isinstance(verdict, Broken)
     assert verdict.seq in (1700, 1701)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_pruned_trail_is_proven_on_both_engines(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue("file" if engine == "sqlite" else "trail")
+    driver: Driver = SqliteDriver(Path(url[10:])) if engine == "sqlite" else PostgresDriver(url)
+    with closing(driver):
+        for node in ("n", "m/1"):
+            entries = tuple(evolve(ENTRY, at_us=number) for number in range(1200))
+            driver.run(AppendAudit(node, entries))
+        for before_us, pruned in ((1100, 2200), (1100, 0)):
+            went = drive(driver, prune_trail("main", before_us, "local:ada"))
+            verdict = drive(driver, verify_trail("main"))
+            assert isinstance(verdict, Intact)
+            assert went == pruned
+        driver.ask("delete from audit where operation = 'audit.prune'")
+        assert isinstance(drive(driver, verify_trail("main")), Broken)
 
 
 def test_the_program_asks_for_the_next_rows_behind_the_last() -> None:

@@ -13,6 +13,7 @@ import pytest
 from attrs import frozen
 
 import legation
+from legation import Agent, Platform, Team, tool
 from legation.effects import (
     AwaitNudge,
     Emit,
@@ -39,6 +40,7 @@ from legation.messages import (
     json_response,
     text_response,
 )
+from legation.models.conversation import Prompt
 from legation.sse import encode
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy
@@ -49,10 +51,13 @@ from legation_testing import (
     Crashed,
     NotAnEventStream,
     Refused,
+    ScriptedModel,
     ServerSentEvent,
     Tried,
+    call,
     crash_everywhere,
 )
+from legation_testing.scripted_model import Step
 
 from .parcels import Accept, Deliveries, accept, create_tables, deliver
 
@@ -570,3 +575,60 @@ def test_background_work_of_a_request_goes_on_after_the_response() -> None:
         assert client.logs == []
         client.advance(5.0)
         assert client.logs == [Log("info", "later")]
+
+
+# --- Teams, and people in the loop ---------------------------------------------------------------
+
+
+@tool(requires_confirmation=True)
+def book(room: int) -> str:
+    return f"room {room} is booked"
+
+
+@tool(external_execution=True)
+def pay(amount: int) -> str:
+    raise AssertionError(amount)
+
+
+def last(prompt: Prompt) -> str:
+    return prompt.messages[-1].content
+
+
+def crew(*says: Step) -> Client:
+    wanted = call("delegate_task_to_member", member_id="ann", task="x")
+    leader = ScriptedModel([wanted, last])
+    ann = Agent(id="ann", model=ScriptedModel([*says, last]), tools=[book, pay])
+    return Client(Platform(agents=[ann], teams=[Team(id="desk", model=leader, members=["ann"])]))
+
+
+def test_team_is_run_and_streamed() -> None:
+    with crew("hi") as client:
+        assert client.run_team("desk", "x", session_id="s")["content"] == "hi"
+    with crew("hi") as client:
+        names = [event.name for event in client.stream_team("desk", "x")]
+        assert (names[0], names[4], names[-1]) == (
+            "TeamRunStarted",
+            "RunStarted",
+            "TeamRunCompleted",
+        )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer", "told"),
+    [
+        (call("book", room=7), {"confirmed": True}, "room 7 is booked"),
+        (call("pay", amount=3), {"result": "paid"}, "paid"),
+    ],
+)
+def test_what_a_run_waits_for_is_answered(wanted: Any, answer: Any, told: str) -> None:
+    with crew(wanted) as client:
+        assert client.go_on(client.run("ann", "x"), **answer)["content"] == told
+    with crew(wanted) as client:
+        assert client.go_on(client.run_team("desk", "x"), **answer)["content"] == told
+
+
+def test_run_that_waits_for_nothing_is_refused() -> None:
+    with crew("hi") as client, pytest.raises(Refused) as caught:
+        client.go_on({**client.run("ann", "x"), "requirements": []})
+
+    assert caught.value.response.status == 409

@@ -16,9 +16,10 @@ from ..messages import Answer, Request
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
 from ..runs.execute import Workshop
-from ..runs.starting import new_id, uuid_text
+from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
 from ..store.units import Unit
+from ..watch import Watch
 from .manual import Manual
 
 __all__ = ["BODY_LIMIT", "Account", "Call", "Handler", "Surface", "Whose", "resource_of"]
@@ -43,6 +44,11 @@ class Surface(Protocol):
     @property
     def manual(self) -> Manual:
         """Their description."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """What the process counts."""
         ...
 
     def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:

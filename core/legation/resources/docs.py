@@ -162,7 +162,7 @@ def _sent(call: Call, found: Asset, more: Headers = ()) -> Answer:
         return empty_response(304, headers)
     length = b"%d" % len(found.body)
     typed = ((b"content-type", found.media_type), (b"content-length", length))
-    return Response(200, (*typed, *headers), found.body)
+    return Response(200, (*typed, *headers), bytes(found.body))
 
 
 def _has(if_none_match: bytes | None, etag: bytes) -> bool:

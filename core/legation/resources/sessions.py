@@ -15,7 +15,8 @@ from ..refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
 from ..runs.cancelling import cancel_topic
 from ..runs.output import iso_time, run_output, run_row
 from ..runs.patience import FEW, PASSING, patiently
-from ..store.runs import FetchRun, ListRuns, RunRow, Usage
+from ..store.run_reads import FetchRun, ListRuns, Usage
+from ..store.run_rows import RunRow
 from ..store.sessions import (
     CreateSession,
     Deleted,
@@ -410,5 +411,6 @@ def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:
     known = call.registry.components(row.kind).get(row.component_id)
     if known is None:
         return {f"{row.kind}_id": row.component_id}
-    model = {"name": known.model.name, "provider": known.model.provider, "id": known.model.id}
+    name, model_id, provider = known.answering
+    model = {"name": name, "provider": provider, "id": model_id}
     return {"name": known.name, f"{row.kind}_id": known.id, "model": model}

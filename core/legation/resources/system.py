@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from ..bodies import Reader
 from ..effects import Program
-from ..messages import Answer, json_response
+from ..messages import Answer, compact_json, encoded_json_response, json_response
 from ..refusals import Invalid, Refusal
 from ..version import INTERFACE_VERSION, VERSION
 from .call import Call
@@ -34,19 +35,30 @@ def home(call: Call) -> Program[Answer | Refusal]:
 
 def health(call: Call) -> Program[Answer | Refusal]:
     """Return that the process lives, and since when.  It asks nothing of a database."""
-    since = datetime.fromtimestamp(call.started_us / 1_000_000, UTC)
-    told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
-    return json_response(200, told)
+    return encoded_json_response(200, _alive(call.started_us))
     yield
 
 
+@lru_cache(maxsize=8)
+def _alive(started_us: int) -> bytes:
+    """Return what is asked for every few seconds, and never differs."""
+    since = datetime.fromtimestamp(started_us / 1_000_000, UTC)
+    told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
+    return compact_json(told).encode()
+
+
 def ready(call: Call) -> Program[Answer | Refusal]:
-    """Return 200 when every database is at hand and at a schema this code serves, else 503."""
+    """Return 200 when every database is at hand and at a schema this code serves, else 503.
+
+    A process that is about to end is not ready for more either.
+    """
     states: dict[str, Any] = {}
     for name in call.registry.databases:
         states[name] = yield from described(call, name)
-    serving = all(state["serving"] for state in states.values())
-    told: dict[str, Any] = {"status": "ready" if serving else "not ready", "databases": states}
+    draining = call.workshop.draining
+    serving = all(state["serving"] for state in states.values()) and not draining
+    status = "draining" if draining else "ready" if serving else "not ready"
+    told: dict[str, Any] = {"status": status, "databases": states}
     if call.registry.channels:
         told["channels"] = yield from survey(call.registry)
     return json_response(200 if serving else 503, told)

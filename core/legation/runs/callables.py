@@ -1,0 +1,183 @@
+"""The turn of an agent that is a function of the user's, whatever is behind it.
+
+The function is called once, with as much as it names of what there is to know about the run.  What
+it gives piece by piece is an answer in the making, as a model's is; that it is called is stored
+before it is called, so no crash has it called a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import define, evolve, field
+
+from ..bodies.json_text import BadJson, parse_json
+from ..effects import (
+    CallFunction,
+    NextPiece,
+    Now,
+    Piece,
+    Program,
+    Raised,
+    Returned,
+    TimedOut,
+    Yielding,
+)
+from ..messages import compact_json
+from ..models.conversation import Message, ModelFailed
+from ..store.failures import StoreFailure
+from ..tools import Hosted, ToolError, render
+from ..tools.structured import check_output
+from .journal import CancelAsked, LeaseLost, Voice
+from .turn_state import TurnState
+from .turns import Answered, Outcome, Stopped
+
+__all__ = ["MAX_ANSWER", "Called"]
+
+MAX_ANSWER: Final = 1 << 22
+"""How long the answer of a function may be, in characters."""
+
+_LATE: Final = "The agent took longer than {:g} seconds"
+_LONG: Final = f"The agent's answer is longer than {MAX_ANSWER} characters"
+_NO_JSON: Final = "The agent gave a value that JSON does not have ({})"
+_SHAPE: Final = "The agent's answer does not have the shape asked for: {}"
+
+# What means something else where the error of a function ends up.
+_OURS: Final = (StoreFailure, ModelFailed, CancelAsked, LeaseLost)
+
+
+class _Over(Exception):
+    """Leaves the reading of an answer; never leaves this module."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        super().__init__(stopped.sentence)
+        self.stopped = stopped
+
+
+@define(eq=False)
+class Called:
+    """Takes a turn by calling a function; `state` is as that of a `Turn`.
+
+    Attributes:
+        hosted: The function, and what it is to be told.
+        asked: The input of the run.
+        seconds: How long it may be silent.
+        schema: JSON schema of the answer; None if it is whatever it is.
+    """
+
+    voice: Voice
+    hosted: Hosted
+    state: TurnState
+    asked: Mapping[str, Any]
+    seconds: float
+    schema: Mapping[str, Any] | None = None
+    _value: Any = field(default=None, init=False)
+    _length: int = field(default=0, init=False)
+
+    def take(self) -> Program[Outcome]:
+        """Call the function, and go on to the end of its answer.
+
+        Raises:
+            CancelAsked: Somebody wants the run to end.
+            LeaseLost: The run is no longer ours.
+            Exception: What the function raised.
+        """
+        self.voice.listen()
+        yield from self.voice.settle()
+        began_us = self.voice.journal.now_us
+        before = len(self.voice.heard)
+        try:
+            yield from self._call()
+            answered = self._answer("".join(self.voice.heard[before:]))
+        except _Over as over:
+            return over.stopped
+        now_us = self.voice.journal.now_us = yield from Now()
+        self.voice.look()
+        first_us = self.voice.first_us
+        seconds = None if first_us is None else (first_us - began_us) / 1_000_000
+        text = answered.content if isinstance(answered.content, str) else None
+        said = Message("assistant", compact_json(answered.content) if text is None else text)
+        self.state = evolve(self.state.hears(said, now_us), first_seconds=seconds)
+        return answered
+
+    def _call(self) -> Program[None]:
+        arguments = self._arguments()
+        match (yield from CallFunction(self.hosted.function, arguments, self.seconds)):
+            case Returned(value):
+                self._take(value)
+            case Yielding(stream):
+                yield from self._follow(stream)
+            case Raised(error):
+                raise _passed_on(error)
+            case _:
+                raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
+
+    def _arguments(self) -> dict[str, Any]:
+        run, asked = self.voice.speaker.run, self.asked
+        told = {
+            "message": self.state.said[0].message.content,
+            "session_id": run.session_id,
+            "user_id": run.owner,
+            "run_id": run.run_id,
+            "session_state": json.loads(run.state),
+            "history": [
+                {"role": message.role, "content": message.content}
+                for message in self.state.before
+                if message.role in ("user", "assistant") and not message.calls
+            ],
+            "dependencies": asked.get("dependencies", {}),
+            "metadata": asked.get("metadata", {}),
+        }
+        return {name: told[name] for name in self.hosted.takes}
+
+    def _follow(self, stream: int) -> Program[None]:
+        """Take piece after piece; each is stored before the next is asked for."""
+        while True:
+            match (yield from NextPiece(stream, self.seconds)):
+                case Piece(value):
+                    self._take(value)
+                    yield from self.voice.settle()
+                case Raised(error):
+                    raise _passed_on(error)
+                case TimedOut():
+                    raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
+                case _:
+                    return
+
+    def _take(self, value: Any) -> None:
+        """Take a piece of text, or the value that is the answer; None is neither."""
+        if value is None:
+            return
+        text = render(value, MAX_ANSWER)
+        if text is None:
+            raise _Over(Stopped("run_failed", _NO_JSON.format(type(value).__name__)))
+        self._length += len(text)
+        if self._length > MAX_ANSWER:
+            raise _Over(Stopped("too_large", _LONG))
+        if isinstance(value, str):
+            self.voice.hear(text)
+            return
+        self._value = parse_json(text.encode())
+        if isinstance(self._value, BadJson):
+            raise _Over(Stopped("run_failed", _NO_JSON.format(self._value.reason)))
+
+    def _answer(self, text: str) -> Answered:
+        """Return the answer: the last value that was no text, else all text."""
+        content = text if self._value is None else self._value
+        if self.schema is None:
+            return Answered(content)
+        shaped = check_output(self.schema, text if self._value is None else compact_json(content))
+        if isinstance(shaped, str):
+            raise _Over(Stopped("output_invalid", _SHAPE.format(shaped)))
+        return Answered(shaped)
+
+
+def _passed_on(error: Exception) -> Exception:
+    """Return what ends the run: what the author says of it, or the error itself."""
+    if isinstance(error, ToolError):
+        return _Over(Stopped("run_failed", render(str(error)) or ""))
+    if isinstance(error, _OURS):
+        return RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+    return error

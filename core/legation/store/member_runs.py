@@ -1,0 +1,172 @@
+"""Units of work on the runs of members of teams.
+
+A member's run is a row of its own, under the run that it is part of.  It has no lease: whoever
+holds the one of the run that was asked for, at the top, writes it, and every statement here is
+fenced by that.  So it ends with the run at the top at the latest, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from attrs import frozen
+
+from .run_rows import LOCK_SESSION, Lease
+from .units import Dialect, Sql, Statements, Undo, Unit
+
+__all__ = ["MoveMember", "Root", "StartMember", "end_members"]
+
+# The session's row is the lock here as well: whoever takes the run from a dead node writes it too.
+NUMBER: Final = Sql(
+    """update sessions set runs = runs + 1, version = version + 1
+    where owner = :owner and session_id = :session_id returning runs"""
+)
+HELD: Final = Sql(
+    """select cancel_us from runs where owner = :owner and run_id = :run_id
+    and status = 'RUNNING' and lease_by = :node and attempt = :attempt"""
+)
+KNOWN: Final = Sql("select 1 from runs where owner = :owner and run_id = :run_id")
+INSERT: Final = Sql(
+    """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
+        status, input, output, created_us, started_us)
+    values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
+        'RUNNING', :input, :output, :now, :now)"""
+)
+MOVE: Final = Sql(
+    """update runs set status = :status, output = :output, reason = :reason, usage = :usage,
+        ended_us = :ended_us
+    where owner = :owner and run_id = :run_id and parent_run_id is not null
+        and status in ('RUNNING', 'PAUSED')"""
+)
+# A member's run has a higher number than the one that it is part of.
+OPEN: Final = Sql(
+    """select run_id, parent_run_id, output from runs
+    where owner = :owner and session_id = :session_id and parent_run_id is not null
+        and status in ('RUNNING', 'PAUSED')
+        and run_no > (select run_no from runs where run_id = :run_id)
+    order by run_no"""
+)
+END: Final = Sql(
+    """update runs set status = :status, output = :output, reason = :reason, ended_us = :now
+    where owner = :owner and run_id = :run_id"""
+)
+
+
+@frozen
+class Root:
+    """The run at the top, and the right to execute it."""
+
+    owner: str
+    session_id: str
+    run_id: str
+    lease: Lease
+
+    def held(self) -> Statements[bool | None]:
+        """Return whether somebody asked to cancel the run; None when the lease is lost."""
+        rows = yield HELD(
+            owner=self.owner,
+            run_id=self.run_id,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+        )
+        return rows[0][0] is not None if rows else None
+
+
+@frozen
+class StartMember(Unit[bool | None]):
+    """Store the run of a member; `output` is what is shown of it while it has no other.
+
+    The result is None when the lease is lost, else whether somebody asked to cancel the run at the
+    top.  Run a second time, as after a commit without an answer, it finds the row.
+    """
+
+    root: Root
+    run_id: str
+    parent_run_id: str
+    kind: str
+    component_id: str
+    input: str
+    output: str
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+        """Yield the session's lock, which gives the number, two looks, and the row."""
+        session = {"owner": self.root.owner, "session_id": self.root.session_id}
+        numbers = yield NUMBER(**session)
+        asked = yield from self.root.held()
+        if asked is None:
+            return Undo(None)
+        if (yield KNOWN(owner=self.root.owner, run_id=self.run_id)):
+            return Undo(asked)
+        yield INSERT(
+            **session,
+            run_no=numbers[0][0],
+            run_id=self.run_id,
+            parent_run_id=self.parent_run_id,
+            kind=self.kind,
+            component_id=self.component_id,
+            input=self.input,
+            output=self.output,
+            now=self.now_us,
+        )
+        return asked
+
+
+@frozen
+class MoveMember(Unit[bool | None]):
+    """Store where the run of a member stands from now on; one that is over stays as it is.
+
+    The result is that of `StartMember`.
+    """
+
+    root: Root
+    run_id: str
+    status: str
+    output: str
+    reason: str | None
+    usage: str | None
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+        """Yield the session's lock, a look, and the update."""
+        yield LOCK_SESSION(owner=self.root.owner, session_id=self.root.session_id)
+        asked = yield from self.root.held()
+        if asked is None:
+            return Undo(None)
+        yield MOVE(
+            owner=self.root.owner,
+            run_id=self.run_id,
+            status=self.status,
+            output=self.output,
+            reason=self.reason,
+            usage=self.usage,
+            ended_us=None if self.status == "RUNNING" else self.now_us,
+        )
+        return asked
+
+
+def end_members(
+    owner: str, session_id: str, run_id: str, ending: tuple[str, str | None, int]
+) -> Statements[None]:
+    """End what members still do for the run, and their members for them.
+
+    Part of a unit that ends the run, under the session's lock.  `ending` is how: the status, the
+    reason, and when.
+    """
+    status, reason, now_us = ending
+    family, told = {run_id}, {"status": status, "content": _TOLD[status], "content_type": "str"}
+    for child, parent, output in (yield OPEN(owner=owner, session_id=session_id, run_id=run_id)):
+        if parent not in family:
+            continue
+        family.add(child)
+        shown = {**json.loads(output), **told}
+        shown.pop("requirements", None)
+        text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+        yield END(owner=owner, run_id=child, status=status, output=text, reason=reason, now=now_us)
+
+
+_TOLD: Final = {
+    "ERROR": "The run that this one is part of ended in an error",
+    "CANCELLED": "The run that this one is part of was cancelled",
+}
