@@ -11,7 +11,7 @@ import trio
 
 from legation.resources.audit import verify_trail
 from legation.store.audit import Intact
-from legation.store.failures import StatementFailed
+from legation.store.failures import StatementFailed, Unavailable
 from legation.store.inbox import CountMessages
 from legation_host.databases import open_database
 
@@ -70,7 +70,7 @@ def test_two_nodes_behind_a_pooler_share_two_connections_and_lose_nothing(
     assert row[0] <= SERVER_CONNECTIONS
 
 
-def test_without_the_parameter_a_pooler_breaks_prepared_statements(
+def test_without_the_parameter_settings_or_prepared_statements_break_behind_a_pooler(
     postgres_database: str, pooler: int
 ) -> None:
     """So the tests above would notice if anything were prepared."""
@@ -87,13 +87,15 @@ def test_without_the_parameter_a_pooler_breaks_prepared_statements(
             for _ in range(12):
                 try:
                     await database.run(CountMessages(0))
-                except StatementFailed:
+                except (StatementFailed, Unavailable):
                     failed += 1
 
-        async with anyio.create_task_group() as tasks:
-            for _ in range(6):
-                tasks.start_soon(count)
-        await database.aclose()
+        try:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(6):
+                    tasks.start_soon(count)
+        finally:
+            await database.aclose()
         assert failed > 0
 
     trio.run(main)
