@@ -26,6 +26,8 @@ COLOURS: Final = {
     "FastAPI + PyJWT": "#2da44e",
     "AgentOS 2.5.6": "#cf6f22",
 }
+TEXT: Final = "#707a84"  # read on white and on black: a page may be either
+LINE: Final = 'stroke="#707a84" stroke-opacity="0.35"'
 LEFT: Final = 190
 WIDTH: Final = 440
 BAR: Final = 13
@@ -69,7 +71,7 @@ def grid(bottom: int) -> Iterator[str]:
     """Yield a line for every power of ten."""
     for power in range(1, 5):
         x = LEFT + across(10**power)
-        yield f'<line x1="{x:.1f}" y1="24" x2="{x:.1f}" y2="{bottom}" stroke="#d0d7de"/>'
+        yield f'<line x1="{x:.1f}" y1="24" x2="{x:.1f}" y2="{bottom}" {LINE}/>'
         yield f'<text x="{x:.1f}" y="18" text-anchor="middle">{10**power:,} µs</text>'
 
 
@@ -83,7 +85,7 @@ def drawing(questions: Mapping[str, Figures]) -> str:
     height = top + 18 * math.ceil(len(names) / 2) + 8
     begin = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}"'
-        ' font-family="sans-serif" font-size="11" fill="#57606a" role="img"'
+        f' font-family="sans-serif" font-size="11" fill="{TEXT}" role="img"'
         ' aria-label="CPU time per request of each server">'
     )
     return "\n".join([begin, *grid(top - 8), *parts, *legend(names, top + 4), "</svg>\n"])

@@ -42,12 +42,12 @@ class HeadText(click.ParamType[Head]):
         return Head(writer, int(rest), hashed)
 
 
-@click.group()
+@click.group(short_help="Look after the audit trail: who did what.")
 def audit() -> None:
     """Look after the audit trail: who did what, row after row, chained by hashes."""
 
 
-@audit.command()
+@audit.command(short_help="Find out whether a row was edited, removed or put in.")
 @click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] [DATABASE]")
 @click.option(
     "--head",

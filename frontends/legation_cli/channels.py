@@ -22,7 +22,7 @@ _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work",
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
-@click.command()
+@click.command(short_help="Show what waits in each channel, and dead letters.")
 @click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
 def channels(platform: str | None, as_json: bool) -> None:

@@ -23,7 +23,7 @@ __all__ = ["check", "explain"]
 _LONGEST = 1 << 16  # characters; no token has so many
 
 
-@click.command()
+@click.command(short_help="List routes with scopes, tools, and unsafe settings.")
 @click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
 def check(platform: str, as_json: bool) -> None:
@@ -113,7 +113,7 @@ def _print(
         click.echo(click.style("Nothing unsafe was found.", fg="green"))
 
 
-@click.command()
+@click.command(short_help="Say whether a token may ask something, and by which scope.")
 @click.argument("token")
 @click.argument("method")
 @click.argument("path")
@@ -144,7 +144,7 @@ def explain(token: str, method: str, path: str, platform: str) -> None:
 
     with sentences():
         made = load_platform(platform, os.environ)
-    text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105
+    text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105 (no password)
     sent = text.strip().encode("utf-8", "surrogateescape")
     told = made.explain(sent, method.upper(), path, time.time_ns() // 1000)
     click.echo(json.dumps(told, indent=2))

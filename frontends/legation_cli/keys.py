@@ -38,7 +38,7 @@ def keys() -> None:
     """Make the keys that tokens are signed with."""
 
 
-@keys.command()
+@keys.command(short_help="Make a key pair.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("keys"))
 @click.option(
     "--algorithm",

@@ -34,7 +34,7 @@ _DEFAULT_FILE = "platform.toml"
 _SHOWN_SECONDS = 1.0
 
 
-@click.command()
+@click.command(short_help="Migrate a database to a version of the schema.")
 @click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] DATABASE")
 @click.option("--to", "to", metavar="VERSION", help="The version to reach; else the newest.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would be done, and do nothing.")

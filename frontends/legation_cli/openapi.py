@@ -13,7 +13,7 @@ from .failing import sentences
 __all__ = ["openapi"]
 
 
-@click.command()
+@click.command(short_help="Print the OpenAPI document of a platform.")
 @click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 def openapi(platform: str) -> None:
     """Print the OpenAPI 3.1.0 document that the platform serves at /openapi.json.

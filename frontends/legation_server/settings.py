@@ -104,7 +104,8 @@ def parse_limits(texts: Iterable[str]) -> Settings:
         try:
             changes[name] = int(value) if isinstance(known[name], int) else float(value)
         except ValueError:
-            raise BadLimit(f"the limit {text!r} is not {name}= and a number") from None
+            what = "a whole number" if isinstance(known[name], int) else "a number"
+            raise BadLimit(f"the limit {name!r} takes {what}, not {value!r}") from None
     try:
         return evolve(DEFAULT, **changes)
     except ValueError as error:

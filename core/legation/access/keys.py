@@ -66,6 +66,12 @@ class KeySet:
         return self.by_kid.get(kid, self.other_kid)
 
 
+_KEYLESS: Final = (
+    "there is no key: give one here, in JWT_VERIFICATION_KEY or in a JWKS;"
+    " `legation keys new` makes a pair"
+)
+
+
 def build_keys(
     algorithm: str, verification_keys: Sequence[str], jwks: bytes | None
 ) -> KeySet | tuple[KeyProblem, ...]:
@@ -81,7 +87,7 @@ def build_keys(
         known = ", ".join(ALGORITHMS)
         return (KeyProblem("algorithm", f"{algorithm!r} is not one of {known}"),)
     if jwks is None and not verification_keys:
-        return (KeyProblem("verification_keys", "there is no key: give one here or in a JWKS"),)
+        return (KeyProblem("verification_keys", _KEYLESS),)
     static = _static_keys(scheme, algorithm, verification_keys)
     members, notes = read_jwks(scheme, algorithm, jwks)
     problems = [item for item in (*static, *members) if isinstance(item, KeyProblem)]

@@ -17,7 +17,7 @@ from multipart import (  # type: ignore[import-untyped]  # it has annotations, b
     MultipartError,
     ParserLimitReached,
     PushMultipartParser,
-    parse_options_header,  # pyright: ignore[reportUnknownVariableType]
+    parse_options_header,  # pyright: ignore[reportUnknownVariableType]  # its options: a bare dict
 )
 
 from ..refusals import BadRequest, Fault, Invalid, TooLarge, UnsupportedMediaType
@@ -47,7 +47,7 @@ class FormLimits:
     """Characters of a field's name."""
 
     field_size: int = 1 << 20
-    """Bytes of a value that is not an upload; the reference system has the same bound."""
+    """Bytes of a value that is not an upload; AgentOS has the same bound."""
 
     header_size: int = 4096
     """Bytes of one header line of a part."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["MEDIA_TYPES", "kept_file"]
 
-# What the reference system takes, by the kind it becomes.
+# What AgentOS takes, by the kind it becomes.
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (

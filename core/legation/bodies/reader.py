@@ -33,7 +33,7 @@ MAX_FAULTS: Final = 64
 _NAME_SHOWN: Final = 80  # characters of an unknown name
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)  # within a signed 64 bit column
 
-# What pydantic reads as a boolean, and so what clients of the reference system send.
+# What pydantic reads as a boolean, and so what clients of AgentOS send.
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "1", "on", "yes", "t", "y"), True),
     **dict.fromkeys(("false", "0", "off", "no", "f", "n"), False),
@@ -86,7 +86,7 @@ class Reader:
     ) -> str | None:
         """Return a string of at most `max_length` characters.
 
-        A required one that is empty was not sent, as in the reference system.  In a form beside
+        A required one that is empty was not sent, as in AgentOS.  In a form beside
         uploads the name may also be one of theirs; each kind is taken by its own method.
         """
         value = self._single(name)

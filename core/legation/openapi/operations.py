@@ -213,7 +213,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
         f"resume_{kind}_run": Operation(
             "Go on following a run",
             {200: Reply("The events missed, and those to come", {EVENTS: _EVENT_STREAM})},
-            "As `events`, the way later versions of the reference system have it: between the"
+            "As `events`, the way later versions of AgentOS have it: between the"
             " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
             " run has an `event_index`, counted from 0.",
             body=_form("Resume"),
