@@ -5,7 +5,6 @@ Nothing is read of a body, and nothing of a database, before the decision has be
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
@@ -117,11 +116,11 @@ class Door:
                 started_us=self.started_us,
                 account=account,
             )
-            signed = isinstance(route.need, Signed)
-            answer = (
-                route.handler if signed else partial(answer_once, route.operation, route.handler)
-            )
-            outcome = yield from attempted(answer(call), arrival)
+            if arrival.request.method == "POST" and not isinstance(route.need, Signed):
+                answer = answer_once(route.operation, route.handler, call)
+            else:
+                answer = route.handler(call)
+            outcome = yield from attempted(answer, arrival)
         yield from account.close(outcome.status)
         return outcome
 
@@ -205,7 +204,7 @@ def _account(
         subject=caller.principal.subject,
         key_id=caller.principal.key_id,
         operation=route.operation,
-        resource=resource_of(match.params.values()),
+        resource=resource_of(match.params.values()) if match.params else "",
         decision="open" if caller.principal.trusted else verdict,
         scope=decision.scope,
         status=200,

@@ -46,6 +46,10 @@ __all__ = ["Platform", "with_environment"]
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._~-]{1,64}")
 
+# Asked for by every request, and made once.
+_NOW: Final = Now()
+_ANY_ID: Final = RandomBytes(16)
+
 
 class Platform:
     """Hosts what its configuration names and answers requests about it.
@@ -177,8 +181,9 @@ class Platform:
 
     def answer(self, request: Request) -> Program[Answer]:
         """Answer `request`.  Total: every request gets a response."""
-        now_us = yield from Now()
-        arrival = Arrival(request, now_us, (yield from _request_id(request)))
+        now_us = yield from _NOW
+        request_id = _request_id(request) or (yield from _ANY_ID).hex()
+        arrival = Arrival(request, now_us, request_id)
         self.watch.active += 1
         try:
             admitted = self._door.admit(arrival)
@@ -187,7 +192,7 @@ class Platform:
             answer = yield from self._answered(arrival, admitted)
             if isinstance(answer, Streamed):
                 return evolve(answer, body=self._followed(arrival, answer))
-            self._done(arrival, answer.status, (yield from Now()))
+            self._done(arrival, answer.status, (yield from _NOW))
         except GeneratorExit:
             self._cut(arrival, None)
             raise
@@ -256,12 +261,10 @@ class Platform:
         return Way(arrival.trace, self._origins, recorder)
 
 
-def _request_id(request: Request) -> Program[str]:
-    """Return the caller's request id if it has a sober one, else a random one."""
+def _request_id(request: Request) -> str:
+    """Return the caller's request id if it has a sober one, else nothing."""
     sent = request.header(b"x-request-id")
-    if sent is not None and _REQUEST_ID.fullmatch(sent):
-        return sent.decode("ascii")
-    return (yield from RandomBytes(16)).hex()
+    return sent.decode("ascii") if sent is not None and _REQUEST_ID.fullmatch(sent) else ""
 
 
 def _excluded(config: AuthorizationConfig) -> frozenset[str]:

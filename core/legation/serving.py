@@ -42,6 +42,9 @@ R = TypeVar("R")
 
 LOOK_SECONDS: Final = 5.0
 
+_GUARDED: Final = frozenset({Transact, Spawn, Interruptible, Concurrently})
+"""The effects that touch a database, and those with programs in them that may."""
+
 # How long the start of a node waits for the locks of a database: nobody is answered meanwhile.
 # What is left to do then is done by `WatchSchema`.
 START_PATIENCE_US: Final = 3_000_000
@@ -128,8 +131,10 @@ class Serving:
         try:
             while True:
                 effect = program.send(reply) if trouble is None else program.throw(trouble)
-                effect = self._within(effect)
-                reply, trouble = None, self._refusal(effect)
+                reply, trouble = None, None
+                if type(effect) in _GUARDED:
+                    effect = self._within(effect)
+                    trouble = self._refusal(effect)
                 if trouble is None:
                     try:
                         reply = yield effect

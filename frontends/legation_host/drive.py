@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
-from attrs import define, field
 
 from legation.effects import (
     AwaitNudge,
@@ -91,20 +90,35 @@ class Sink(Protocol):
         ...
 
 
-@define(eq=False)
+# Made for every program.  Written out, because three factories of containers would cost as much
+# as three effects.
 class _Turn:
     """What one program has beside its host."""
 
-    host: Host
-    body: BodySource | None
-    sink: Sink | None
-    nudged: int
-    left: int = TURN
-    size: int = 0
-    gathered: list[bytes] = field(factory=list[bytes])
-    seen: dict[str, int] = field(factory=dict[str, int])
-    opened: int = 0
-    streams: dict[int, Stream] = field(factory=dict[int, Stream])
+    __slots__ = (
+        "body",
+        "gathered",
+        "host",
+        "left",
+        "nudged",
+        "opened",
+        "seen",
+        "sink",
+        "size",
+        "streams",
+    )
+
+    def __init__(self, host: Host, body: BodySource | None, sink: Sink | None) -> None:
+        self.host = host
+        self.body = body
+        self.sink = sink
+        self.nudged = host.hub.sequence
+        self.left = TURN
+        self.size: int = 0
+        self.gathered: list[bytes] = []
+        self.seen: dict[str, int] = {}
+        self.opened: int = 0
+        self.streams: dict[int, Stream] = {}
 
     def keep(self, stream: Stream) -> int:
         """Return the number by which the program names `stream` from now on."""
@@ -131,8 +145,6 @@ class _Turn:
 
     async def flush(self) -> None:
         """Send what was gathered, as one."""
-        if not self.gathered:
-            return
         if self.sink is None:
             raise TypeError("a program emits, and there is no stream to emit to")
         data = b"".join(self.gathered)
@@ -158,7 +170,7 @@ async def drive(
     closed before this returns, as is every stream that it left open.  A failure of a database is
     thrown into it.
     """
-    turn = _Turn(host, body, sink, host.hub.sequence)
+    turn = _Turn(host, body, sink)
     databases = host.databases
     send: Callable[[Any], Effect] = program.send
     resume: Callable[[Any], Effect] = send
@@ -168,7 +180,8 @@ async def drive(
             try:
                 effect = resume(value)
             except StopIteration as stop:
-                await turn.flush()
+                if turn.gathered:
+                    await turn.flush()
                 result: R = stop.value
                 return result
             kind = type(effect)
@@ -185,7 +198,8 @@ async def drive(
                 ):
                     value = read(effect.unit)
                 else:
-                    await turn.flush()
+                    if turn.gathered:
+                        await turn.flush()
                     value = await AWAITED[kind](turn, effect)
             except StoreFailure as failure:
                 resume, value = program.throw, failure

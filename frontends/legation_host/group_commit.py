@@ -125,7 +125,7 @@ class SqliteDatabase:
         if ticket.error is not None:
             raise ticket.error
         result: Any = ticket.result
-        return result  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]  # the unit's
 
     def usage(self) -> Mapping[str, float]:
         """Return what the writer has done and has before it."""

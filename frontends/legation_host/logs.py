@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias
 
 from attrs import define, field
@@ -96,7 +97,8 @@ def _request_line(line: Line) -> str:
     Every text in it is a word of ours, or was checked to be of letters and digits.
     """
     end_us = line.at_us if line.end_us is None else line.end_us
-    stamp = (_EPOCH + timedelta(microseconds=end_us)).isoformat(timespec="microseconds")
+    second, micros = divmod(end_us, 1_000_000)
+    stamp = f"{_second(second)}.{micros:06}"
     operation = f'"operation": "{line.operation}", ' if line.operation else ""
     status = "" if line.status is None else f'"status": {line.status}, '
     cut = '"cut": true, ' if line.cut else ""
@@ -109,7 +111,13 @@ def _request_line(line: Line) -> str:
     )
 
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; an aware one is slower, and says +00:00
+@lru_cache(maxsize=16)
+def _second(since_epoch: int) -> str:
+    """Return a second as ISO 8601 writes it; that of most lines is that of the line before."""
+    return (_EPOCH + timedelta(seconds=since_epoch)).isoformat()
+
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; an aware one says +00:00
 
 
 @define(eq=False)

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from legation.store.counts import ANY_COUNT_RUNS
 from legation.store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases
-from legation.store.run_rows import Lease, StoredEvent
+from legation.store.run_rows import Lease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, merged
 from legation.store.sessions import ANY_COUNT, ListSessions
-from legation.store.units import Dialect, Statement, Undo, Unit, all_sql
+from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
 APPEND = AppendEvents("o", "r", Lease("n", 1, 9), 5, EVENTS)
@@ -37,8 +39,25 @@ def test_events_are_inserted_as_one_statement_on_each_engine() -> None:
     arrays, _ = played(APPEND, [(7,)], [], dialect=Dialect.POSTGRESQL)
 
     assert result is False
-    assert rows[1].parameters["events"] == '[[1, "a", "{}"], [2, "b", "{}"]]'
+    assert tuple(rows[1].parameters.values()) == ("r", 5, 1, "a", "{}", 2, "b", "{}")
     assert arrays[1].parameters["seqs"] == [1, 2]
+
+
+@pytest.mark.parametrize("size", range(1, 13))
+def test_on_sqlite_each_event_has_a_row_however_many_there_are(size: int) -> None:
+    events = tuple(StoredEvent(seq, f"e{seq}", '{"a":"\u2028"}') for seq in range(1, size + 1))
+    statement = insert_events(Dialect.SQLITE, "r", 5, events)
+    parameters = statement.parameters
+    given = parameters.row if isinstance(parameters, Numbered) else parameters
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(
+            "create table events (run_id, seq, at_us, name, data, unique (run_id, seq))"
+        )
+        for _ in range(2):  # the second time changes nothing
+            connection.execute(statement.text(Dialect.SQLITE), given)
+        stored = connection.execute("select * from events").fetchall()
+
+    assert stored == [("r", e.seq, 5, e.name, e.data) for e in events]
 
 
 def test_nothing_is_appended_without_the_lease() -> None:

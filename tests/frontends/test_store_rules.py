@@ -36,7 +36,8 @@ FOR_ALL_OWNERS: Final = {
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
     "ANY_COUNT_RUNS": "numbers alone, for who may read measurements",
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
-    "INSERT_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
+    "FEW_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
+    "MANY_EVENTS": "as FEW_EVENTS",
     "FORGET": "what has expired goes, whoever's it was",
 }
 
@@ -160,9 +161,9 @@ def plans(texts: list[Text], path: Path) -> Iterator[tuple[Text, str]]:
             if "%(" in text.sql or "::" in text.sql or not text.tables:
                 continue
             names = re.findall(r"(?<![:\w]):([a-z_]+)\b", text.sql)
-            rows = driver.connection.execute(
-                f"explain query plan {text.sql}", dict.fromkeys(names)
-            ).fetchall()
+            numbers = [int(number) for number in re.findall(r"\?([0-9]+)", text.sql)]
+            given = [None] * max(numbers) if numbers else dict.fromkeys(names)
+            rows = driver.connection.execute(f"explain query plan {text.sql}", given).fetchall()
             yield text, "; ".join(detail for *_, detail in rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..access.decide import AllowOnly
 from ..effects import Program
 from ..messages import Answer, encoded_json_response
@@ -39,14 +41,12 @@ def component(call: Call, kind: str) -> Component | NotFound:
 
 
 def _list(call: Call, kind: str) -> Program[Answer | Refusal]:
-    hosted = call.registry.components(kind)
-    only = call.decision.ids if isinstance(call.decision, AllowOnly) else hosted.keys()
+    hosted: Iterable[Component] = call.registry.components(kind).values()
+    if isinstance(call.decision, AllowOnly):
+        ids = call.decision.ids
+        hosted = [item for item in hosted if item.id in ids]
     everything = call.principal.sees_all
-    shown = [
-        item.admin_fragment if everything else item.fragment
-        for name, item in hosted.items()
-        if name in only
-    ]
+    shown = [item.admin_fragment if everything else item.fragment for item in hosted]
     return encoded_json_response(200, b"[" + b",".join(shown) + b"]")
     yield  # a program without effects
 

@@ -45,9 +45,9 @@ _KEPT_US: Final = 86_400_000_000
 
 
 def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer | Refusal]:
-    """Answer `call` by `handler`, or as it was answered before under the same key."""
+    """Answer `call`, a POST, by `handler`, or as it was answered before under the same key."""
     sent = list(call.request.values(b"idempotency-key"))
-    if call.request.method != "POST" or not sent or operation in REPEATABLE:
+    if not sent or operation in REPEATABLE:
         return (yield from handler(call))
     key = _key(call, operation, sent)
     if isinstance(key, Invalid):
