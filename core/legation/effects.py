@@ -209,6 +209,19 @@ class Raised:
 
     error: Exception
 
+    @classmethod
+    def by(cls, error: BaseException) -> Raised:
+        """Return the failure that `error` stands for, if need be as the cause of a `RuntimeError`.
+
+        So no function ends more than itself: one may say `sys.exit()`, and one in a thread may
+        have had an event loop of its own, whose cancellation is nobody else's.
+        """
+        if isinstance(error, Exception):
+            return cls(error)
+        told = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        told.__cause__ = error
+        return cls(told)
+
 
 @frozen
 class TimedOut:
@@ -222,7 +235,8 @@ class CallFunction(Asks[Returned | Yielding | Raised | TimedOut]):
     A coroutine function runs on the event loop of the host; any other in one of a bounded number
     of threads, and the wait for one counts.  What the function gives to await is awaited.  A
     thread cannot be stopped: after `timeout_seconds` its function goes on alone, and keeps its
-    place.  An error that is no `Exception` ends the program that asked.
+    place.  `SystemExit` is a failure as any other, and so is whatever is raised in a thread; on
+    the event loop any other error that is no `Exception` ends the program that asked.
     """
 
     function: Callable[..., Any]

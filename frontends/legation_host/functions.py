@@ -51,8 +51,8 @@ class Functions:
                 if not isinstance(result, AsyncIterable):
                     return Returned(result)
                 pieces = Pieces(aiter(cast("AsyncIterator[Any]", result)))
-            except Exception as error:  # noqa: BLE001 (the user's, and a value for the program)
-                return Raised(error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (a value for the program)
+                return Raised.by(error)
             self._tasks.start_soon(pieces.serve, name="pieces")
             return pieces
         return TimedOut()
@@ -87,14 +87,14 @@ class _Call:
     _ended: anyio.Event = field(factory=anyio.Event, init=False)
     _abandoned: bool = field(default=False, init=False)
     _result: Any = field(default=None, init=False)
-    _error: BaseException | None = field(default=None, init=False)
+    _error: Exception | None = field(default=None, init=False)
 
     def run(self) -> None:
         """Call the function: the thread's whole life."""
         try:
             self._result = self._function(**self._arguments)
         except BaseException as error:  # noqa: BLE001 (raised to who waits)
-            self._error = error
+            self._error = Raised.by(error).error
         # The event loop may be over before a function is that nobody waits for.
         with suppress(RuntimeError):
             anyio.from_thread.run_sync(self._end, token=self._loop)
@@ -199,8 +199,8 @@ class Pieces:
             self._outcome = Piece(await anext(self._iterator))
         except StopAsyncIteration:
             self._outcome = None
-        except Exception as error:  # noqa: BLE001 (the user's, and a value for the program)
-            self._outcome = Raised(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a value for the program)
+            self._outcome = Raised.by(error)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 (raised to who waits)

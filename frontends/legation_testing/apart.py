@@ -96,8 +96,8 @@ async def _outcome(step: Step) -> Any:
     """Return what the step returned, `Raised`, or an exception to be raised to who asked."""
     try:
         return await step()
-    except Exception as error:  # noqa: BLE001  the user's, and a value for the program
-        return Raised(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a value for the program
+        return Raised.by(error)
     except trio.Cancelled:
         raise
     except BaseException as error:  # noqa: BLE001  raised to who asked

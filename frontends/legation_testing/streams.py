@@ -80,8 +80,8 @@ def call_function(effect: CallFunction) -> Took:
     """
     try:
         result = effect.function(**effect.arguments)
-    except Exception as error:  # noqa: BLE001  the user's, and a value for the program
-        return Took(Raised(error), 0.0)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a value for the program
+        return Took(Raised.by(error), 0.0)
     if inspect.isawaitable(result):
         return _await(result, effect.timeout_seconds)
     if isinstance(result, AsyncIterable):

@@ -23,7 +23,7 @@ from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.units import Unit
 from legation.tools import tool
-from legation_testing import NEW_YEAR_2026, Client, ScriptedModel, call
+from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call
 
 PATH = "/agents/clerk/runs"
 TEAM = "/teams/desk/runs"
@@ -451,6 +451,19 @@ def test_a_commit_without_an_answer_continues_once(desk: Desk, after: bool, busy
             client.settle()
         fault = client.fail_at(ContinueRun, CommitLost("no answer"), after=after)
         done = confirm(client, run).json()
+
+        assert fault.struck is not None
+        assert (done["status"], desk.called) == ("COMPLETED", ["/x"])
+
+
+def test_a_pause_that_is_stored_again_leaves_the_lease_to_who_goes_on(desk: Desk) -> None:
+    steps = (call("delete", path="/x"), Says("Done.", after_seconds=120.0))
+    with Client(lambda: desk.platform(*steps)) as client:
+        fault = client.fail_at(FinishRun, CommitLost("no answer"), after=True)
+        form = {"message": "x", "session_id": "s", "background": True}
+        run = client.post(PATH, form=form).json()
+        client.settle()
+        done = confirm(client, stored(client, run)).json()
 
         assert fault.struck is not None
         assert (done["status"], desk.called) == ("COMPLETED", ["/x"])

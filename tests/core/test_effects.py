@@ -16,6 +16,7 @@ from legation.effects import (
     Job,
     Now,
     Program,
+    Raised,
     RandomBytes,
     RunEvent,
     Spawn,
@@ -87,3 +88,11 @@ def test_a_job_is_anything_with_a_program() -> None:
     assert Spawn(Twice()) == Spawn(Twice())
     assert not isinstance(object(), Job)
     play(Twice().program(), [(Now(), 1), (Now(), 2)])
+
+
+def test_a_function_fails_by_an_exception_whatever_it_raises() -> None:
+    error, leaving = KeyError("x"), SystemExit(3)
+
+    assert Raised.by(error) == Raised(error)
+    told = Raised.by(leaving).error
+    assert (type(told), told.args, told.__cause__) == (RuntimeError, ("SystemExit",), leaving)

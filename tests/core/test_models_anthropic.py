@@ -461,3 +461,12 @@ def test_a_stream_that_breaks_off_gives_the_whole_reply_or_none(end: int) -> Non
         assert len(outcome.reply.calls) == 1
     else:
         assert outcome.reason == "broken"
+
+
+@pytest.mark.parametrize("arguments", ['{"n":NaN}', '{"n":1e999}'])
+def test_a_number_that_has_no_json_keeps_nothing_from_being_asked(arguments: str) -> None:
+    call = ToolCall("a", "f", arguments)
+    prompt = Prompt((Message("assistant", "", calls=(call,)), Message("tool", "no", call_id="a")))
+
+    assert MODEL.encode(prompt)["messages"][0]["content"][0]["input"] == {}
+    assert asked(MODEL, prompt, Played((sse([START, text(0, "a"), ended(), STOP]),))).reply

@@ -567,3 +567,11 @@ def test_arguments_are_sent_as_they_were_made() -> None:
 
     call = sent(MODEL, prompt)["messages"][0]["tool_calls"][0]
     assert call["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize("arguments", ['{"n":NaN}', '{"n":1e999}'])
+def test_arguments_that_are_no_json_are_put_right(arguments: str) -> None:
+    prompt = Prompt((Message("assistant", "", calls=(ToolCall("a", "f", arguments),)),))
+
+    call = sent(MODEL, prompt)["messages"][0]["tool_calls"][0]
+    assert call["function"]["arguments"] == "{}"

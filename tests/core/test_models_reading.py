@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from legation.models.conversation import ToolCall, Usage
 from legation.models.reading import (
     Draft,
+    arguments_of,
     count,
     finished_calls,
     is_table,
@@ -106,3 +107,19 @@ def test_trouble_says_nothing_of_the_provider(reason: str) -> None:
 
     assert str(trouble) == trouble.sentence == SENTENCES[reason]
     assert (trouble.passing, trouble.status, trouble.wait_seconds) == (True, 500, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ('{"x":1}', {"x": 1}),
+        ("", None),
+        ("[1]", None),
+        ('{"x":NaN}', None),
+        ('{"x":1e999}', None),
+        ('{"x":"\ud800"}', None),
+        ('{"x":' * 1000 + "1" + "}" * 1000, None),
+    ],
+)
+def test_arguments_are_told_again_where_they_can_be_written_again(text: str, given: Any) -> None:
+    assert arguments_of(ToolCall("a", "f", text)) == given

@@ -546,6 +546,20 @@ def test_everybody_is_asked_side_by_side_where_a_team_collaborates() -> None:
     }
 
 
+def test_calls_of_a_team_that_collaborates_are_unlike_those_it_remembers() -> None:
+    model = ScriptedModel([repeat] * 3)
+    platform = Platform(
+        agents=[Agent(id=name, model=ScriptedModel(["done"] * 3)) for name in ("ann", "bob")],
+        teams=[Team(id="desk", mode="collaborate", model=model, members=["ann", "bob"])],
+    )
+    with Client(platform) as client:
+        for _ in range(3):
+            start(client)
+
+    ids = [call.id for message in model.prompts[-1].messages for call in message.calls]
+    assert len(set(ids)) == len(ids) == 6
+
+
 def test_number_of_tasks_is_bounded() -> None:
     desk = Desk(leader=[[ask()] * (MAX_TASKS + 1), "done"], members={"ann": ["x"] * MAX_TASKS})
     with Client(desk.platform()) as client:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import Enum, StrEnum
 from typing import Any
@@ -34,6 +34,11 @@ class Place:
 class Trip:
     to: Place
     when: date
+
+
+@dataclass
+class Unfilled:
+    name: str = field(init=False)
 
 
 class Few(Mapping[str, int]):
@@ -89,7 +94,7 @@ def nested(levels: int) -> list[Any]:
 
 NONE: list[Any] = [
     *(b"a", {1}, object(), float("nan"), [float("inf")], {(1, 2): 3}),
-    *(CIRCLE, nested(100_000), Place, Trip, len),
+    *(CIRCLE, nested(100_000), Place, Trip, len, Unfilled()),
 ]
 
 

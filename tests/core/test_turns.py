@@ -262,6 +262,17 @@ def test_calls_of_one_turn_have_ids_of_their_own() -> None:
     assert [c.call.id for c in one.state.calls] == ["x", "x-2", "call-1"]
 
 
+def test_what_a_model_says_can_be_stored_whatever_the_model() -> None:
+    bad = ToolCall("\ud800", "\ud800", '{"\ud800": 1}')
+    one = turn(Says("a\0\ud800", [bad]), "b\udfff")
+    outcome = play(one.take(), [*ASKED, *STORED, *ASKED])
+
+    assert outcome == Answered("b\ufffd")
+    assert one.state.calls[0].call == ToolCall("\ufffd", "\ufffd", '{"\ufffd": 1}')
+    "".join(content for _, content in told(one)).encode()
+    assert one.voice.heard == ["b\ufffd"]
+
+
 def test_a_model_that_waits_tells_when_its_first_word_came() -> None:
     one = turn(Says(["a", "b"], after_seconds=1, between_seconds=1))
     script = [*STORED, (Sleep(1), None), (Now(), 4), (Sleep(1), None), (Now(), 9)]

@@ -162,13 +162,36 @@ async def leave_later() -> None:
     raise SystemExit(3)
 
 
+def give_up() -> None:
+    raise asyncio.CancelledError
+
+
 @BACKENDS
-@pytest.mark.parametrize("function", [leave, leave_later])
-def test_what_is_no_exception_passes(backend: str, function: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [(leave, SystemExit), (leave_later, SystemExit), (give_up, asyncio.CancelledError)],
+)
+def test_a_function_that_leaves_the_process_has_failed_and_no_more(
+    backend: str, function: Callable[..., Any], kind: type[BaseException]
+) -> None:
+    (answer,) = called(backend, call(function))
+
+    assert isinstance(answer, Raised)
+    assert isinstance(answer.error, RuntimeError)
+    assert isinstance(answer.error.__cause__, kind)
+    assert answer.error.__traceback__ is not None
+
+
+async def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@BACKENDS
+def test_an_interrupt_on_the_event_loop_passes(backend: str) -> None:
     async def main() -> None:
         async with open_host() as host:
-            with pytest.raises(SystemExit):
-                await host.run(answers(call(function)))
+            with pytest.raises(KeyboardInterrupt):
+                await host.run(answers(call(interrupted)))
 
     run(backend, main)
 
@@ -336,12 +359,24 @@ def test_an_iterator_that_takes_too_long_is_closed(backend: str) -> None:
 
 
 @BACKENDS
-def test_what_is_no_exception_passes_from_an_iterator_as_well(backend: str) -> None:
+def test_an_iterator_that_leaves_the_process_has_failed_and_no_more(backend: str) -> None:
     items = Items(fails=SystemExit(3))
+
+    got = called(backend, call(items, n=0), NEXT, NEXT)
+
+    assert isinstance(got[1], Raised)
+    assert isinstance(got[1].error.__cause__, SystemExit)
+    assert got[2] is None
+    assert items.closed == 1
+
+
+@BACKENDS
+def test_an_interrupt_passes_from_an_iterator_as_well(backend: str) -> None:
+    items = Items(fails=KeyboardInterrupt())
 
     async def main() -> None:
         async with open_host() as host:
-            with pytest.raises(SystemExit):
+            with pytest.raises(KeyboardInterrupt):
                 await host.run(answers(call(items, n=0), NEXT))
 
     run(backend, main)

@@ -208,13 +208,28 @@ def test_an_exception_of_a_function_is_a_value(function: Callable[..., Any]) -> 
     assert isinstance(answer.error, TypeError)
 
 
+def leave() -> None:
+    raise SystemExit(3)
+
+
 async def leave_later() -> None:
     raise SystemExit(3)
 
 
-def test_what_is_no_exception_passes() -> None:
-    with pytest.raises(SystemExit):
-        simulated(TWO, call(leave_later))
+@pytest.mark.parametrize("function", [leave, leave_later])
+def test_a_function_that_leaves_the_process_has_failed(function: Callable[..., Any]) -> None:
+    ((answer,), _) = simulated(TWO, call(function))
+
+    assert isinstance(answer.error.__cause__, SystemExit)
+
+
+async def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_passes() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        simulated(TWO, call(interrupted))
 
 
 def test_the_items_of_an_iterator_come_one_by_one_in_virtual_time() -> None:

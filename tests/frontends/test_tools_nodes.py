@@ -18,10 +18,10 @@ import trio
 from legation import Platform, tool
 from legation.config import Agent, Database
 from legation.messages import Request, Streamed
-from legation.models.conversation import Prompt
+from legation.models.conversation import Prompt, Usage
 from legation_host import Host
 from legation_host.hosting import open_platform
-from legation_testing import ScriptedModel, call
+from legation_testing import Says, ScriptedModel, call
 
 FORM: Final = ((b"content-type", b"application/x-www-form-urlencoded"), (b"host", b"x"))
 PATH: Final = "/agents/clerk/runs"
@@ -163,3 +163,27 @@ async def test_of_many_who_confirm_at_once_on_two_nodes_one_goes_on(
     assert sorted(statuses) == [200, *[409] * 19]
     assert (done["status"], dict(world.called)) == ("COMPLETED", {"/x": 1})
     figures("continue: 20 at once on two nodes, one goes on and the tool is called once")
+
+
+async def test_answers_and_counts_out_of_all_proportion_can_be_stored_and_read(
+    world: World,
+) -> None:
+    def odd() -> str:
+        """Return what no database stores."""
+        return "a\0b\ud800"
+
+    much = Usage((1 << 31) - 1, (1 << 31) - 1)
+    model = ScriptedModel([Says("\0\ud800", [call("odd")], usage=much), Says("\ud800", usage=much)])
+    platform = Platform(
+        databases=(Database("main", world.url, auto_migrate=True),),
+        agents=(Agent(id="clerk", model=model, tools=[odd]),),
+    )
+    async with open_platform(platform) as host:
+        node = Node(platform, host)
+        status, run = await node.ask("POST", PATH, message="x", session_id="s", stream="false")
+        got, session = await node.ask("GET", "/sessions/s?type=agent")
+
+    assert (status, run["status"], run["content"]) == (200, "COMPLETED", "\ufffd")
+    assert run["tools"][0]["result"] == "a\ufffdb\ufffd"
+    assert got == 200
+    assert session["metrics"]["input_tokens"] == 2 * much.input_tokens

@@ -32,6 +32,7 @@ from .exchange import ask
 from .hosted import HostedModel, base_url
 from .reading import (
     Draft,
+    arguments_of,
     count,
     finished_calls,
     is_table,
@@ -167,12 +168,11 @@ def _wire_id(call_id: str) -> str:
 
 
 def _called(call: ToolCall) -> dict[str, Any]:
-    given = json_value(call.arguments)
     return {
         "type": "tool_use",
         "id": _wire_id(call.id),
         "name": _NO_NAME.sub("_", call.name)[:128],
-        "input": given if is_table(given) else {},
+        "input": arguments_of(call) or {},
     }
 
 

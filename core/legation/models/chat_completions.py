@@ -24,6 +24,7 @@ from .exchange import ask
 from .hosted import HostedModel, base_url
 from .reading import (
     Draft,
+    arguments_of,
     finished_calls,
     is_array,
     is_table,
@@ -128,7 +129,7 @@ def _called(call: ToolCall) -> dict[str, Any]:
     What the model made up is put right, because endpoints check it: the model learns from the
     result of the call what was wrong with it.
     """
-    sound = is_table(json_value(call.arguments))
+    sound = arguments_of(call) is not None
     name = _NO_NAME.sub("_", call.name)[:64]
     function = {"name": name, "arguments": call.arguments if sound else "{}"}
     return {"id": call.id, "type": "function", "function": function}

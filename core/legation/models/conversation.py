@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import field, frozen
 
@@ -20,7 +21,15 @@ __all__ = [
     "ToolCall",
     "ToolSpec",
     "Usage",
+    "storable",
 ]
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Return `text` without what has no UTF-8 or no place in a database."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 @frozen

@@ -7,19 +7,20 @@ absent or null has its empty value, because "compatible" endpoints leave out a l
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Container, Sized
 from typing import Any, Final, TypeGuard
 
 from attrs import define, field
 
+from ..bodies.json_text import parse_json
 from ..messages import compact_json
-from .conversation import ToolCall, Usage
+from .conversation import ToolCall, Usage, storable
 from .trouble import Trouble
 
 __all__ = [
     "MOST_CALLS",
     "Draft",
+    "arguments_of",
     "count",
     "finished_calls",
     "is_array",
@@ -36,9 +37,8 @@ __all__ = [
 MOST_CALLS: Final = 256
 """Of one answer; whoever wants more tools called at once talks nonsense."""
 
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
-# What every reader of JSON can hold (RFC 8259 section 6); more is no count of tokens.
-_MOST_TOKENS: Final = 1 << 53
+# More is no count of tokens; the sum of these over any session fits the integers of a database.
+_MOST_TOKENS: Final = 1 << 31
 
 
 def json_value(document: str | bytes) -> Any:
@@ -90,7 +90,7 @@ def text(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         raise Trouble("broken")
-    return _UNSTORABLE.sub("\ufffd", value)
+    return storable(value)
 
 
 def count(value: Any) -> int:
@@ -133,6 +133,15 @@ def _written(value: Any) -> str | None:
         return compact_json(value)
     except (ValueError, RecursionError):
         return None
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """Return the arguments of a call; None where they are no object of JSON.
+
+    As strictly as those of a call that is made: Python would read NaN, and could not write it.
+    """
+    given = parse_json(call.arguments.encode("utf-8", "surrogatepass"))
+    return given if is_table(given) else None
 
 
 def finished_calls(drafts: list[Draft], taken: Container[str]) -> tuple[ToolCall, ...]:

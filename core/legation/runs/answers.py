@@ -76,7 +76,7 @@ _MEMBERS: Final[Mapping[str, tuple[type[Any], str]]] = {
 def answered(state: TurnState, replies: Sequence[Reply]) -> TurnState | tuple[Fault, ...]:
     """Return the turn, ready to go on, or everything that keeps it from that.
 
-    No answer at all rejects what was to be confirmed, as in the reference system.  An answer to a
+    No answer at all rejects what was to be confirmed, as in AgentOS.  An answer to a
     call that is over is what the client was shown of it.
     """
     open_calls = [call for call, _ in waiting(state)]

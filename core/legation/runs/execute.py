@@ -52,7 +52,8 @@ class Workshop:
     """Where runs are executed: what is hosted, and which runs are on the bench.
 
     The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
-    has gone is not kept by its node's life.
+    has gone is not kept by its node's life.  With each is the number of the try: somebody may go
+    on with a run that paused before whoever stored the pause has learned that it is stored.
 
     Attributes:
         draining: The process is about to end: nothing that waits is claimed any more.
@@ -61,7 +62,7 @@ class Workshop:
     """
 
     registry: Registry
-    executing: set[str] = field(factory=set[str])
+    executing: dict[str, int] = field(factory=dict[str, int])
     draining: bool = False
     ending: bool = False
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
@@ -115,14 +116,15 @@ class ExecuteRun(Job):
 
     def program(self) -> Program[None]:
         """Execute the run under its lease."""
-        executing, run_id = self.workshop.executing, self.run.run_id
+        executing, run_id, attempt = self.workshop.executing, self.run.run_id, self.run.attempt
         if self.workshop.ending and (yield from give_back(self.database, self.run)):
             return
-        executing.add(run_id)
+        executing[run_id] = attempt
         try:
             following = yield from self._execute()
         finally:
-            executing.discard(run_id)
+            if executing.get(run_id) == attempt:
+                del executing[run_id]
         if following is None:
             return
         if self.workshop.draining and (yield from give_back(self.database, following)):

@@ -104,7 +104,7 @@ def tail(database: str, owner: str, run_id: str, after: int) -> Program[None]:
 def resume(database: str, owner: str, run_id: str, after: int) -> Program[None]:
     """Emit the events behind `after` as `tail` does, with words on what they are between them.
 
-    Later versions of the reference system answer so: `replay` of a run that is over; or `catch_up`
+    Later versions of AgentOS answer so: `replay` of a run that is over; or `catch_up`
     with what was missed, and `subscribed` before what is live.  Each event of the run has its place
     in `event_index`, from 0.
     """

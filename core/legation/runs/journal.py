@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from ..effects import AwaitNudge, Now, Nudge, Program, Publish, RunEvent
 from ..messages import compact_json
+from ..models.conversation import storable
 from ..store.run_rows import ClaimedRun, Lease, StoredEvent
 from ..store.runs import AppendEvents
 from .patience import patiently
@@ -50,22 +51,29 @@ class Speaker:
     name: str
     parent_run_id: str | None = None
 
-    def event(self, name: str, now_us: int, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the full name of an event and its data, in the order clients expect."""
+    _common: str = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
         kind = self.run.kind
-        full = f"Team{name}" if kind == "team" else name
         parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
-        data = {
-            "created_at": now_us // 1_000_000,
-            "event": full,
+        common = {
             f"{kind}_id": self.run.component_id,
             f"{kind}_name": self.name,
             "run_id": self.run.run_id,
             **parent,
             "session_id": self.run.session_id,
-            **fields,
         }
-        return full, compact_json(data)
+        object.__setattr__(self, "_common", compact_json(common)[1:-1])
+
+    def event(self, name: str, now_us: int, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the full name of an event and its data, in the order clients expect.
+
+        `name` is a word of ours, and `fields` has none of the common members.
+        """
+        full = f"Team{name}" if self.run.kind == "team" else name
+        told = f",{compact_json(fields)[1:]}" if fields else "}"
+        second = now_us // 1_000_000
+        return full, f'{{"created_at":{second},"event":"{full}",{self._common}{told}'
 
 
 @define
@@ -190,6 +198,7 @@ class Voice:
         """Keep a piece of the answer, and note it for the sake of those who follow it live."""
         if not piece:
             return
+        piece = storable(piece)
         self.heard.append(piece)
         self._listening = True
         if self.streamed:

@@ -18,7 +18,10 @@ __all__ = ["FEW", "MANY", "PASSING", "Change", "patiently", "plainly"]
 R = TypeVar("R")
 
 Change: TypeAlias = Callable[[str, Unit[Any]], Program[Any]]
-"""How a unit is run on a database: plainly, or with the record of who asked for it."""
+"""How a unit is run on a database: plainly, or with the record of who asked for it.
+
+It gives what the unit gives; no alias of a callable can say that, so it says `Any`.
+"""
 
 PASSING: Final[tuple[type[StoreFailure], ...]] = (Busy, CommitLost, Unavailable)
 """What may be otherwise at the next try."""

@@ -35,7 +35,7 @@ from .output import Told, begun, model_of
 from .patience import patiently
 from .states import RunState
 from .tool_calls import Toolbox
-from .turn_state import CallState, MemberState, Said, Standing, TurnState
+from .turn_state import CallState, MemberState, Said, Standing, TurnState, unlike
 from .turns import Outcome
 
 __all__ = ["DELEGATE", "MAX_TASKS", "Leading", "Taker", "Taking", "gathered"]
@@ -249,8 +249,14 @@ class Leading:
 def gathered(team: Component, state: TurnState, now_us: int) -> TurnState:
     """Return the turn of a team that collaborates, with every member asked."""
     task = state.said[0].message.content
+    # Those of earlier runs are told as well, and a provider may want every id to be unlike.
+    taken = [call.id for message in state.messages for call in message.calls]
     calls = tuple(
-        ToolCall(f"call_{number}", DELEGATE, compact_json({"member_id": m.id, "task": task}))
+        ToolCall(
+            unlike(f"call_{number}", taken),
+            DELEGATE,
+            compact_json({"member_id": m.id, "task": task}),
+        )
         for number, m in enumerate(team.members, 1)
     )
     due = tuple(

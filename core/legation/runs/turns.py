@@ -16,7 +16,15 @@ from typing import Any, Final, Protocol, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from ..effects import Concurrently, Now, Program
-from ..models.conversation import Message, ModelProtocol, Prompt, Reply, ToolCall, ToolSpec
+from ..models.conversation import (
+    Message,
+    ModelProtocol,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolSpec,
+    storable,
+)
 from ..store.failures import StoreFailure
 from ..tools.structured import check_output
 from .journal import Voice
@@ -138,8 +146,7 @@ class Turn:
         reply = yield from self.model.respond(self._prompt(), voice)
         now_us = voice.journal.now_us = yield from Now()
         voice.look()
-        if reply.calls:
-            reply = self._renamed(reply)
+        reply = self._kept(reply)
         message = Message("assistant", reply.content, calls=reply.calls)
         first_us = voice.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
@@ -160,14 +167,18 @@ class Turn:
             tool_choice=None if self.state.calls else self.tool_choice,
         )
 
-    def _renamed(self, reply: Reply) -> Reply:
-        """Return `reply` with ids of calls that no other call of the turn has."""
+    def _kept(self, reply: Reply) -> Reply:
+        """Return `reply` as it can be stored, whatever the model is.
+
+        Its calls have ids that no other call of the turn has.
+        """
         taken = [call.call.id for call in self.state.calls]
         calls: list[ToolCall] = []
         for call in reply.calls:
-            calls.append(evolve(call, id=unlike(call.id, taken)))
+            name, arguments = storable(call.name), storable(call.arguments)
+            calls.append(ToolCall(unlike(storable(call.id), taken), name, arguments))
             taken.append(calls[-1].id)
-        return evolve(reply, calls=tuple(calls))
+        return evolve(reply, content=storable(reply.content), calls=tuple(calls))
 
     def _admit(self, reply: Reply, now_us: int) -> None:
         calls = tuple(self.hands.admit(call, now_us) for call in reply.calls)

@@ -29,8 +29,9 @@ CONSUMED: Final = Sql(
     """select coalesce(sum(json_extract(usage, '$.input_tokens')), 0),
         coalesce(sum(json_extract(usage, '$.output_tokens')), 0)
     from runs where owner = :owner and session_id = :session_id and usage is not null""",
-    """select cast(coalesce(sum(cast(cast(usage as json) ->> 'input_tokens' as int)), 0) as bigint),
-        cast(coalesce(sum(cast(cast(usage as json) ->> 'output_tokens' as int)), 0) as bigint)
+    """select
+        cast(coalesce(sum(cast(cast(usage as json) ->> 'input_tokens' as bigint)), 0) as bigint),
+        cast(coalesce(sum(cast(cast(usage as json) ->> 'output_tokens' as bigint)), 0) as bigint)
     from runs where owner = :owner and session_id = :session_id and usage is not null""",
 )
 EVENTS: Final = Sql(

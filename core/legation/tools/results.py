@@ -30,7 +30,7 @@ def render(value: Any, limit: int = MAX_RESULT) -> str | None:
         value = value.value
     try:
         text = value if isinstance(value, str) else _encode(value)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 (of what a value is made, its author's code says)
         return None
     text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
     if len(text) <= limit:
