@@ -56,9 +56,9 @@ class Host:
     _tasks: TaskGroup = field(alias="tasks")
     hub: Hub = field(factory=Hub)
 
-    def run(
+    async def run(
         self, program: Program[R], *, body: BodySource | None = None, sink: Sink | None = None
-    ) -> Coroutine[Any, Any, R]:
+    ) -> R:
         """Run `program` to its end and return its result.
 
         Args:
@@ -69,7 +69,7 @@ class Host:
         Raises:
             KeyError: The program names a database this host has not.
         """
-        return drive(self, program, body, sink)
+        return await drive(self, program, body, sink)
 
     def spawn(self, job: Job) -> None:
         """Start `job` beside everything else; it ends at the latest when the host closes."""
