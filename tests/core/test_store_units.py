@@ -95,5 +95,8 @@ def test_a_unit_is_a_value_that_starts_anew(number: int, result: object) -> None
 
 
 def test_a_unit_without_statements_is_a_bug() -> None:
-    with pytest.raises(NotImplementedError):
-        Unit[int]().statements(Dialect.SQLITE)
+    class Idle(Unit[int]):
+        """Says what it is, and not what it does."""
+
+    with pytest.raises(TypeError, match="statements"):
+        Idle()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeGuard, TypeVar, cast
+from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
 import psycopg
 from attrs import astuple, evolve
@@ -13,7 +12,9 @@ from legation.migrations.catalogue import CATALOGUE
 from legation.store.run_rows import COLUMNS, RunRow
 from legation.store.units import Dialect, Undo, Unit
 
-__all__ = ["PostgresTables", "SqliteTables", "Tables"]
+from ..one_database import Database
+
+__all__ = ["PostgresTables", "SqliteTables", "Tables", "spoiling"]
 
 R = TypeVar("R")
 
@@ -56,6 +57,19 @@ def _played(unit: Unit[R], dialect: Dialect, execute: Callable[[str, dict[str, A
         return stop.value
 
 
+def spoiling(clause: str, instead: str) -> tuple[Callable[[str], str], list[str]]:
+    """Return what puts `instead` for `clause` in a text, and the texts in which it stood."""
+    found: list[str] = []
+
+    def spoil(text: str) -> str:
+        one_line = " ".join(text.split())
+        if clause in one_line:
+            found.append(one_line)
+        return one_line.replace(clause, instead)
+
+    return spoil, found
+
+
 def _loaded(rows: Iterable[RunRow], now: int) -> list[tuple[Any, ...]]:
     moved = (
         evolve(row, lease_us=None if row.lease_us is None else row.lease_us + now, output=None)
@@ -70,27 +84,8 @@ _SESSION: Final = (
 )
 
 
-class SqliteTables:
+class SqliteTables(Database):
     """In memory; `rewrite` may spoil the SQL of the units."""
-
-    def __init__(self, rewrite: Callable[[str], str] = str) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
-        for text in _schema(Dialect.SQLITE):
-            self.connection.execute(text)
-        self.rewrite = rewrite
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        self.connection.execute("begin")
-        result = _played(unit, Dialect.SQLITE, self._execute)
-        self.connection.execute("rollback" if _is_undo(result) else "commit")
-        outcome: Any = result.result if _is_undo(result) else result
-        return cast("R", outcome)
-
-    def _execute(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self.connection.execute(self.rewrite(text), parameters).fetchall()
 
     def load(self, rows: Iterable[RunRow], now: int) -> None:
         for table in ("events", "runs", "sessions"):

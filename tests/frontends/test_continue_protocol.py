@@ -20,7 +20,7 @@ from legation.store.run_rows import ClaimedRun, Lease, RunRow, StoredEvent
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 
-from .protocol_kit import PostgresTables, SqliteTables, Tables
+from .protocol_kit import PostgresTables, SqliteTables, Tables, spoiling
 
 NODES: Final = ("n1", "n2")
 LEASE: Final = 2
@@ -316,16 +316,9 @@ def test_postgresql_goes_the_same_ways(
     ids=["the fence", "what has happened", "the wish to cancel"],
 )
 def test_without_a_clause_a_promise_is_broken(clause: str, instead: str) -> None:
-    found: list[str] = []
-
-    def spoil(text: str) -> str:
-        one_line = " ".join(text.split())
-        if clause in one_line:
-            found.append(one_line)
-        return one_line.replace(clause, instead)
-
+    spoil, found = spoiling(clause, instead)
     with pytest.raises(Violation):
-        explore(SqliteTables(spoil))
+        explore(SqliteTables(rewrite=spoil))
     assert found
 
 

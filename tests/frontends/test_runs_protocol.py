@@ -7,15 +7,13 @@ asserts holds for histories of any length.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
 from attrs import frozen
 
-from legation.migrations.catalogue import CATALOGUE
 from legation.store.run_keeping import (
     RUNNING,
     ClaimWaiting,
@@ -26,7 +24,9 @@ from legation.store.run_keeping import (
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, Lease, StoredEvent
 from legation.store.run_steering import CancelRun
 from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, FinishRun, StartRun
-from legation.store.units import Dialect, Undo, Unit
+
+from ..one_database import Database
+from .protocol_kit import spoiling
 
 R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
@@ -54,41 +54,8 @@ class World:
     held: frozenset[Held] = frozenset()
 
 
-def _is_undo(result: object) -> TypeGuard[Undo[Any]]:
-    return isinstance(result, Undo)
-
-
-class Database:
-    """The tables of the catalogue, on which units run; `rewrite` may spoil their SQL."""
-
-    def __init__(self, rewrite: Callable[[str], str] = str) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
-        for migration in CATALOGUE.migrations:
-            for step in migration.up:
-                statement = step.statement(Dialect.SQLITE)
-                if statement is not None:
-                    self.connection.execute(statement.text(Dialect.SQLITE))
-        self.rewrite = rewrite
-
-    def __del__(self) -> None:
-        self.connection.close()  # Python 3.13 warns of those that are dropped open
-
-    def run(self, unit: Unit[R]) -> R:
-        """Run `unit` as a host does."""
-        self.connection.execute("begin")
-        work = unit.statements(Dialect.SQLITE)
-        try:
-            statement = next(work)
-            while True:
-                text = self.rewrite(statement.text(Dialect.SQLITE))
-                rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
-                statement = work.send(rows)
-        except StopIteration as stop:
-            result: Any = stop.value
-        undone = _is_undo(result)
-        self.connection.execute("rollback" if undone else "commit")
-        outcome: R = result.result if undone else result
-        return outcome
+class Tables(Database):
+    """Runs of one session, put there and read as a `World`."""
 
     def load(self, world: World) -> None:
         """Be as `world` says."""
@@ -132,7 +99,7 @@ def held_by(node: str, claim: ClaimedRun | None) -> frozenset[Held]:
 class Player:
     """Does one thing in one world, and judges what came of it."""
 
-    def __init__(self, database: Database, world: World) -> None:
+    def __init__(self, database: Tables, world: World) -> None:
         self.database = database
         self.world = world
 
@@ -248,7 +215,7 @@ def check(before: World, after: World) -> None:
 
 
 def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
-    database = Database()
+    database = Tables()
     values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now", "until_us"), 1)
     for sql in (ACTIVE, RUNNING, CLAIM_NEXT, CLAIMED_SO):
         plan = database.connection.execute(
@@ -260,7 +227,7 @@ def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> 
 MOST_ATTEMPTS: Final = 3  # a run may be released and claimed for ever; nothing new comes of it
 
 
-def explore(database: Database) -> tuple[int, int]:
+def explore(database: Tables) -> tuple[int, int]:
     """Try everything everywhere; return the number of states and of transitions."""
     seen, level, transitions = {World()}, [World()], 0
     while level:
@@ -285,7 +252,7 @@ def explore(database: Database) -> tuple[int, int]:
 
 
 def test_no_run_ends_twice_or_is_executed_twice(figures: Callable[[str], None]) -> None:
-    states, transitions = explore(Database())
+    states, transitions = explore(Tables())
 
     figures(f"runs: {states} states and {transitions} transitions of two runs on two nodes")
     assert states > 500
@@ -301,14 +268,7 @@ def test_no_run_ends_twice_or_is_executed_twice(figures: Callable[[str], None]) 
     ids=["the fence", "its token", "what is active"],
 )
 def test_without_a_clause_a_promise_is_broken(clause: str, instead: str) -> None:
-    found: list[str] = []
-
-    def spoil(text: str) -> str:
-        one_line = " ".join(text.split())
-        if clause in one_line:
-            found.append(one_line)
-        return one_line.replace(clause, instead)
-
+    spoil, found = spoiling(clause, instead)
     with pytest.raises(Violation):
-        explore(Database(spoil))
+        explore(Tables(rewrite=spoil))
     assert found

@@ -20,7 +20,7 @@ from legation.effects import (
     Transact,
 )
 from legation.store.failures import Busy
-from legation.store.units import Unit
+from legation.store.units import Dialect, Statements, Unit
 from legation_testing import (
     Each,
     OffScript,
@@ -41,6 +41,11 @@ class Greet(Unit[str]):
 
     owner: str
     names: tuple[str, ...] = ()
+
+    def statements(self, dialect: Dialect) -> Statements[str]:
+        """Return at once."""
+        return self.owner
+        yield  # a unit without statements
 
 
 def greet(owner: str) -> Program[str]:
@@ -109,6 +114,11 @@ def test_values_in_a_mapping_are_compared_one_by_one() -> None:
     @frozen
     class Put(Unit[None]):
         row: dict[str, int]
+
+        def statements(self, dialect: Dialect) -> Statements[None]:
+            """Return at once."""
+            return None
+            yield  # a unit without statements
 
     def program() -> Program[None]:
         yield from Transact("main", Put({"a": 1, "b": 2}))

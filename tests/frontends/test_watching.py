@@ -39,8 +39,8 @@ from legation_host.otel import OpenTelemetry, open_exporter
 from legation_host.watching import PAUSE, QUIET_PAUSE, Observer
 from legation_server import open_listeners, serve
 
+from ..one_database import Database as RealDatabase
 from .command_kit import PATIENCE, running, write_platform
-from .test_runs_protocol import Database as RealDatabase
 
 LINE: Final = Line(
     1_767_225_600_000_000,

@@ -19,6 +19,7 @@ Contract with a host (`legation_host` holds the other half):
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
@@ -134,7 +135,7 @@ class Undo(Generic[R_co]):
     result: R_co
 
 
-class Unit(Generic[R]):
+class Unit(ABC, Generic[R]):
     """Base of the units of work.  Subclasses are frozen attrs classes: equal by value."""
 
     __slots__ = ()
@@ -143,9 +144,9 @@ class Unit(Generic[R]):
     exclusive: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = True
 
+    @abstractmethod
     def statements(self, dialect: Dialect) -> Statements[R | Undo[R]]:
         """Yield the statements of one transaction; return its result."""
-        raise NotImplementedError
 
 
 def all_sql() -> Iterable[Sql]:
