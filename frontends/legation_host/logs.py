@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from legation.incidents import where
 from legation.watch import Line
@@ -43,8 +45,7 @@ def open_log(form: str = "auto", *, level: str = "info", stream: TextIO | None =
     if form not in FORMATS or level not in LEVELS:
         raise ValueError(f"a log is one of {FORMATS}, from one of {LEVELS}: {form}, {level}")
     target = sys.stderr if stream is None else stream
-    text = form == "text" or (form == "auto" and target.isatty())
-    return _Log(target, text, LEVELS.index(level)).write
+    return _Log(_WholeLines(target), _for_eyes(form, target), LEVELS.index(level)).write
 
 
 def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = None) -> WriteLines:
@@ -56,7 +57,7 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
         stream: Standard error unless given.
     """
     target = sys.stderr if stream is None else stream
-    if form == "text" or (form == "auto" and target.isatty()):
+    if _for_eyes(form, target):
 
         def show(lines: Sequence[Line]) -> None:
             for line in lines:
@@ -64,11 +65,52 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
 
         return show
 
+    output = _WholeLines(target)
+
     def note(lines: Sequence[Line]) -> None:
-        target.write("".join(map(_request_line, lines)))
-        target.flush()
+        output.write(*map(_request_line, lines))
 
     return note
+
+
+def _for_eyes(form: str, stream: TextIO) -> bool:
+    return form == "text" or (form == "auto" and stream.isatty())
+
+
+_AT_ONCE: Final[int] = getattr(select, "PIPE_BUF", 512)  # bytes; POSIX promises 512
+
+
+@frozen(eq=False)
+class _WholeLines:
+    """A stream that workers share, in which no line of one ends up within a line of another.
+
+    What is written to a pipe at once is kept together as long as it fits in `PIPE_BUF` (POSIX,
+    write(2)): lines are written in portions that do.  Only a line that is longer may be torn.
+    """
+
+    stream: TextIO
+    _turn: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def write(self, *lines: str) -> None:
+        """Write lines, each with its end; from any thread."""
+        portion: list[str] = []
+        size = 0
+        for line in lines:
+            bound = len(line) if line.isascii() else len(line.encode(errors="replace"))
+            if portion and size + bound > _AT_ONCE:
+                self._at_once("".join(portion))
+                portion, size = [], 0
+            portion.append(line)
+            size += bound
+        self._at_once("".join(portion))
+
+    def flush(self) -> None:
+        """Do nothing: all that was written has left the process."""
+
+    def _at_once(self, text: str) -> None:
+        with self._turn:
+            self.stream.write(text)
+            self.stream.flush()
 
 
 def _level(line: Line) -> str:
@@ -122,7 +164,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; an aware one says +00
 
 @define(eq=False)
 class _Log:
-    stream: TextIO
+    output: _WholeLines
     text: bool
     lowest: int
     _console: Any = field(default=None, init=False)
@@ -140,20 +182,19 @@ class _Log:
             return
         stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         line = _as_json({**told, "event": event, "level": LEVELS[rank], "time": stamp})
-        self.stream.write(line + "\n")
-        self.stream.flush()
+        self.output.write(line + "\n")
 
     def _open_console(self) -> Any:
         # 70 ms and 6 MiB, which a process need not spend whose lines nobody looks at.
         import structlog  # noqa: PLC0415
 
         return structlog.wrap_logger(
-            structlog.WriteLogger(self.stream),
+            structlog.WriteLogger(self.output),
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
                 _escaped,
-                structlog.dev.ConsoleRenderer(colors=_coloured(self.stream)),
+                structlog.dev.ConsoleRenderer(colors=_coloured(self.output.stream)),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
         )

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from typing import Final
 
 import pytest
@@ -137,6 +139,40 @@ def test_any_text_comes_back_out_of_its_one_json_line(text: str) -> None:
 def test_an_unknown_form_or_level_is_refused(form: str, level: str) -> None:
     with pytest.raises(ValueError, match="a log is one of"):
         open_log(form, level=level)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_workers_that_share_a_pipe_tear_no_line_of_one_another(form: str) -> None:
+    writer = (
+        "import sys\n"
+        "from legation.watch import Line\n"
+        "from legation_host.logs import open_log, open_request_log\n"
+        f"write = open_log({form!r})\n"
+        f"note = open_request_log(write, {form!r})\n"
+        "line = Line(0, 1, sys.argv[1] * 32, 'GET', '/agents', 'get_agents', 200, '')\n"
+        "for turn in range(40):\n"
+        "    note([line] * 30)\n"
+        "    write('info', 'request', {'request_id': sys.argv[1] * 32})\n"
+    )
+    reading, writing = os.pipe()
+    workers = [
+        subprocess.Popen([sys.executable, "-c", writer, name], stderr=writing) for name in "abc"
+    ]
+    os.close(writing)
+    with os.fdopen(reading, buffering=1) as pipe:
+        time.sleep(0.5)  # the pipe is full before anything is read
+        told = [re.findall(r"request_id\W+(\w+)", line) for line in pipe]
+
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    assert sorted(told) == [[name * 32] for name in "abc" for _ in range(40 * 31)]
+
+
+def test_a_line_longer_than_a_portion_is_written_whole() -> None:
+    stream = io.StringIO()
+    open_log("json", stream=stream)("info", "long", {"text": "é" * 5000})
+
+    (line,) = lines(stream)
+    assert line["text"] == "é" * 5000
 
 
 def test_opening_a_host_does_not_import_what_may_never_be_used() -> None:
