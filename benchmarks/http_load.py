@@ -285,7 +285,7 @@ def ours_command(
     )
     path = setting.folder / f"platform-{port}.toml"
     path.write_text(text)
-    return [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port), *options]
+    return [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port), "--no-access-log", *options]
 
 
 def run_all(setting: Setting, wanted: set[str], stack: ExitStack) -> dict[str, Server]:

@@ -87,6 +87,7 @@ agent_os = AgentOS(
     id="bench",
     agents=agents,
     telemetry=False,
+    db=db,
     interfaces=[Whatsapp(agent=agents[0])] if os.environ.get("PEER_WHATSAPP") else None,
     authorization=key is not None,
     authorization_config=AuthorizationConfig(verification_keys=[key]) if key else None,

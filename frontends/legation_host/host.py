@@ -21,6 +21,7 @@ from legation.store.audit import AuditEntry
 from .audit import Trail, WriteAudit
 from .databases import Database, open_database
 from .drive import BodySource, Sink, drive
+from .entropy import unpredictable
 from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
 from .hub import Hub
@@ -100,7 +101,7 @@ async def open_host(
     databases: Mapping[str, str] | None = None,
     *,
     clock: Callable[[], int] = system_clock,
-    entropy: Callable[[int], bytes] = os.urandom,
+    entropy: Callable[[int], bytes] = unpredictable,
     node: str | None = None,
     log: Write = quiet,
     write_audit: WriteAudit | None = None,

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias, cast
 
 from attrs import define, field, frozen
 
@@ -189,7 +189,7 @@ class _Log:
         import structlog  # noqa: PLC0415
 
         return structlog.wrap_logger(
-            structlog.WriteLogger(self.output),
+            structlog.WriteLogger(cast("TextIO", self.output)),  # it writes and flushes
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
