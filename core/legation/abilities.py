@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from attrs import fields, frozen
+from attrs import fields
 
 from .config import Agent, Team, ToolLike
 from .tools import Hosted, Tool, ToolFault, as_tool, hosted
 from .tools.structured import check_schema
+from .values import frozen
 
 __all__ = ["DELEGATION", "Abilities", "abilities", "is_count", "is_duration"]
 

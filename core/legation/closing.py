@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from .correspondence.desk import Desk
 from .effects import Log, Nudge, Program, Sleep, Transact
 from .runs.cancelling import cancel_topic
@@ -24,6 +22,7 @@ from .runs.execute import Workshop
 from .store.failures import StoreFailure
 from .store.inbox import ReleaseMessages
 from .store.outbox import ReleaseReplies
+from .values import frozen
 
 __all__ = ["Closing"]
 

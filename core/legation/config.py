@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
 import cattrs
-from attrs import field, fields, frozen
+from attrs import field, fields
 from cattrs.errors import ForbiddenExtraKeysError
 
 from .models.conversation import ModelProtocol
 from .refusals import Fault
 from .tools import Tool
+from .values import frozen
 
 __all__ = [
     "DEFAULT_EXCLUDED_ROUTES",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from .messages import Answer, Headers, Request, Response, empty_response, with_headers
+from .values import frozen
 
 __all__ = ["Cors"]
 

@@ -11,9 +11,10 @@ import json
 import re
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from .effects import Program
+from .values import frozen
 
 __all__ = [
     "Answer",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from .values import frozen
 
 __all__ = ["MEDIA_TYPE", "Family", "Labels", "Sample", "exposition", "histogram"]
 

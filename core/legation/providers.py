@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import fields, frozen
+from attrs import fields
 
 from .config import Model
 from .models.anthropic import AnthropicMessages
 from .models.chat_completions import ChatCompletions
 from .models.conversation import ModelProtocol
 from .models.echo import Echo
+from .values import frozen
 
 __all__ = ["model_of"]
 

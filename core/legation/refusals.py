@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from .messages import Headers, Response, json_response
+from .values import frozen
 
 __all__ = [
     "BadRequest",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import NOTHING, field, fields, frozen
+from attrs import NOTHING, field, fields
 
 from . import config as configuration
 from .abilities import Abilities, abilities, is_duration
@@ -24,6 +24,7 @@ from .models.echo import Echo
 from .providers import model_of
 from .refusals import Fault
 from .tools import Hosted, Tool
+from .values import frozen
 
 __all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
 

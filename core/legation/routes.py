@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
 from .access.scopes import AnyToken, Need, Public, Scoped, Signed
 from .resources import (
@@ -25,6 +25,7 @@ from .resources import (
     webhooks,
 )
 from .resources.call import Handler
+from .values import frozen
 
 __all__ = ["ROUTES", "Route"]
 

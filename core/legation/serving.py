@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from .effects import (
     Concurrently,
@@ -35,6 +35,7 @@ from .migrations.migrate import (
     migrate,
 )
 from .store.failures import NotServed, StoreFailure, WrongSchema
+from .values import frozen
 
 __all__ = ["Served", "Serving", "WatchSchema", "WatchSchemas"]
 

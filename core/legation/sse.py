@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
+
+from .values import frozen
 
 __all__ = [
     "BadEventId",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..config import AuthorizationConfig, ConfigurationError
 from ..messages import Request
 from ..refusals import Fault, Unauthenticated
+from ..values import frozen
 from .claims_cache import ClaimsCache
 from .decide import Principal
 from .keys import KeySet, build_keys

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from attrs import define, frozen
+from attrs import define
 
+from ..values import frozen
 from .scopes import Need, Scoped, well_formed_id
 
 __all__ = ["Allow", "AllowOnly", "Decision", "Deny", "Principal", "decide", "ids_held"]

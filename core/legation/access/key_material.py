@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -27,6 +27,8 @@ from jwt.algorithms import (
     RSAPSSAlgorithm,
 )
 from jwt.exceptions import InvalidKeyError
+
+from ..values import frozen
 
 __all__ = [
     "ALGORITHMS",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from ..values import frozen
 from .jose import is_clean
 from .jwks import read_jwks
 from .key_material import (

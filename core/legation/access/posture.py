@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
-from attrs import frozen
-
 from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
+from ..values import frozen
 
 __all__ = ["Finding", "posture"]
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
+
+from ..values import frozen
 
 __all__ = ["AnyToken", "Need", "Public", "Scoped", "Signed", "well_formed_id"]
 

@@ -12,8 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from attrs import frozen
-
+from ..values import frozen
 from .jose import Malformed, decode_base64url, decode_object, is_clean
 from .key_material import MAX_KID
 from .keys import KeySet

@@ -13,7 +13,7 @@ import math
 import re
 from typing import Final, NoReturn, TypeAlias
 
-from attrs import frozen
+from ..values import frozen
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "BadJson", "JsonObject", "JsonValue", "parse_json"]
 

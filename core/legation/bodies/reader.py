@@ -18,9 +18,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeVar, overload
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..refusals import Fault
+from ..values import frozen
 from .json_text import BadJson, JsonObject, JsonValue, parse_json
 
 __all__ = ["MAX_FAULTS", "Reader", "Upload"]

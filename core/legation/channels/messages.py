@@ -10,12 +10,13 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from attrs import asdict, field, fields, frozen
+from attrs import asdict, field, fields
 
 from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..bodies.media_types import MEDIA_TYPES
 from ..messages import compact_json
 from ..store.inbox import NewMessage
+from ..values import frozen
 from .signatures import Refused
 
 __all__ = [

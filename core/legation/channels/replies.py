@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 from unicodedata import category
 
-from attrs import asdict, field, fields, frozen
+from attrs import asdict, field, fields
 
 from ..effects import FetchReply, Unreachable
 from ..messages import compact_json
 from ..retry_after import asked_seconds
 from ..store.outbox import NewReply
+from ..values import frozen
 from .messages import IncomingMessage
 
 __all__ = [

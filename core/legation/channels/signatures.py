@@ -15,9 +15,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ..messages import Headers
+from ..values import frozen
 
 __all__ = [
     "TOLERANCE_SECONDS",

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import field
 
 from ..bodies.json_text import JsonValue
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
+from ..values import frozen
 from .messages import (
     Challenge,
     Delivery,

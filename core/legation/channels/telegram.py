@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ..bodies.json_text import JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
+from ..values import frozen
 from .messages import (
     Challenge,
     Delivery,

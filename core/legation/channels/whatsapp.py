@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
+from ..values import frozen
 from .media import is_provider
 from .messages import (
     Challenge,

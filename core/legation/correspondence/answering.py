@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ..channels.backoff import retry_us
 from ..channels.messages import (
@@ -36,6 +36,7 @@ from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessag
 from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
+from ..values import frozen
 from .attachments import Attached, attachments
 from .desk import Desk
 

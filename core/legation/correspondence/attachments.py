@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
 from ..bodies.media_types import MEDIA_TYPES, kept_file
 from ..channels.media import MOST_BYTES, fetch_media
 from ..channels.messages import IncomingMessage, Media
 from ..effects import Log, Program
 from ..registry import HostedChannel
+from ..values import frozen
 
 __all__ = ["MOST_FILES", "Attached", "attachments"]
 

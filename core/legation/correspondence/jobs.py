@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, TypeVar
 
-from attrs import frozen
-
 from ..channels.backoff import MAX_ATTEMPTS
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..incidents import where
@@ -18,6 +16,7 @@ from ..store.failures import StoreFailure
 from ..store.inbox import ClaimMessages, ExtendLeases, ForgetMessages, Lease
 from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, ReplyLease
 from ..store.units import Unit
+from ..values import frozen
 from .answering import AnswerMessage
 from .desk import MOST, Desk
 from .sending import SendReply

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
 from ..channels.backoff import retry_us
 from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
 from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.outbox import ClaimedReply, FailReply, MarkSent
+from ..values import frozen
 from .desk import Desk
 
 __all__ = ["SendReply"]

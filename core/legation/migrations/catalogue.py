@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ..store.units import Dialect, Sql, Statement
+from ..values import frozen
 from .version import EMPTY, Version
 
 __all__ = ["CATALOGUE", "Catalogue", "Migration", "Step"]

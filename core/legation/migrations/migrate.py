@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, TypeAlias, TypeVar
 
-from attrs import frozen
-
 from ..effects import Now, Program, RandomBytes, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Dialect, Statements, Undo, Unit
+from ..values import frozen
 from .catalogue import Catalogue
 from .ledger import Corrupt, Entry, State, add_entry, create_ledger, find_attempt, read_state
 from .plan import Drift, Move, Plan, PlanRefusal, moves_between, plan

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TypeAlias
 
-from attrs import frozen
-
 from ..store.units import Dialect, Statement
+from ..values import frozen
 from .catalogue import Catalogue, Migration, Step
 from .ledger import State, drift
 from .version import Version

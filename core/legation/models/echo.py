@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from attrs import frozen
-
 from ..effects import Program, Sleep
+from ..values import frozen
 from .conversation import Listener, Prompt, Reply, Usage
 
 __all__ = ["Echo"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..effects import (
     CloseStream,
@@ -29,6 +29,7 @@ from ..effects import (
 )
 from ..retry_after import asked_seconds
 from ..sse import Decoder, ForeignEvent
+from ..values import frozen
 from .conversation import Listener, Reply
 from .reading import json_value
 from .trouble import Trouble

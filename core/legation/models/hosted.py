@@ -6,8 +6,9 @@ import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field
 
+from ..values import frozen
 from .conversation import Prompt
 from .exchange import Question
 

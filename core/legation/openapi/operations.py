@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ..bodies.media_types import MEDIA_TYPES
 from ..runs.states import RunState
+from ..values import frozen
 from .schemas import MOST
 from .shapes import (
     BOOLEAN,

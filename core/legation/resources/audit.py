@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from typing import Any, Final
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, evolve
 
 from ..bodies import Reader, parse_json
 from ..effects import Now, Program, ThisNode, Transact
@@ -31,6 +31,7 @@ from ..store.audit import (
     Verifier,
 )
 from ..store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChain
+from ..values import frozen
 from .call import Call
 
 __all__ = ["list_audit", "prune_trail", "verify_trail"]

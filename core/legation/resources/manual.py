@@ -7,9 +7,10 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..messages import compact_json
+from ..values import frozen
 
 __all__ = ["Asset", "Manual"]
 

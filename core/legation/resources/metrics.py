@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from attrs import frozen
-
 from ..effects import Program, Transact
 from ..messages import Answer, text_response
 from ..metrics import MEDIA_TYPE, Family, Labels, Sample, exposition
@@ -15,6 +13,7 @@ from ..store.counts import CountRuns
 from ..store.failures import StoreFailure
 from ..store.inbox import CountMessages, MessageDepth
 from ..store.outbox import CountReplies, ReplyDepth
+from ..values import frozen
 from ..version import INTERFACE_VERSION, VERSION
 from .call import Call
 from .databases import described

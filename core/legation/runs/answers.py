@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ..bodies.json_text import JsonValue
 from ..refusals import Fault
 from ..tools import render
 from ..tools.accepted import is_array, is_object
+from ..values import frozen
 from .shapes import waiting
 from .turn_state import CallState, Standing, TurnState
 

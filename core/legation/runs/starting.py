@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ..effects import Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..messages import compact_json
@@ -15,6 +15,7 @@ from ..store.failures import Busy, CommitLost, Conflict
 from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.runs import Started, StartRun
+from ..values import frozen
 from .execute import ExecuteRun, Workshop
 from .patience import FEW, Change, plainly
 

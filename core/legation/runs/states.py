@@ -21,7 +21,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from attrs import frozen
+from ..values import frozen
 
 __all__ = ["MOVES", "IllegalMove", "RunMove", "RunState", "advance"]
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ..abilities import DELEGATION
 from ..effects import Now, Program
@@ -28,6 +28,7 @@ from ..store.member_runs import MoveMember, Root, StartMember
 from ..store.run_rows import ClaimedRun
 from ..store.units import Unit
 from ..tools import plain_arguments, render
+from ..values import frozen
 from .ending import End, broken_off, concluded, failing
 from .ids import new_id
 from .journal import CancelAsked, Journal, LeaseLost, Speaker, Voice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ..effects import (
     CallFunction,
@@ -20,6 +20,7 @@ from ..effects import (
 from ..incidents import where
 from ..models.conversation import ToolCall, ToolSpec
 from ..tools import Tool, ToolError, plain_arguments, read_arguments, render
+from ..values import frozen
 from .journal import Voice
 from .turn_state import CallState, Standing
 

@@ -21,8 +21,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
-from attrs import asdict, define, field, fields, frozen
+from attrs import asdict, define, field, fields
 
+from ..values import frozen
 from .units import Dialect, Numbered, Sql, Statement, Statements, Undo, Unit
 
 __all__ = [

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
+from ..values import frozen
 from .audit import PRUNED, Anchor, AuditEntry, append_entries
 from .units import Dialect, Sql, Statements, Undo, Unit
 

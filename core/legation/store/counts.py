@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .units import Dialect, Sql, Statements, Unit
 
 __all__ = ["CountRuns"]

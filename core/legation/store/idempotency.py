@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
+from ..values import frozen
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = [

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from attrs import field, frozen
+from attrs import field
 
+from ..values import frozen
 from .outbox import NewReply, put_replies, text_array
 from .units import Dialect, Sql, Statements, Unit
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from attrs import fields, frozen
+from attrs import fields
 
+from ..values import frozen
 from .inbox import MessageRow
 from .outbox import ReplyRow, text_array
 from .units import Dialect, Rows, Sql, Statements, Undo, Unit

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .run_rows import LOCK_SESSION, Lease
 from .units import Dialect, Sql, Statements, Undo, Unit
 

@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from attrs import field, frozen
+from attrs import field
 
+from ..values import frozen
 from .units import Dialect, Sql, Statements, Unit
 
 __all__ = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,

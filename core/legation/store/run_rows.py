@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
+from ..values import frozen
 from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [

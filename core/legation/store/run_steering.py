@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .member_runs import end_members
 from .run_rows import CLAIMED, LOCK_SESSION, ClaimedRun, StoredEvent, insert_events
 from .runs import ACTIVE

@@ -15,8 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .member_runs import end_members
 from .run_rows import (
     ACTIVE_RUN,

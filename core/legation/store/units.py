@@ -24,7 +24,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from attrs import field, frozen
+from attrs import field
+
+from ..values import frozen
 
 __all__ = [
     "Dialect",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import frozen
+from ..values import frozen
 
 __all__ = ["Explained", "explained"]
 

@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .making import ToolFault
 
 __all__ = ["OFFERED", "Hosted", "hosted"]

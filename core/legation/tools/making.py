@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_type_hints, overload
 
-from attrs import field, frozen
+from attrs import field
 
 from ..models.conversation import ToolSpec
+from ..values import frozen
 from .docstrings import explained
 from .schema import schema_of
 from .shapes import Member, Record, Unfit, member_name, peeled, shape_of

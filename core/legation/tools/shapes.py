@@ -38,8 +38,9 @@ from typing import (
 )
 
 import attrs
-from attrs import NOTHING, frozen
+from attrs import NOTHING
 
+from ..values import frozen
 from .docstrings import explained
 
 __all__ = [
