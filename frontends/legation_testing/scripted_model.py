@@ -14,6 +14,7 @@ from legation.models.conversation import (
     ModelFailed,
     Prompt,
     Reply,
+    Thought,
     ToolCall,
     Usage,
 )
@@ -40,6 +41,7 @@ class Says:
         between_seconds: How long it takes from one piece to the next.
         fails: What happens in place of an end, behind the pieces.
         usage: Counted in words where it is None.
+        thoughts: What it wants to be told again with its calls.
     """
 
     text: tuple[str, ...] = field(default=(), converter=_pieces)
@@ -48,6 +50,7 @@ class Says:
     between_seconds: float = 0.0
     fails: ModelFailed | None = None
     usage: Usage | None = None
+    thoughts: tuple[Thought, ...] = ()
 
 
 Answer: TypeAlias = "str | Says | Reply | ToolCall | ModelFailed | list[ToolCall]"
@@ -68,7 +71,8 @@ def _as_says(answer: Answer) -> Says:
         case Says():
             return answer
         case Reply():
-            return Says(answer.content, answer.calls, usage=answer.usage)
+            usage, thoughts = answer.usage, answer.thoughts
+            return Says(answer.content, answer.calls, usage=usage, thoughts=thoughts)
         case ToolCall():
             return Says(calls=[answer])
         case ModelFailed():
@@ -134,7 +138,7 @@ class ScriptedModel:
         if says.fails is not None:
             raise says.fails
         text = "".join(says.text)
-        return Reply(text, says.usage or _counted(prompt, text), calls)
+        return Reply(text, says.usage or _counted(prompt, text), calls, says.thoughts)
 
     def _next(self, prompt: Prompt) -> Says:
         number = len(self.prompts)

@@ -14,6 +14,7 @@ from attrs import evolve
 from legation import Platform
 from legation.config import Agent, AuthorizationConfig, Model
 from legation.effects import Program, Transact
+from legation.models.conversation import Thought
 from legation.runs.continuing import go_on, turn_at_pause
 from legation.runs.turn_state import TurnState
 from legation.store.audit import Changed
@@ -258,6 +259,31 @@ def test_what_a_turn_cost_is_counted_over_its_pauses(client: Client) -> None:
     assert done["metrics"]["input_tokens"] > run["metrics"]["input_tokens"] > 0
     assert done["metrics"]["duration"] < 1
     assert client.get("/sessions/s").json()["total_tokens"] == done["metrics"]["total_tokens"]
+
+
+def test_what_was_thought_before_the_pause_is_told_again_after_it_and_shown_to_nobody() -> None:
+    models: list[ScriptedModel] = []
+    thoughts = (Thought("scripted", '{"type":"thinking","thinking":"a secret","signature":"s"}'),)
+
+    def platform() -> Platform:
+        @tool(requires_confirmation=True)
+        def delete(path: str) -> str:
+            """Delete a file."""
+            return path
+
+        models.append(ScriptedModel([Says("", [call("delete", path="/x")], thoughts=thoughts), ""]))
+        clerk = Agent(id="clerk", model=models[-1], tools=[delete])
+        return Platform(agents=(clerk,))
+
+    with Client(platform) as client:
+        run = paused(client)
+        done = confirm(client, run)
+        seen = [*(event.data for event in client.get(f"{PATH}/{run['run_id']}/events").events())]
+        seen += [json.dumps(run), done.text, client.get("/sessions/s").text]
+
+    assert models[-1].prompts[-1].messages[-2].thoughts == thoughts
+    assert done.json()["status"] == "COMPLETED"
+    assert not any("secret" in text for text in seen)
 
 
 # --- What leaves the run as it is --------------------------------------------------------------

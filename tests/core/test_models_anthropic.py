@@ -210,7 +210,7 @@ def test_an_answer_in_pieces() -> None:
 
     outcome = asked(MODEL, HELLO, Played(tuple(sse([one]) for one in events)))
 
-    assert outcome.reply == Reply("Good morning", Usage(7, 3))
+    assert outcome.reply == Reply("Good morning", Usage(7, 3, cache_read_tokens=2))
     assert outcome.said == ("Good ", "morning")
     assert outcome.of(CloseStream) == []
 
@@ -231,13 +231,88 @@ def test_calls_side_by_side() -> None:
 
     assert outcome.reply == Reply(
         "So: ",
-        Usage(7, 1),
+        Usage(7, 1, cache_read_tokens=2),
         (
             ToolCall("a", "f", '{"x":1}'),
             ToolCall("b", "g", "{}"),
             ToolCall("c", "h", '{"y":2}'),
         ),
     )
+
+
+def test_what_the_caches_and_the_thinking_took_is_told_apart() -> None:
+    caches: dict[str, Any] = {"cache_creation_input_tokens": 4, "cache_read_input_tokens": 8}
+    details: Any
+    for details in ({"thinking_tokens": 6}, {"thinking_tokens": "6"}, {}, None, 1):
+        tokens: dict[str, Any] = {"output_tokens": 9, "output_tokens_details": details, **caches}
+        reply = streamed(START, text(0, "a"), ended(**tokens), STOP).reply
+
+        assert reply is not None
+        thought = 6 if details == {"thinking_tokens": 6} else 0
+        assert reply.usage == Usage(17, 9, thought, 8, 4)
+
+
+SIGNED = {"type": "thinking", "thinking": "So\0 \U0001f989", "signature": "s+/="}
+HIDDEN = {"type": "redacted_thinking", "data": "x+/="}
+CALLED: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+THOUGHTFUL = (
+    START,
+    begun(0, type="thinking", thinking="", signature=""),
+    delta(0, type="thinking_delta", thinking="So\0 "),
+    delta(0, type="thinking_delta", thinking="\ud83e"),
+    delta(0, type="thinking_delta", thinking="\udd89"),
+    delta(0, type="signature_delta", signature="s+/="),
+    delta(0, type="some_other_delta"),
+    begun(1, **HIDDEN),
+    begun(2, type="text", text=""),
+    text(2, "Let me "),
+    text(2, "see"),
+    begun(3, **SIGNED),
+    begun(4, type="text", text="."),
+    begun(5, **CALLED),
+    begun(6, type="thinking", thinking="unsigned"),
+    begun(7, **HIDDEN),
+    begun(8, **{**CALLED, "id": "b"}),
+    ended("tool_use"),
+    STOP,
+)
+WHOLLY: list[dict[str, Any]] = [
+    SIGNED,
+    HIDDEN,
+    {"type": "text", "text": "Let me see"},
+    SIGNED,
+    {"type": "text", "text": "."},
+    CALLED,
+    HIDDEN,
+    {**CALLED, "id": "b"},
+]
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
+def test_what_was_thought_before_calls_is_told_again_in_its_place(whole: bool) -> None:
+    answer = {"type": "message", "content": WHOLLY, "stop_reason": "tool_use"}
+    body = json.dumps(answer).encode() if whole else sse(THOUGHTFUL)
+    outcome = asked(MODEL, HELLO, Played((body,), headers=WHOLE if whole else {}))
+    reply = outcome.reply
+    assert reply is not None
+    said = Message("assistant", reply.content, calls=reply.calls, thoughts=reply.thoughts)
+    results = tuple(Message("tool", "1", call_id=call.id) for call in reply.calls)
+    conversation = (*HELLO.messages, said, *results)
+
+    assert "".join(outcome.said) == reply.content == "Let me see."
+    assert "So" not in repr(reply)
+    assert all(thought.block.isascii() for thought in reply.thoughts)
+    assert sent(Prompt(conversation))["messages"][1]["content"] == WHOLLY
+    other = sent(Prompt(conversation), AnthropicMessages(id="other", retries=0))
+    assert [block["type"] for block in other["messages"][1]["content"]] == [
+        "text",
+        "tool_use",
+        "tool_use",
+    ]
+
+
+def test_what_was_thought_before_an_answer_is_not_kept() -> None:
+    assert streamed(begun(0, **SIGNED), text(1, "a"), ended(), STOP).reply == Reply("a")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +348,9 @@ def test_an_end_that_is_no_answer(stop: str, reason: str) -> None:
 
 
 def test_a_stream_may_end_without_its_last_event_but_not_without_a_reason() -> None:
-    assert streamed(START, text(0, "a"), ended()).reply == Reply("a", Usage(7, 1))
+    assert streamed(START, text(0, "a"), ended()).reply == Reply(
+        "a", Usage(7, 1, cache_read_tokens=2)
+    )
     assert streamed(START, text(0, "a")).reason == "broken"
 
 
@@ -309,7 +386,7 @@ def test_who_is_overloaded_is_asked_again_while_nothing_was_heard() -> None:
     busy = Played((sse([START, event("error", error={"type": "overloaded_error"})]),))
     good = Played((sse([START, text(0, "a"), ended(), STOP]),))
 
-    assert asked(model, HELLO, busy, good).reply == Reply("a", Usage(7, 1))
+    assert asked(model, HELLO, busy, good).reply == Reply("a", Usage(7, 1, cache_read_tokens=2))
 
 
 @pytest.mark.parametrize(
@@ -322,6 +399,9 @@ def test_who_is_overloaded_is_asked_again_while_nothing_was_heard() -> None:
         event("message_start", message={"usage": 1}),
         event("content_block_start", index=0, content_block=1),
         begun(0, type="text", text=1),
+        begun(0, type="thinking", thinking=1),
+        begun(0, type="thinking", thinking="", signature=1),
+        begun(0, type="redacted_thinking", data=[]),
         begun(0, type="tool_use", id=1, name="f"),
         begun(0, type="tool_use", id="a", name="f", input=[1]),
         begun(0, type="tool_use", id="a", name="f", input={"n": float("inf")}),
@@ -393,14 +473,15 @@ VALUES = st.recursive(
     | st.integers()
     | st.sampled_from(
         """message_start content_block_start content_block_delta message_delta message_stop error
-        tool_use text text_delta input_json_delta answer end_turn""".split()
+        tool_use text text_delta input_json_delta answer end_turn thinking redacted_thinking
+        thinking_delta signature_delta""".split()
     ),
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
                 """type message content_block delta index usage id name input text partial_json
-                error stop_reason content input_tokens""".split()
+                error stop_reason content input_tokens thinking signature data""".split()
             ),
             inner,
             max_size=4,
@@ -449,7 +530,9 @@ def test_it_does_not_matter_how_a_stream_is_cut(cuts: list[int], end: bytes) -> 
 
     outcome = asked(MODEL, HELLO, Played(pieces))
 
-    assert outcome.reply == Reply("Grüße, 🦉", Usage(7, 3), (ToolCall("a", "f", '{"x": "ü"}'),))
+    assert outcome.reply == Reply(
+        "Grüße, 🦉", Usage(7, 3, cache_read_tokens=2), (ToolCall("a", "f", '{"x": "ü"}'),)
+    )
 
 
 @given(st.integers(0, len(GOOD) - 1))

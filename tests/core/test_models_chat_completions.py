@@ -37,6 +37,36 @@ STOP = chunk(finish="stop")
 USAGE = chunk(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
 
 
+@pytest.mark.parametrize(
+    ("details", "usage"),
+    [
+        ({}, Usage(7, 3)),
+        ({"prompt_tokens_details": None, "completion_tokens_details": 1}, Usage(7, 3)),
+        (
+            {
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+                "completion_tokens_details": {"reasoning_tokens": 1, "audio_tokens": 0},
+            },
+            Usage(7, 3, reasoning_tokens=1, cache_read_tokens=4, cache_write_tokens=2),
+        ),
+        (
+            {
+                "prompt_tokens_details": {"cached_tokens": "4"},
+                "completion_tokens_details": {"reasoning_tokens": -1},
+            },
+            Usage(7, 3),
+        ),
+    ],
+)
+def test_what_was_thought_and_what_the_cache_knew_is_told_apart(
+    details: dict[str, Any], usage: Usage
+) -> None:
+    told = {"prompt_tokens": 7, "completion_tokens": 3, **details}
+    end = chunk({"content": "a"}, finish="stop")
+
+    assert streamed(end, chunk(choices=[], usage=told), "[DONE]").reply == Reply("a", usage)
+
+
 def streamed(*data: str) -> Outcome:
     """Ask with a stream of these events, in one chunk."""
     return asked(MODEL, HELLO, Played((sse(("", datum) for datum in data),)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.models.conversation import ToolCall, Usage
+from legation.models.conversation import ToolCall
 from legation.models.reading import (
     Draft,
     arguments_of,
@@ -21,7 +21,7 @@ from legation.models.reading import (
     required_table,
     table,
     text,
-    usage,
+    verbatim,
 )
 from legation.models.trouble import SENTENCES, Trouble
 
@@ -41,7 +41,13 @@ def test_any_document_has_a_value_or_none(document: str | bytes) -> None:
 
 @given(ANYTHING)
 def test_any_value_is_what_it_is_taken_for_or_trouble(value: Any) -> None:
-    kinds = ((table, dict), (items, list), (text, str), (required_table, dict))
+    kinds = (
+        (table, dict),
+        (items, list),
+        (text, str),
+        (verbatim, str),
+        (required_table, dict),
+    )
     for read, kind in kinds:
         if isinstance(value, kind) or (value is None and read is not required_table):
             assert isinstance(read(value), kind)
@@ -52,14 +58,14 @@ def test_any_value_is_what_it_is_taken_for_or_trouble(value: Any) -> None:
 
 
 def test_nothing_is_the_empty_value_where_it_may_be() -> None:
-    assert (table(None), items(None), text(None), count(None)) == ({}, [], "", 0)
+    assert (table(None), items(None), text(None), verbatim(None)) == ({}, [], "", "")
+    assert count(None) == 0
     with pytest.raises(Trouble):
         required_table(None)
 
 
-def test_usage_has_the_names_of_the_provider() -> None:
-    assert usage({"in": 1, "out": 2, "more": 3}, "in", "out") == Usage(1, 2)
-    assert usage(None, "in", "out") == Usage()
+def test_a_string_is_storable_or_as_it_is() -> None:
+    assert (text("a\0\ud800"), verbatim("a\0\ud800")) == ("a\ufffd\ufffd", "a\0\ud800")
 
 
 drafts = st.builds(

@@ -64,6 +64,8 @@ def encoded(text: str | bytes) -> str:
     ("item", "image"),
     [
         ({"mime_type": "image/jpeg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
+        ({"mime_type": "image/jpg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
+        ({"format": "jpg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
         ({"format": "webp", "content": "aGk="}, Image("image/webp", "aGk=")),
         ({"content": "aGk="}, Image("image/png", "aGk=")),
         ({"mime_type": 7, "content": "aGk="}, Image("image/png", "aGk=")),

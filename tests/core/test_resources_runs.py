@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any
 
@@ -110,6 +111,48 @@ def test_a_form_has_an_effect_or_is_refused(
     client: Client, form: dict[str, Any], status: int
 ) -> None:
     assert client.post(QUICK, form=form).status == status
+    assert client.run("quick", "next")["status"] == "COMPLETED"
+
+
+INLINE = "data:image/PNG;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize("how", ["form", "json"])
+def test_a_picture_given_inline_is_kept_as_an_upload_is(client: Client, how: str) -> None:
+    media = {
+        "images": [{"url": INLINE, "id": "i"}, {"url": "https://example.org/a.png"}],
+        "files": [{"url": "data:text/csv;base64,MSwy", "name": "a.csv"}],
+    }
+    sent = {kind: json.dumps(media[kind]) if how == "form" else media[kind] for kind in media}
+    run = client.post(QUICK, **{how: {"message": "x", "stream": False, **sent}}).json()
+
+    assert run["input"]["images"] == [
+        {"id": "i", "mime_type": "image/png", "size": 8},
+        {"url": "https://example.org/a.png"},
+    ]
+    assert run["input"]["files"] == [{"name": "a.csv", "mime_type": "text/csv", "size": 3}]
+    assert run["content"].startswith("x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "path", "message"),
+    [
+        ("images", {"url": "data:image/png,hi"}, "images[1].url", "must begin with"),
+        ("images", {"url": "data:text/csv;base64,MSwy"}, "images[1].url", "must be of a media"),
+        ("audio", {"url": INLINE}, "audio[1].url", "must be of a media type"),
+        ("images", {"url": INLINE[:-1]}, "images[1].url", "must be base64"),
+        ("images", {"url": INLINE, "content": ""}, "images[1].content", "must not stand beside"),
+    ],
+)
+def test_a_data_url_that_is_wrong_is_refused(
+    client: Client, kind: str, item: dict[str, Any], path: str, message: str
+) -> None:
+    answer = client.post(QUICK, json={"message": "x", kind: [{"url": "https://e.org"}, item]})
+
+    assert answer.status == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["path"] == f"body.{path}"
+    assert fault["message"].startswith(message)
     assert client.run("quick", "next")["status"] == "COMPLETED"
 
 

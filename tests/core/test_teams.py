@@ -688,17 +688,88 @@ def test_member_run_is_neither_cancelled_nor_continued_by_itself() -> None:
     assert desk.done == ["booked 7"]
 
 
-def test_stream_of_a_member_run_ends_with_it_and_leaves_its_events_to_the_team() -> None:
+OF_ANN = (
+    *("RunStarted", "ModelRequestStarted", "RunContent", "ModelRequestCompleted"),
+    *("RunContentCompleted", "RunCompleted"),
+)
+
+
+def own(client: Client, run: Mapping[str, Any], kind: str = "agents", **options: Any) -> Any:
+    """Return the events of a member's run, by that run."""
+    return client.get(f"/{kind}/{run[f'{kind[:-1]}_id']}/runs/{run['run_id']}/events", **options)
+
+
+def test_stream_of_a_member_run_ends_with_it_and_not_with_the_team() -> None:
     slow = [Says("late", after_seconds=5.0)]
+    leader = [ask(), Says("Rain.", after_seconds=60.0)]
+    with Client(Desk(leader=leader, members={"ann": slow}).platform()) as client:
+        client.begin("POST", "/teams/desk/runs", form={"message": "x", "session_id": "s"})
+        client.advance(1)
+        (member,) = of_members(client, "ann")
+        live = own(client, member).events()
+        (over,) = of_members(client, "ann")
+        (team,) = client.get("/teams/desk/runs", query={"session_id": "s"}).json()[:1]
+        again = own(client, member).events()
+        missed = own(client, member, headers={"last-event-id": live[2].id}).events()
+        behind = own(client, member, headers={"last-event-id": live[-1].id}).events()
+
+    assert (member["status"], over["status"], team["status"]) == (
+        *("RUNNING", "COMPLETED", "RUNNING"),
+    )
+    assert [event.name for event in live] == [*OF_ANN]
+    assert {(data(e)["run_id"], e.id.rpartition(":")[0]) for e in live if e.id} == {
+        (member["run_id"], member["run_id"])
+    }
+    assert [*again] == [*live]
+    assert [*missed] == [*live[3:]]
+    assert [*behind] == []
+
+
+def test_stream_of_a_member_run_ends_where_the_team_is_cancelled() -> None:
+    slow = [Says("late", after_seconds=50.0)]
     with Client(Desk(leader=[ask(), repeat], members={"ann": slow}).platform()) as client:
         client.begin("POST", "/teams/desk/runs", form={"message": "x", "session_id": "s"})
         client.advance(1)
         (member,) = of_members(client, "ann")
-        events = client.get(f"/agents/ann/runs/{member['run_id']}/events").events()
-        (over,) = of_members(client, "ann")
+        going = client.begin("GET", f"/agents/ann/runs/{member['run_id']}/events")
+        client.advance(40)
+        (team,) = client.get("/teams/desk/runs", query={"session_id": "s"}).json()[:1]
+        client.post(f"/teams/desk/runs/{team['run_id']}/cancel")
+        client.settle()
+        events = going.response().events()
 
-    assert (member["status"], over["status"]) == ("RUNNING", "COMPLETED")
-    assert [*events] == []
+    assert [event.name for event in events] == ["RunStarted", "ModelRequestStarted"]
+
+
+def test_stream_of_a_member_run_goes_on_behind_the_pause_of_the_team() -> None:
+    desk = Desk(leader=[ask(), repeat], members={"ann": [BOOK, "Done."]})
+    with Client(desk.platform()) as client:
+        paused = start(client)
+        (member,) = of_members(client, "ann")
+        before = own(client, member).events()
+        go_on(client, paused, confirmed=True)
+        rest = own(client, member, headers={"last-event-id": before[-1].id}).events()
+
+    assert [event.name for event in before][-1] == "RunPaused"
+    assert [event.name for event in rest][:2] == ["RunContinued", "ToolCallStarted"]
+    assert rest[-1].name == "RunCompleted"
+
+
+def test_stream_of_a_member_deep_in_a_team_has_its_events_alone() -> None:
+    with Client(nested("coordinate", ["It rains."])) as client:
+        told = stream(client)
+        (back,) = client.get("/teams/back/runs", query={"session_id": "s"}).json()
+        (ann,) = of_members(client, "ann")
+        events = {
+            run["run_id"]: own(client, run, kind).events()
+            for run, kind in (
+                (back, "teams"),
+                (ann, "agents"),
+            )
+        }
+
+    for run_id, own_events in events.items():
+        assert [e.data for e in own_events] == [e.data for e in told if data(e)["run_id"] == run_id]
 
 
 def test_session_is_not_busy_with_a_paused_team_or_its_members() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.models.conversation import Image, Message, ToolCall, Usage
+from legation.models.conversation import Image, Message, Thought, ToolCall, Usage
 from legation.runs.turn_state import (
     CallState,
     MemberState,
@@ -32,6 +32,7 @@ MESSAGES = st.builds(
     st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple),
     st.none() | TEXT,
     st.lists(st.builds(Image, TEXT, TEXT, st.none() | TEXT), max_size=1).map(tuple),
+    st.lists(st.builds(Thought, TEXT, TEXT, TIMES, TIMES), max_size=1).map(tuple),
 )
 
 
@@ -67,7 +68,7 @@ def states(inner: st.SearchStrategy[TurnState]) -> st.SearchStrategy[TurnState]:
         said=st.lists(st.builds(Said, MESSAGES, TIMES), max_size=2).map(tuple),
         calls=st.lists(calls(inner), max_size=2).map(tuple),
         rounds=st.integers(0, 9),
-        usage=st.builds(Usage, st.integers(0, 99), st.integers(0, 99)),
+        usage=st.builds(Usage, *[st.integers(0, 99)] * 5),
         first_seconds=st.none() | st.floats(0, 9),
         corrected=st.booleans(),
     )
@@ -84,6 +85,17 @@ def test_a_state_goes_through_json_unchanged(state: TurnState) -> None:
 def test_nothing_is_guessed_of_a_state_in_another_format() -> None:
     with pytest.raises(UnknownFormat):
         load({**dump(TurnState()), "format": 2})
+
+
+def test_a_state_from_before_thoughts_and_caches_were_told_is_gone_on_with() -> None:
+    message = Message("assistant", "a", (ToolCall("1", "f", "{}"),))
+    state = TurnState(said=(Said(message, 1),), usage=Usage(1, 2))
+    dumped = dump(state)
+    del dumped["said"][0]["message"]["thoughts"]
+    for name in ("reasoning_tokens", "cache_read_tokens", "cache_write_tokens"):
+        del dumped["usage"][name]
+
+    assert load(json.loads(json.dumps(dumped))) == state
 
 
 def made(standing: Standing = Standing.DUE, **more: Any) -> CallState:
@@ -107,11 +119,11 @@ def test_results_are_told_once_and_in_their_order() -> None:
 
 def test_what_was_said_and_what_it_cost_add_up() -> None:
     state = TurnState(before=(Message("system", "s"),)).hears(Message("user", "u"), 1)
-    state = state.replies(Message("assistant", "a"), Usage(1, 2), 2, 0.5)
-    state = state.replies(Message("assistant", "b"), Usage(3, 4), 3, 9.0)
+    state = state.replies(Message("assistant", "a"), Usage(1, 2, 1, 1, 0), 2, 0.5)
+    state = state.replies(Message("assistant", "b"), Usage(3, 4, 0, 2, 3), 3, 9.0)
 
     assert [message.content for message in state.messages] == ["s", "u", "a", "b"]
-    assert (state.rounds, state.usage, state.first_seconds) == (2, Usage(4, 6), 0.5)
+    assert (state.rounds, state.usage, state.first_seconds) == (2, Usage(4, 6, 1, 3, 3), 0.5)
 
 
 def test_the_call_that_is_the_answer_is_found() -> None:

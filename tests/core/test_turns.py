@@ -19,7 +19,7 @@ from legation.effects import (
     Returned,
     Sleep,
 )
-from legation.models.conversation import Message, ModelFailed, Reply, ToolCall, Usage
+from legation.models.conversation import Message, ModelFailed, Reply, Thought, ToolCall, Usage
 from legation.runs.journal import CancelAsked, Journal, LeaseLost, Speaker, Voice
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState, MemberState, Said, Standing, TurnState, dump, load
@@ -221,6 +221,34 @@ def test_the_model_is_told_how_many_tokens_are_left() -> None:
     play(one.take(), [*ASKED, *CALLED, *STORED, *ASKED])
 
     assert [prompt.max_tokens for prompt in model.prompts] == [40, 1]
+
+
+def test_what_an_answer_cost_is_told_under_the_names_that_clients_know() -> None:
+    one = turn(Says("hello", usage=Usage(9, 5, 3, 4, 2)))
+    play(one.take(), ASKED)
+    completed = json.loads(one.voice.journal.pending[1].data)
+
+    assert list(completed)[-8:] == [
+        *("model_provider", "input_tokens", "output_tokens", "total_tokens"),
+        *("time_to_first_token", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
+    ]
+    assert list(completed.values())[-7:-4] == [9, 5, 14]
+    assert list(completed.values())[-3:] == [3, 4, 2]
+
+
+def test_the_model_is_told_again_what_it_thought_before_its_calls() -> None:
+    thoughts = (Thought("m", '{"type":"thinking"}', 2, 0), Thought("m", "\ud800"))
+    model = ScriptedModel(
+        [Reply("hm", calls=(call("weather", city="a"),), thoughts=thoughts), "ok"]
+    )
+    one = turn()
+    one.model = model
+    play(one.take(), [*ASKED, *CALLED, *STORED, *ASKED])
+
+    kept = (thoughts[0], Thought("m", "\ufffd"))
+    assert model.prompts[1].messages[1].thoughts == kept
+    assert "thinking" not in "".join(event.data for event in one.voice.journal.pending)
+    assert load(json.loads(json.dumps(dump(one.state)))) == one.state
 
 
 def test_an_answer_within_the_limit_of_tokens_is_an_answer() -> None:

@@ -37,6 +37,12 @@ ANSWERS = {
     "short": Said(("Half",), finish="length"),
     "refused": Said(finish="refused"),
     "nothing": Said(),
+    "thoughts": Said(
+        ("a",),
+        CALLS,
+        apart=(2, 1, 3),
+        thoughts=(("Hm, let me see", "s+/="), (None, "x"), ("", "t")),
+    ),
 }
 SAID = pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
 HELLO: Any = [{"role": "user", "content": "Hello"}]
@@ -102,6 +108,11 @@ def test_openais_client_reads_a_stream(chat: ChatCompletionsServer, said: Said) 
     assert [tuple(call) for call in calls.values()] == list(said.calls)
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == said.tokens
+    heard, spoken = usage.prompt_tokens_details, usage.completion_tokens_details
+    assert heard is not None
+    assert spoken is not None
+    told = (spoken.reasoning_tokens, heard.cached_tokens, heard.cache_write_tokens)
+    assert told == said.apart
     assert finish == ("length" if said.finish == "length" else "tool_calls" if calls else "stop")
     assert bool(refusal) == (said.finish == "refused")
 
@@ -142,7 +153,14 @@ def check_message(message: anthropic.types.Message, said: Said) -> None:
     stops = {"length": "max_tokens", "refused": "refusal"}
     assert text == "".join(said.pieces)
     assert [(c.id, c.name, json.dumps(c.input)) for c in calls] == list(said.calls)
-    assert (message.usage.input_tokens, message.usage.output_tokens) == said.tokens
+    thoughts = [(b.thinking, b.signature) for b in message.content if b.type == "thinking"]
+    hidden = [(None, b.data) for b in message.content if b.type == "redacted_thinking"]
+    assert sorted(map(str, (*thoughts, *hidden))) == sorted(map(str, said.thoughts))
+    usage, details = message.usage, message.usage.output_tokens_details
+    assert details is not None
+    cached = (usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0)
+    assert (details.thinking_tokens, *cached) == said.apart
+    assert (usage.input_tokens + sum(cached), usage.output_tokens) == said.tokens
     assert message.stop_reason == stops.get(said.finish, "tool_use" if calls else "end_turn")
 
 
@@ -288,6 +306,47 @@ def test_the_judge_of_messages_is_strict(changes: dict[str, Any], fault: str) ->
     assert list(server.faults(headers, json.dumps(good).encode())) == []
     faults = list(server.faults(headers, json.dumps(good | changes).encode()))
     assert fault in "\n".join(faults)
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "s"}
+HIDDEN = {"type": "redacted_thinking", "data": "x"}
+THOUGHTS = (("Hm", "s"), (None, "x"))
+
+
+@pytest.mark.parametrize(
+    ("content", "last", "sound"),
+    [
+        ([THOUGHT, HIDDEN, USE], [RESULT], True),
+        ([THOUGHT, HIDDEN, TEXT, USE], [RESULT], True),
+        ([USE], [RESULT], False),
+        ([THOUGHT, USE], [RESULT], False),
+        ([HIDDEN, THOUGHT, USE], [RESULT], False),
+        ([{**THOUGHT, "thinking": "Hm "}, HIDDEN, USE], [RESULT], False),
+        ([{**THOUGHT, "signature": "t"}, HIDDEN, USE], [RESULT], False),
+        ([THOUGHT, USE, HIDDEN], [RESULT], False),
+        ([{**USE, "id": "b"}], [{**RESULT, "tool_use_id": "b"}], True),
+        ([THOUGHT, {**USE, "id": "b"}], [{**RESULT, "tool_use_id": "b"}], False),
+        # Another question has begun another turn.
+        ([THOUGHT, HIDDEN, USE], [RESULT, TEXT], True),
+        ([USE], [RESULT, TEXT], True),
+        ([HIDDEN, USE], [RESULT, TEXT], False),
+    ],
+)
+def test_what_was_thought_before_calls_has_to_come_back(
+    content: Any, last: Any, sound: bool
+) -> None:
+    server = AnthropicServer()
+    server.whole(Said(calls=(("a", "f", "{}"),), thoughts=THOUGHTS), None)
+    messages = [*HELLO, {"role": "assistant", "content": content}]
+    messages += [{"role": "user", "content": last}]
+    body = {"model": "m", "max_tokens": 9, "messages": messages}
+    headers = {
+        "x-api-key": KEY,
+        "anthropic-version": "2026-10-21",
+        "content-type": "application/json",
+    }
+
+    assert (list(server.faults(headers, json.dumps(body).encode())) == []) == sound
 
 
 @pytest.mark.parametrize("kind", [ChatCompletionsServer, AnthropicServer])

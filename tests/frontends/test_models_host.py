@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from legation.effects import Program, Sleep
 from legation.models.anthropic import AnthropicMessages
@@ -155,11 +155,15 @@ CALLS: Final = (("call_a", "weather", '{"city": "Oslo"}'), ("call_b", "weather",
 @pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
 @pytest.mark.parametrize(
     "said",
-    [Said(("Grüße, ", "🦉")), Said(calls=CALLS), Said(("Let me see.",), CALLS)],
+    [
+        Said(("Grüße, ", "🦉")),
+        Said(calls=CALLS),
+        Said(("Let me see.",), CALLS, apart=(1, 2, 4), thoughts=(("Hm, Grüße", "s"), (None, "x"))),
+    ],
     ids=["text", "calls", "both"],
 )
 def test_an_answer_arrives(protocol: Protocol, backend: str, said: Said, whole: bool) -> None:
-    told = Said(said.pieces, said.calls, whole=whole)
+    told = evolve(said, whole=whole)
 
     outcome = ask(protocol, backend, told, prompt=Prompt(HELLO.messages, (WEATHER,)))
 
@@ -167,7 +171,9 @@ def test_an_answer_arrives(protocol: Protocol, backend: str, said: Said, whole: 
     assert outcome.reply is not None
     made = [(call.id, call.name, json.loads(call.arguments)) for call in outcome.reply.calls]
     assert made == [(i, name, json.loads(arguments)) for i, name, arguments in said.calls]
-    assert (outcome.reply.content, outcome.reply.usage) == (text, Usage(7, 3))
+    assert (outcome.reply.content, outcome.reply.usage) == (text, Usage(7, 3, *said.apart))
+    thoughts = len(said.thoughts) if protocol.name == "claude" else 0
+    assert len(outcome.reply.thoughts) == thoughts
     assert "".join(outcome.pieces) == text
     assert outcome.log == []
 
@@ -299,11 +305,11 @@ def test_a_model_that_falls_silent_is_given_up(
 ) -> None:
     silent = Hangs(Said(("Good ", "morning")), events)
 
-    outcome = ask(protocol, backend, silent, timeout_seconds=0.2, idle_seconds=0.2, sound=False)
+    outcome = ask(protocol, backend, silent, timeout_seconds=0.8, idle_seconds=0.8, sound=False)
 
     assert outcome.reason == "timeout"
     assert len(outcome.server.seen) == 1
-    assert 0.15 < outcome.seconds < 5
+    assert 0.7 < outcome.seconds < 5
 
 
 @PROTOCOLS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -13,7 +14,7 @@ import httpx2
 import pytest
 from attrs import frozen
 
-from legation import Agent, Database, Model, Platform
+from legation import Agent, Database, Model, Platform, tool
 
 from ..providers.anthropic_messages import AnthropicServer
 from ..providers.chat_completions import ChatCompletionsServer
@@ -134,6 +135,73 @@ def test_tools_are_called_side_by_side_and_their_results_told(
     for told in (second, third):
         assert "Rain in Oslo" in told
         assert "Rain in Rome" in told
+
+
+THOUGHTS: Final = (("The user wants it gone: " * 3, "s+/="), (None, "hidden+/="), ("Grüße", "t"))
+COSTS: Final = {"reasoning_tokens": 2, "cache_read_tokens": 4, "cache_write_tokens": 1}
+
+
+@tool(requires_confirmation=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+@PROVIDERS
+def test_what_was_thought_comes_back_with_the_calls_also_behind_a_pause(
+    provider: str, tmp_path: Path
+) -> None:
+    first = Said((), (("call_a", "weather", '{"city": "Oslo"}'),), thoughts=THOUGHTS[:1])
+    second = Said(
+        ("So: ",), (("call_b", "delete", '{"path": "/x"}'),), thoughts=THOUGHTS, apart=(2, 4, 1)
+    )
+    plan = (first, second, Said(("Gone.",), thoughts=THOUGHTS[1:]), Said(("Yes.",)))
+    with served(tmp_path, provider, *plan, agent={"tools": [weather, delete]}) as it:
+        events = it.run()
+        asked = events[-1]["requirements"][0]["tool_execution"]
+        answer = it.client.post(
+            f"/agents/a/runs/{events[-1]['run_id']}/continue",
+            data={"tools": json.dumps([{**asked, "confirmed": True}]), "stream": "false"},
+        )
+        it.run(message="Is it?")
+        third = it.provider.seen[2].body["messages"]
+
+    completed = [event for event in events if event["event"] == "ModelRequestCompleted"]
+    assert answer.json()["content"] == "Gone."
+    assert len(it.provider.seen) == 4  # the server has judged what was told again
+    if provider == "anthropic":
+        kinds = [block["type"] for block in third[-2]["content"]]
+        assert kinds == ["thinking", "redacted_thinking", "thinking", "text", "tool_use"]
+    assert [completed[1][name] for name in COSTS] == [*COSTS.values()]
+    assert answer.json()["metrics"].items() >= COSTS.items()
+    assert "hidden" not in str(events) + answer.text
+
+
+PIXEL: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+PICTURES: Final[dict[str, Any]] = {
+    "openai": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+    "anthropic": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    },
+}
+
+
+@PROVIDERS
+def test_a_picture_given_inline_is_shown_to_the_model(provider: str, tmp_path: Path) -> None:
+    inline = json.dumps([{"url": f"data:image/png;base64,{PIXEL}"}])
+    with served(tmp_path, provider) as it:
+        last = it.run(images=inline)[-1]
+        wrong = it.client.post(
+            "/agents/a/runs", data={"message": "Hello", "images": inline.replace("png", "svg")}
+        )
+        (seen,) = it.provider.seen
+
+    assert last["event"] == "RunCompleted"
+    assert PICTURES[provider] in seen.body["messages"][-1]["content"]
+    assert wrong.status_code == 422
 
 
 SHAPE: Final = {

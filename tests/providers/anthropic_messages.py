@@ -15,6 +15,7 @@ from anthropic.types.message_create_params import (
     MessageCreateParamsNonStreaming,
     MessageCreateParamsStreaming,
 )
+from attrs import define, field
 
 from .model_server import KEY, ModelServer, Said
 from .param_types import judge_of
@@ -27,10 +28,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
+@define(eq=False)
 class AnthropicServer(ModelServer):
-    """Answers `POST /v1/messages`."""
+    """Answers `POST /v1/messages`.
+
+    Attributes:
+        issued: What was answered with calls: it has to come back with what was thought.
+    """
 
     path: ClassVar[str] = "/v1/messages"
+
+    issued: list[list[dict[str, Any]]] = field(factory=list[list[dict[str, Any]]], init=False)
 
     def faults(self, headers: Mapping[str, str], body: bytes) -> Iterator[str]:
         """Yield what the API does not allow."""
@@ -50,24 +58,33 @@ class AnthropicServer(ModelServer):
         yield from judged
         if not judged:
             yield from _broken_rules(request)
+            yield from _lost_thoughts(request["messages"], self.issued)
 
     def events(self, said: Said, request: Any) -> Iterable[tuple[str, Any]]:
         """Yield the events, in the order and shape of the real ones."""
         nothing: dict[str, Any] = {"content": [], "stop_reason": None}
-        start = _message(said) | nothing
-        yield _event("message_start", message=start)
+        message = self.whole(said, request)
+        yield _event("message_start", message=message | nothing)
         yield _event("ping")
         index = 0
+        for block in _thoughts(said):
+            empty = {"thinking": "", "signature": ""} if "thinking" in block else {}
+            yield _event("content_block_start", index=index, content_block=block | empty)
+            for part in _parts(block):
+                yield _event("content_block_delta", index=index, delta=part)
+            yield _event("content_block_stop", index=index)
+            index += 1
         if said.pieces:
             block = {"type": "text", "text": ""}
-            yield _event("content_block_start", index=0, content_block=block)
+            yield _event("content_block_start", index=index, content_block=block)
             for piece in said.pieces:
                 delta = {"type": "text_delta", "text": piece}
-                yield _event("content_block_delta", index=0, delta=delta)
-            yield _event("content_block_stop", index=0)
-            index = 1
+                yield _event("content_block_delta", index=index, delta=delta)
+            yield _event("content_block_stop", index=index)
+            index += 1
         for call_id, name, arguments in said.calls:
-            block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}  # type: ignore[dict-item]
+            unread = {"input": dict[str, Any]()}
+            block = {"type": "tool_use", "id": call_id, "name": name, **unread}
             yield _event("content_block_start", index=index, content_block=block)
             for at in range(0, len(arguments), 5):
                 part = {"type": "input_json_delta", "partial_json": arguments[at : at + 5]}
@@ -75,13 +92,17 @@ class AnthropicServer(ModelServer):
             yield _event("content_block_stop", index=index)
             index += 1
         ended = {"stop_reason": _stop(said), "stop_sequence": None}
-        usage = {"output_tokens": said.tokens[1]}
+        told = ("output_tokens", "output_tokens_details")
+        usage = {name: message["usage"][name] for name in told}
         yield _event("message_delta", delta=ended, usage=usage)
         yield _event("message_stop")
 
     def whole(self, said: Said, request: Any) -> Any:
         """Return a message."""
-        return _message(said)
+        message = _message(said)
+        if said.calls:
+            self.issued.append(message["content"])
+        return message
 
     def error(self, status: int, kind: str) -> Any:
         """Return an error, which quotes the key as no real one should."""
@@ -143,6 +164,69 @@ def _broken_rules(request: dict[str, Any]) -> Iterator[str]:
         yield "calls without results"
 
 
+def _lost_thoughts(
+    turns: list[dict[str, Any]], issued: list[list[dict[str, Any]]]
+) -> Iterator[str]:
+    """Yield what was thought before calls and does not come back, unchanged and in its place.
+
+    Of turns that are over it may be left out, but not changed.
+    """
+    asked = [number for number, turn in enumerate(turns) if _asks(turn)]
+    for number, turn in enumerate(turns):
+        if turn["role"] == "user" or isinstance(turn["content"], str):
+            continue
+        if turn["content"][-1]["type"] in _THINKING:
+            yield "a message that ends with a thought"
+        told = _order(turn["content"])
+        calls = _calls(told)
+        wanted = next((one for one in map(_order, reversed(issued)) if _calls(one) == calls), calls)
+        over = number < max(asked, default=0)
+        if told != wanted and not (over and told == calls):
+            yield "what was thought before calls has not come back as it was"
+
+
+def _asks(turn: dict[str, Any]) -> bool:
+    """Return whether a turn begins here: with more of the user's than results of tools."""
+    content = turn["content"]
+    more = isinstance(content, str) or any(block["type"] != "tool_result" for block in content)
+    return turn["role"] == "user" and more
+
+
+_THINKING: Final = ("thinking", "redacted_thinking")
+
+
+def _order(content: list[dict[str, Any]]) -> list[str]:
+    """Return thoughts, whole, and the ids of calls, in their order."""
+    kept = (block for block in content if block["type"] in (*_THINKING, "tool_use"))
+    return [block["id"] if block["type"] == "tool_use" else _text(block) for block in kept]
+
+
+def _text(block: dict[str, Any]) -> str:
+    return json.dumps(block, sort_keys=True)
+
+
+def _calls(order: list[str]) -> list[str]:
+    return [one for one in order if not one.startswith("{")]
+
+
+def _thoughts(said: Said) -> list[dict[str, Any]]:
+    return [
+        {"type": "redacted_thinking", "data": signature}
+        if text is None
+        else {"type": "thinking", "thinking": text, "signature": signature}
+        for text, signature in said.thoughts
+    ]
+
+
+def _parts(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a thought in pieces; one that is redacted comes in one."""
+    text = block.get("thinking", "")
+    for at in range(0, len(text), 5):
+        yield {"type": "thinking_delta", "thinking": text[at : at + 5]}
+    if "signature" in block:
+        yield {"type": "signature_delta", "signature": block["signature"]}
+
+
 def _open_objects(schema: Any) -> Iterator[Any]:
     """Yield the objects in a schema of the output that allow other members."""
     parts: list[Any] = []
@@ -163,7 +247,7 @@ def _event(kind: str, **more: Any) -> tuple[str, Any]:
 
 def _message(said: Said) -> dict[str, Any]:
     text = "".join(said.pieces)
-    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    content = [*_thoughts(said), *([{"type": "text", "text": text}] if text else ())]
     content += [
         {"type": "tool_use", "id": i, "name": n, "input": json.loads(a)} for i, n, a in said.calls
     ]
@@ -175,7 +259,20 @@ def _message(said: Said) -> dict[str, Any]:
         "content": content,
         "stop_reason": _stop(said),
         "stop_sequence": None,
-        "usage": {"input_tokens": said.tokens[0], "output_tokens": said.tokens[1]},
+        "usage": _usage(said),
+    }
+
+
+def _usage(said: Said) -> dict[str, Any]:
+    """Return the tokens; of the input, those of the cache are not counted among the others."""
+    heard, spoken = said.tokens
+    thought, read, written = said.apart
+    return {
+        "input_tokens": heard - read - written,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        "output_tokens": spoken,
+        "output_tokens_details": {"thinking_tokens": thought},
     }
 
 

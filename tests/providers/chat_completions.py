@@ -143,10 +143,13 @@ def _finish(said: Said) -> str:
     return ends.get(said.finish, "tool_calls" if said.calls else "stop")
 
 
-def _usage(said: Said) -> dict[str, int]:
+def _usage(said: Said) -> dict[str, Any]:
     heard, spoken = said.tokens
+    thought, read, written = said.apart
     return {
         "prompt_tokens": heard,
         "completion_tokens": spoken,
         "total_tokens": heard + spoken,
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+        "completion_tokens_details": {"reasoning_tokens": thought},
     }

@@ -45,6 +45,10 @@ class Said:
         pieces: Of the text.
         calls: Id, name and arguments of each tool call.
         finish: stop, length, refused; a call of a tool is told from `calls`.
+        tokens: In and out.
+        apart: Of these, what was thought, read from the cache and written to it.
+        thoughts: Text and signature of each, before everything else; without a text it is
+            redacted.  Only some protocols have a place for them.
         whole: Sent whole although it was asked for as a stream.
         pause_seconds: Before each event.
     """
@@ -53,6 +57,8 @@ class Said:
     calls: tuple[tuple[str, str, str], ...] = ()
     finish: str = "stop"
     tokens: tuple[int, int] = (7, 3)
+    apart: tuple[int, int, int] = (0, 0, 0)
+    thoughts: tuple[tuple[str | None, str], ...] = ()
     whole: bool = False
     pause_seconds: float = 0.0
 

@@ -1,21 +1,25 @@
 """Anthropic's Messages API (API reference, Messages; version 2026-10-21).
 
 What is different from a plain list of messages: what the system says stands apart, and results of
-tools are blocks in a message of the user's, all of them in the one behind the calls.  Thinking that
-a model shows is left out of what it is told again, which the API allows.
+tools are blocks in a message of the user's, all of them in the one behind the calls.  What a model
+thought before it called tools is told again with the calls, unchanged and in its place, as the API
+demands (guide "Extended thinking", Preserving thinking blocks); of earlier turns it may be left
+out, and is.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..effects import Program
 from ..messages import compact_json
 from ..sse import ForeignEvent
+from ..values import frozen
 from .anthropic_schema import narrowed
 from .conversation import (
     Image,
@@ -24,6 +28,7 @@ from .conversation import (
     ModelFailed,
     Prompt,
     Reply,
+    Thought,
     ToolCall,
     ToolSpec,
     Usage,
@@ -42,6 +47,7 @@ from .reading import (
     required_table,
     table,
     text,
+    verbatim,
 )
 from .trouble import Trouble
 
@@ -55,6 +61,14 @@ _PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/web
 _NO_PICTURE: Final = "The model takes pictures in PNG, JPEG, GIF and WebP only"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NO_TEXT: Final = "(no text)"  # an empty message is refused there
+_THINKING: Final = ("thinking", "redacted_thinking")
+_COUNTED: Final = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "thinking_tokens",
+)
 _BAD_ENDS: Final = {
     "max_tokens": "truncated",
     "model_context_window_exceeded": "truncated",
@@ -101,14 +115,14 @@ class AnthropicMessages(HostedModel):
         key = (("x-api-key", self.api_key),) if self.api_key else ()
         question = self.question("/v1/messages", (("anthropic-version", VERSION), *key), body)
         taken = frozenset(call.id for message in prompt.messages for call in message.calls)
-        return (yield from ask(question, lambda: _Answer(taken), listener))
+        return (yield from ask(question, lambda: _Answer(self.id, taken), listener))
 
     def encode(self, prompt: Prompt) -> dict[str, Any]:
         """Return the body of the request."""
         body: dict[str, Any] = {
             "model": self.id,
             "max_tokens": self.token_limit(prompt) or DEFAULT_MAX_TOKENS,
-            "messages": _turns(message for message in prompt.messages if message.role != "system"),
+            "messages": _turns(self.id, (m for m in prompt.messages if m.role != "system")),
             "stream": True,
         }
         said = [m.content for m in prompt.messages if m.role == "system" and m.content.strip()]
@@ -133,7 +147,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
-def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def _turns(model: str, messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return the messages, those of one side that follow each other as one.
 
     The results of tools are the user's, and all results of one answer belong in one message.
@@ -141,7 +155,7 @@ def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = list(_blocks(message))
+        blocks = list(_blocks(model, message))
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
         elif blocks or role == "user":
@@ -151,15 +165,29 @@ def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def _blocks(message: Message) -> Iterable[dict[str, Any]]:
+def _blocks(model: str, message: Message) -> Iterable[dict[str, Any]]:
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": _wire_id(message.call_id or "")}
         yield {**result, "content": message.content} if message.content else result
         return
     yield from map(_picture, message.images)  # better before the text that speaks of them
-    if message.content.strip():
-        yield {"type": "text", "text": message.content}
-    yield from map(_called, message.calls)
+    characters = calls = 0
+    for thought in message.thoughts:
+        if thought.model == model:  # another could not read it
+            yield from _said(message, slice(characters, thought.characters), calls, thought.calls)
+            yield json.loads(thought.block)
+            characters, calls = thought.characters, thought.calls
+    yield from _said(message, slice(characters, None), calls, None)
+
+
+def _said(
+    message: Message, characters: slice, begin: int, end: int | None
+) -> Iterable[dict[str, Any]]:
+    """Yield a part of the text, and of the calls."""
+    content = message.content[characters]
+    if content.strip():
+        yield {"type": "text", "text": content}
+    yield from map(_called, message.calls[begin:end])
 
 
 def _wire_id(call_id: str) -> str:
@@ -182,15 +210,45 @@ def _picture(image: Image) -> dict[str, Any]:
 
 
 @define
+class _Thinking:
+    """A block of thinking of which parts have come; `place` is how much was said before it.
+
+    `seal` is what the provider knows its own by: a signature, or all of it where it is redacted.
+    """
+
+    redacted: bool
+    place: tuple[int, int]
+    seal: str
+    shown: list[str] = field(factory=list[str])
+
+    def go_on(self, delta: dict[str, Any]) -> None:
+        if delta.get("type") == "thinking_delta":
+            self.shown.append(verbatim(delta.get("thinking")))
+        elif delta.get("type") == "signature_delta":
+            self.seal = verbatim(delta.get("signature"))
+
+    def block(self) -> str:
+        """Return it as it was; in ASCII, so that it can be stored whatever is in it."""
+        block = {"type": "redacted_thinking", "data": self.seal}
+        if not self.redacted:
+            shown = "".join(self.shown)
+            block = {"type": "thinking", "thinking": shown, "signature": self.seal}
+        return json.dumps(block, separators=(",", ":"))
+
+
+@define
 class _Answer:
     """Reads an answer, streamed or whole."""
 
+    model: str
     taken: frozenset[str]
     complete: bool = False
     stop: str = ""
     counts: dict[str, int] = field(factory=dict[str, int])
     pieces: list[str] = field(factory=list[str])
+    characters: int = 0
     blocks: dict[int, Draft] = field(factory=dict[int, Draft])
+    thinking: dict[int, _Thinking] = field(factory=dict[int, _Thinking])
 
     @property
     def ended(self) -> bool:
@@ -226,13 +284,13 @@ class _Answer:
         if message.get("content") is None:
             raise Trouble("broken")
         said = "".join(
-            self._begin(index, block)
+            self._say(self._begin(index, block))
             for index, block in enumerate(map(table, items(message.get("content"))))
         )
         self._count(message.get("usage"))
         self.stop = text(message.get("stop_reason"))
         self.complete = True
-        return self._say(said)
+        return said
 
     def reply(self) -> Reply:
         """Return the answer, if it is one."""
@@ -240,16 +298,23 @@ class _Answer:
             raise Trouble(_BAD_ENDS[self.stop])
         if not self.ended:
             raise Trouble("broken", passing=True)
-        # What was read of the input is the sum of the caches and of what was in neither.
-        heard = sum(n for name, n in self.counts.items() if name != "output_tokens")
-        usage = Usage(heard, self.counts.get("output_tokens", 0))
-        return Reply(
-            "".join(self.pieces), usage, finished_calls(list(self.blocks.values()), self.taken)
-        )
+        calls = finished_calls(list(self.blocks.values()), self.taken)
+        return Reply("".join(self.pieces), self._usage(), calls, self._thoughts() if calls else ())
+
+    def _usage(self) -> Usage:
+        """Return the tokens; of the input they are told apart by where they came from."""
+        fresh, written, read, said, thought = (self.counts.get(name, 0) for name in _COUNTED)
+        return Usage(fresh + written + read, said, thought, read, written)
+
+    def _thoughts(self) -> tuple[Thought, ...]:
+        """Return what can be told again: without its seal, no thinking can."""
+        sealed = (thinking for thinking in self.thinking.values() if thinking.seal)
+        return tuple(Thought(self.model, one.block(), *one.place) for one in sealed)
 
     def _say(self, said: str) -> str:
         if said:
             self.pieces.append(said)
+            self.characters += len(said)
         return said
 
     def _begin(self, index: Any, block: dict[str, Any]) -> str:
@@ -257,6 +322,8 @@ class _Answer:
         kind = block.get("type")
         if kind == "text":
             return text(block.get("text"))
+        if kind in _THINKING:
+            self._think(count(index), block)
         if kind != "tool_use":
             return ""
         draft = self.blocks[count(index)] = new_draft(self.blocks)
@@ -265,10 +332,20 @@ class _Answer:
             draft.argue(block["input"])
         return ""
 
+    def _think(self, index: int, block: dict[str, Any]) -> None:
+        """Take the head of a block of thinking, or a whole one."""
+        redacted = block["type"] == "redacted_thinking"
+        seal = verbatim(block.get("data" if redacted else "signature"))
+        shown = [verbatim(block.get("thinking"))]
+        place = (self.characters, len(self.blocks))
+        self.thinking[index] = _Thinking(redacted, place, seal, shown)
+
     def _go_on(self, index: Any, delta: dict[str, Any]) -> str:
         """Take a piece of a block; return the text in it."""
         if delta.get("type") == "text_delta":
             return text(delta.get("text"))
+        if (thinking := self.thinking.get(count(index))) is not None:
+            thinking.go_on(delta)
         draft = self.blocks.get(count(index))  # none of a tool that is not ours
         if draft is not None and delta.get("type") == "input_json_delta":
             draft.argue(delta.get("partial_json"))
@@ -277,12 +354,10 @@ class _Answer:
     def _count(self, told: Any) -> None:
         """Keep the counts of tokens, which go on from event to event."""
         known = table(told)
-        for name in (
-            "input_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-            "output_tokens",
-        ):
+        details = known.get("output_tokens_details")
+        if is_table(details):
+            known = {**known, "thinking_tokens": details.get("thinking_tokens")}
+        for name in _COUNTED:
             if known.get(name) is not None:
                 self.counts[name] = count(known[name])
 

@@ -14,17 +14,19 @@ import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from attrs import define, field, frozen, validators
+from attrs import define, field, validators
 
 from ..effects import Program
 from ..messages import compact_json
 from ..sse import ForeignEvent
+from ..values import frozen
 from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
 from .exchange import ask
 from .hosted import HostedModel, base_url
 from .reading import (
     Draft,
     arguments_of,
+    count,
     finished_calls,
     is_array,
     is_table,
@@ -34,7 +36,6 @@ from .reading import (
     required_table,
     table,
     text,
-    usage,
 )
 from .trouble import Trouble
 
@@ -206,7 +207,7 @@ class _Completion:
     def _chunk(self, chunk: dict[str, Any], key: str) -> str:
         """Take what is under `key` in the first choice, and the usage; return the text."""
         if chunk.get("usage") is not None:
-            self.usage = usage(chunk["usage"], "prompt_tokens", "completion_tokens")
+            self.usage = _usage(table(chunk["usage"]))
         said = ""
         for choice in map(table, items(chunk.get("choices"))):
             if choice.get("index"):  # only one is asked for
@@ -247,6 +248,24 @@ class _Completion:
         if call_id:
             return next((draft for draft in self.drafts if draft.id == call_id), None)
         return self.drafts[-1] if self.drafts and not name else None
+
+
+def _usage(told: dict[str, Any]) -> Usage:
+    """Return what is told of the tokens, the details of which few endpoints know."""
+    heard, said = _details(told, "prompt"), _details(told, "completion")
+    return Usage(
+        count(told.get("prompt_tokens")),
+        count(told.get("completion_tokens")),
+        reasoning_tokens=count(said.get("reasoning_tokens")),
+        cache_read_tokens=count(heard.get("cached_tokens")),
+        cache_write_tokens=count(heard.get("cache_write_tokens")),
+    )
+
+
+def _details(told: dict[str, Any], side: str) -> dict[str, Any]:
+    """Return the details of one side; nothing depends on them, so nothing of them is trouble."""
+    details = told.get(f"{side}_tokens_details")
+    return details if is_table(details) else {}
 
 
 def _words(content: Any) -> str:

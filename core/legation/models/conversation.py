@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from attrs import field, frozen
+from attrs import field
 
 from ..effects import Program
+from ..values import frozen
 
 __all__ = [
     "Image",
@@ -18,6 +19,7 @@ __all__ = [
     "ModelProtocol",
     "Prompt",
     "Reply",
+    "Thought",
     "ToolCall",
     "ToolSpec",
     "Usage",
@@ -51,11 +53,31 @@ class Image:
 
 
 @frozen
+class Thought:
+    """What a model thought on the way to its calls, to be given back to it and to nobody else.
+
+    The provider signs it, so nothing of it may change: neither its content nor its place.
+
+    Attributes:
+        model: The id of the model whose it is.
+        block: As the provider wrote it, a JSON text in ASCII: whatever is in it can be stored.
+        characters: How much of the text of the answer stands before it.
+        calls: How many of the calls do.
+    """
+
+    model: str
+    block: str = field(repr=False)
+    characters: int = 0
+    calls: int = 0
+
+
+@frozen
 class Message:
     """One message of a conversation; `role` is system, user, assistant or tool.
 
-    `calls` are what an assistant wanted called; the tool message that answers one of them has its
-    id in `call_id`.  `images` stand beside the text of a user.
+    `calls` are what an assistant wanted called, and `thoughts` what it thought on the way there;
+    the tool message that answers a call has its id in `call_id`.  `images` stand beside the text of
+    a user.
     """
 
     role: str
@@ -63,6 +85,7 @@ class Message:
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     images: tuple[Image, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
 
 
 @frozen
@@ -91,19 +114,45 @@ class Prompt:
 
 @frozen
 class Usage:
-    """What a call cost, in tokens as the provider counts them."""
+    """What a call cost, in tokens as the provider counts them.
+
+    Of the input, `cache_read_tokens` came from the provider's cache and `cache_write_tokens` went
+    into it; of the output, `reasoning_tokens` were thought and not said.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """All that went in and came out."""
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: Usage) -> Usage:
+        """Return the sum of both."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
 
 
 @frozen
 class Reply:
-    """The whole answer of one call: text, tools to call, or both."""
+    """The whole answer of one call: text, tools to call, or both.
+
+    `thoughts` are those that lead to the calls, and have to be told again with them.
+    """
 
     content: str
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
 
 
 class ModelFailed(Exception):

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..bodies.json_text import parse_json
 from ..messages import compact_json
-from .conversation import ToolCall, Usage, storable
+from .conversation import ToolCall, storable
 from .trouble import Trouble
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "required_table",
     "table",
     "text",
-    "usage",
+    "verbatim",
 ]
 
 MOST_CALLS: Final = 256
@@ -86,22 +86,21 @@ def items(value: Any) -> list[Any]:
 
 def text(value: Any) -> str:
     """Return the string that `value` is, without what has no UTF-8 or no place in a database."""
+    return storable(verbatim(value))
+
+
+def verbatim(value: Any) -> str:
+    """Return the string that `value` is, as it is."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise Trouble("broken")
-    return storable(value)
+    return value
 
 
 def count(value: Any) -> int:
     """Return the number of tokens that `value` is; 0 for what is none: nothing depends on it."""
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else 0
-
-
-def usage(value: Any, heard: str, said: str) -> Usage:
-    """Return the numbers of tokens under the names `heard` and `said` in `value`."""
-    told = table(value)
-    return Usage(count(told.get(heard)), count(told.get(said)))
 
 
 @define

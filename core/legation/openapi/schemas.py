@@ -276,6 +276,11 @@ _OUTPUT_SCHEMA: Final[Schema] = {
     "description": "JSON schema that the answer is to satisfy (draft 2020-12, without `pattern`,"
     " and `$ref` only to its own `$defs`)",
 }
+_GIVEN: Final[Schema] = {
+    **_OBJECTS,
+    "description": "Each with a `url`, which may hold the file itself (`data:…;base64,…`), or with"
+    " `content` in base64 and its `mime_type`",
+}
 _RUN: Final[Mapping[str, Schema]] = {
     "stream": _STREAM,
     "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
@@ -286,7 +291,7 @@ _RUN: Final[Mapping[str, Schema]] = {
     "user_id": {**_CHOSEN_ID, "description": "Whose; counts for administrators alone"},
     **dict.fromkeys(("session_state", "dependencies", "metadata"), OBJECT),
     "output_schema": _OUTPUT_SCHEMA,
-    **dict.fromkeys(MEDIA, _OBJECTS),
+    **dict.fromkeys(MEDIA, _GIVEN),
     "monitor": _WORDLESS,
     "version": _WORDLESS,
 }
@@ -333,6 +338,9 @@ _RUNS: Final[Mapping[str, Schema]] = {
         {},
         {
             **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), INTEGER),
+            "reasoning_tokens": {**INTEGER, "description": "Of the output, unless 0"},
+            "cache_read_tokens": {**INTEGER, "description": "Of the input, unless 0"},
+            "cache_write_tokens": {**INTEGER, "description": "Of the input, unless 0"},
             "duration": {**NUMBER, "description": "Seconds"},
             "time_to_first_token": {**NUMBER, "description": "Seconds"},
             "details": OBJECT,

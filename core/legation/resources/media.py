@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
-from ..bodies import Reader
+from ..bodies import JsonObject, Reader
+from ..bodies.data_urls import is_data_url, kept_inline
 from ..bodies.media_types import MEDIA_TYPES, kept_file
 from ..refusals import BadRequest
+from ..values import frozen
 
 __all__ = ["Media", "read_media"]
 
@@ -43,7 +43,21 @@ def _listed(read: Reader, kind: str) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for index, item in enumerate(read.json_list(kind) or ()):
         if isinstance(item, dict):
-            items.append(item)
+            items.append(_with_content(read, f"{kind}[{index}]", kind, item))
         else:
             read.fault(f"{kind}[{index}]", "must be a JSON object")
     return items
+
+
+def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[str, Any]:
+    """Return `item` with the content that its URL is; any other URL is kept as it is."""
+    url = item.get("url")
+    if not is_data_url(url):
+        return item
+    if item.get("content") is not None:
+        read.fault(f"{at}.content", "must not stand beside a data: URL")
+    kept = kept_inline(url, kind)
+    if isinstance(kept, str):
+        read.fault(f"{at}.url", kept)
+        return item
+    return {**{name: value for name, value in item.items() if name != "url"}, **kept}

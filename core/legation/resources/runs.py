@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ..bodies import Form, Reader
 from ..effects import Program, Transact
@@ -17,7 +17,7 @@ from ..registry import Component
 from ..runs.answers import Reply, answered, read_replies
 from ..runs.cancelling import cancel
 from ..runs.continuing import go_on, turn_at_pause
-from ..runs.follow import join, resume, tail
+from ..runs.follow import join, resume, tail, tail_of_member
 from ..runs.output import run_output
 from ..runs.starting import NewRun, start
 from ..runs.states import RunState
@@ -27,6 +27,7 @@ from ..store.run_reads import FetchRun, ListRuns
 from ..store.run_rows import RunRow
 from ..store.sessions import FetchSession
 from ..tools.structured import check_schema
+from ..values import frozen
 from .call import Call, Handler
 from .components import component
 from .media import Media, read_media
@@ -254,11 +255,25 @@ def run_events(kind: str) -> Handler:
         row = own.row
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
-        seq = stopped.seq if stopped else after
-        events = tail(own.hosted.database, row.owner, row.run_id, seq)
+        seq, database = stopped.seq if stopped else after, own.hosted.database
+        if row.parent_run_id is None:
+            events = tail(database, row.owner, row.run_id, seq)
+        else:
+            top = yield from _at_the_top(database, row.owner, row.parent_run_id)
+            events = tail_of_member(database, row.owner, row.run_id, top, seq)
         return Streamed(200, SSE_HEADERS, events)
 
     return handler
+
+
+def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
+    """Return the run that `run_id` is part of, in whose journal all events stand."""
+    parent: str | None = run_id
+    while parent is not None:
+        run_id = parent
+        row = yield from Transact(database, FetchRun(run_id, owner))
+        parent = None if row is None else row.parent_run_id
+    return run_id
 
 
 def resume_run(kind: str) -> Handler:

@@ -6,15 +6,15 @@ import re
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from attrs import frozen
-
 from ..bodies import JsonObject, Reader
 from ..effects import Now, Nudge, Program, Transact
 from ..messages import Answer, empty_response, json_response
+from ..models.conversation import Usage as Cost
 from ..refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
 from ..runs.cancelling import cancel_topic
 from ..runs.output import iso_time, run_output, run_row
 from ..runs.patience import FEW, PASSING, patiently
+from ..runs.shapes import spent
 from ..store.run_reads import FetchRun, ListRuns, Usage
 from ..store.run_rows import RunRow
 from ..store.sessions import (
@@ -28,6 +28,7 @@ from ..store.sessions import (
     UpdateSession,
 )
 from ..store.units import Unit
+from ..values import frozen
 from .call import Call
 
 __all__ = [
@@ -234,7 +235,7 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
     row = yield from _stored(where.database, unit, audited)
     if row is None:
         return Conflict(f"Session with id '{session_id}' already exists")
-    return json_response(201, _detail(call, row, (), (0, 0)))
+    return json_response(201, _detail(call, row, (), Cost()))
 
 
 def _nobody(call: Call, session_id: str) -> str:
@@ -378,26 +379,21 @@ def _detailed(call: Call, database: str, row: SessionRow) -> Program[Answer]:
     newest = ListRuns(row.owner, row.session_id, newest=True)
     runs = yield from Transact(database, newest)
     usage = yield from Transact(database, Usage(row.owner, row.session_id))
-    return json_response(200, _detail(call, row, runs, usage))
+    return json_response(200, _detail(call, row, runs, Cost(**usage)))
 
 
-def _detail(
-    call: Call, row: SessionRow, runs: tuple[RunRow, ...], usage: tuple[int, int]
-) -> dict[str, Any]:
+def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -> dict[str, Any]:
     """Return a session in the shape of its kind, absent members left out."""
     messages = (message for run in runs for message in run_output(run).get("messages", ()))
-    taken, given = usage
-    total = taken + given
-    tokens = {"input_tokens": taken, "output_tokens": given, "total_tokens": total}
     told: dict[str, Any] = {
         "user_id": row.owner,
         "agent_session_id": row.session_id if row.kind == "agent" else None,
         **_item(row),
         f"{row.kind}_id": row.component_id or None,
-        "total_tokens": total,
+        "total_tokens": cost.total_tokens,
         f"{row.kind}_data": _component(call, row),
         "session_summary": row.summary,
-        "metrics": tokens if total else {},
+        "metrics": spent(cost) if cost.total_tokens else {},
         "metadata": row.metadata,
         "chat_history": [message for message in messages if message["role"] != "system"],
     }

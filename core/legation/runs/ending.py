@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ..effects import Log, Program, RandomBytes
 from ..incidents import where
 from ..messages import compact_json
-from ..models.conversation import ModelFailed, Usage
+from ..models.conversation import ModelFailed
+from ..values import frozen
 from .journal import Voice
 from .output import Told, cancelled, completed, failed, paused
-from .shapes import waiting
+from .shapes import tokens, tokens_apart, waiting
 from .states import RunState
 from .turn_state import Standing, TurnState, dump
 from .turns import Answered, Outcome, Stopped
@@ -102,10 +103,8 @@ def _usage(told: Told) -> str | None:
     """Return what the turn has cost so far; None where no model was asked."""
     if told.state is None or not told.state.rounds:
         return None
-    usage: Usage = told.state.usage
-    total = usage.input_tokens + usage.output_tokens
-    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return compact_json({**tokens, "total_tokens": total})
+    usage = told.state.usage
+    return compact_json({**tokens(usage), **tokens_apart(usage)})
 
 
 def _asked(told: Told) -> str | None:

@@ -6,6 +6,7 @@ this node, of another one, and one that ended long ago.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from attrs import define
@@ -17,13 +18,14 @@ from ..store.run_reads import EventsPage, FetchEvents
 from .journal import shown
 from .states import RunState
 
-__all__ = ["join", "resume", "tail"]
+__all__ = ["join", "resume", "tail", "tail_of_member"]
 
 # A run of another node tells nothing here: the database is asked soon after something happened,
 # and less and less often while nothing does.
 _SOON_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 15.0
+_ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled"})
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
 
 
@@ -81,9 +83,13 @@ class _Follower:
         """Emit what comes until the run is over; a comment now and then while nothing does."""
         while not self.over:
             yield from self.show((yield from self.listen()))
-            if self.quiet >= _HEARTBEAT_SECONDS:
-                self.quiet = 0.0
-                yield from Emit(heartbeat())
+            yield from self.beat()
+
+    def beat(self) -> Program[None]:
+        """Emit a comment where nothing was heard for long."""
+        if self.quiet >= _HEARTBEAT_SECONDS:
+            self.quiet = 0.0
+            yield from Emit(heartbeat())
 
 
 def join(database: str, owner: str, run_id: str, after: int = 0) -> Program[None]:
@@ -99,6 +105,26 @@ def tail(database: str, owner: str, run_id: str, after: int) -> Program[None]:
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
     yield from _Follower(database, owner, run_id, after).go_on()
+
+
+def tail_of_member(
+    database: str, owner: str, run_id: str, root_id: str, after: int
+) -> Program[None]:
+    """Emit what is a member's of the events of the run at the top, until the member's run is over.
+
+    The numbers are those of the run at the top, so there are gaps.  What stands before `after` is
+    read too, as the end of the member's run may be there: the team goes on without it.
+    """
+    follower = _Follower(database, owner, root_id, 0)
+    while not follower.over:
+        for event in (yield from follower.listen()):
+            if json.loads(event.data).get("run_id") != run_id:
+                continue
+            if event.seq > after:
+                yield from Emit(encode(event.name, event.data, EventId(run_id, event.seq)))
+            if event.name.removeprefix("Team") in _ENDS:
+                return
+        yield from follower.beat()
 
 
 def resume(database: str, owner: str, run_id: str, after: int) -> Program[None]:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import frozen
-
 from ..registry import Component
 from ..store.run_rows import ClaimedRun, RunRow
-from .shapes import messages, requirements, tool_execution, waiting
+from ..values import frozen
+from .shapes import messages, requirements, spent, tool_execution, waiting
 from .states import RunState
 from .turn_state import TurnState
 
@@ -138,19 +137,14 @@ def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
 def metrics(told: Told) -> dict[str, Any]:
     """Return tokens and seconds of a run."""
     state, component = told.state, told.component
-    usage = (state or TurnState()).usage
-    tokens = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
+    cost = spent((state or TurnState()).usage)
     seconds: dict[str, Any] = {"duration": told.worked_us / 1_000_000}
     if state is not None and state.first_seconds is not None:
         seconds = {"time_to_first_token": state.first_seconds, **seconds}
     if component is None or component.run is not None:
-        return {**tokens, **seconds}
-    model = {**tokens, "id": component.model.id, "provider": component.model.provider}
-    return {**tokens, **seconds, "details": {"model": [model]}}
+        return {**cost, **seconds}
+    model = {**cost, "id": component.model.id, "provider": component.model.provider}
+    return {**cost, **seconds, "details": {"model": [model]}}
 
 
 def _head(told: Told) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _TEXTS: Final = (
     "application/x-python",
 )
 _PARAMETERS: Final = ";"
+_JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
 
 
 def begin(
@@ -73,7 +74,7 @@ def _image(item: Mapping[str, Any]) -> Image | None:
     kind = item.get("mime_type") or (f"image/{item['format']}" if item.get("format") else "")
     media_type = kind if isinstance(kind, str) and kind.startswith("image/") else "image/png"
     if isinstance(content, str) and content:
-        return Image(media_type, content)
+        return Image(_JPEG.get(media_type, media_type), content)
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return Image(url=url)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..models.conversation import Message, ToolCall
+from ..models.conversation import Message, ToolCall, Usage
 from .turn_state import CallState, MemberState, Standing, TurnState
 
 __all__ = [
@@ -16,12 +16,39 @@ __all__ = [
     "messages",
     "remembered",
     "requirements",
+    "spent",
+    "tokens",
+    "tokens_apart",
     "tool_execution",
     "waiting",
 ]
 
 _SHOWN: Final = 200
 """How long an argument may be to stand in the sentence about its call, in characters."""
+
+
+def tokens(usage: Usage) -> dict[str, int]:
+    """Return what went in, what came out, and both together."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def tokens_apart(usage: Usage) -> dict[str, int]:
+    """Return which part of them was thought, and which of them the provider's cache knows."""
+    return {
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
+
+
+def spent(usage: Usage) -> dict[str, int]:
+    """Return tokens as metrics have them: a part of them is told where there is one."""
+    apart = {name: count for name, count in tokens_apart(usage).items() if count}
+    return {**tokens(usage), **apart}
 
 
 def tool_execution(call: CallState) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from enum import Enum
 from typing import Any, Final
 
 import cattrs
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ..models.conversation import Message, ToolCall, Usage
+from ..values import frozen
 
 __all__ = [
     "CallState",
@@ -157,15 +158,11 @@ class TurnState:
         self, message: Message, usage: Usage, at_us: int, first_seconds: float | None = None
     ) -> TurnState:
         """Return the state after an answer of the model, which began after `first_seconds`."""
-        total = Usage(
-            self.usage.input_tokens + usage.input_tokens,
-            self.usage.output_tokens + usage.output_tokens,
-        )
         return evolve(
             self,
             said=(*self.said, Said(message, at_us)),
             rounds=self.rounds + 1,
-            usage=total,
+            usage=self.usage.plus(usage),
             first_seconds=first_seconds if self.first_seconds is None else self.first_seconds,
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ..effects import Concurrently, Now, Program
 from ..models.conversation import (
@@ -27,8 +27,9 @@ from ..models.conversation import (
 )
 from ..store.failures import StoreFailure
 from ..tools.structured import check_output
+from ..values import frozen
 from .journal import Voice
-from .shapes import call_sentence, tool_execution
+from .shapes import call_sentence, tokens, tokens_apart, tool_execution
 from .turn_state import CallState, TurnState, unlike
 
 __all__ = ["AT_ONCE", "Answered", "Hands", "Limits", "Outcome", "Stopped", "Turn", "Waits"]
@@ -107,7 +108,7 @@ class Turn:
     model: ModelProtocol
     hands: Hands
     state: TurnState
-    limits: Limits = Limits()
+    limits: Limits = Limits()  # noqa: RUF009 (a frozen value)
     schema: Mapping[str, Any] | None = None
     tool_choice: str | None = None
     _in_hand: int = field(default=0, init=False)
@@ -147,7 +148,8 @@ class Turn:
         now_us = voice.journal.now_us = yield from Now()
         voice.look()
         reply = self._kept(reply)
-        message = Message("assistant", reply.content, calls=reply.calls)
+        said, calls, thoughts = reply.content, reply.calls, reply.thoughts
+        message = Message("assistant", said, calls=calls, thoughts=thoughts)
         first_us = voice.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
         self.state = self.state.replies(message, reply.usage, now_us, seconds)
@@ -157,8 +159,7 @@ class Turn:
         return reply
 
     def _prompt(self) -> Prompt:
-        limit, usage = self.limits.tokens, self.state.usage
-        spent = usage.input_tokens + usage.output_tokens
+        limit, spent = self.limits.tokens, self.state.usage.total_tokens
         return Prompt(
             self.state.messages,
             tools=self.hands.specs,
@@ -178,7 +179,9 @@ class Turn:
             name, arguments = storable(call.name), storable(call.arguments)
             calls.append(ToolCall(unlike(storable(call.id), taken), name, arguments))
             taken.append(calls[-1].id)
-        return evolve(reply, content=storable(reply.content), calls=tuple(calls))
+        thoughts = (evolve(one, block=storable(one.block)) for one in reply.thoughts)
+        content = storable(reply.content)
+        return evolve(reply, content=content, calls=tuple(calls), thoughts=tuple(thoughts))
 
     def _admit(self, reply: Reply, now_us: int) -> None:
         calls = tuple(self.hands.admit(call, now_us) for call in reply.calls)
@@ -192,7 +195,7 @@ class Turn:
         state, limits = self.state, self.limits
         if state.rounds >= limits.rounds:
             return Stopped("max_rounds", _ROUNDS.format(state.rounds))
-        spent = state.usage.input_tokens + state.usage.output_tokens
+        spent = state.usage.total_tokens
         if limits.tokens is not None and spent >= limits.tokens:
             return Stopped("max_tokens", _TOKENS.format(spent, limits.tokens))
         return None
@@ -269,11 +272,5 @@ class Turn:
 
 def _cost(reply: Reply, seconds: float | None) -> dict[str, Any]:
     """Return what an answer cost: tokens, and the seconds until the first of it was there."""
-    taken, given = reply.usage.input_tokens, reply.usage.output_tokens
     first = {} if seconds is None else {"time_to_first_token": seconds}
-    return {
-        "input_tokens": taken,
-        "output_tokens": given,
-        "total_tokens": taken + given,
-        **first,
-    }
+    return {**tokens(reply.usage), **first, **tokens_apart(reply.usage)}

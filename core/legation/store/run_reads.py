@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from attrs import frozen
-
+from ..values import frozen
 from .run_rows import COLUMNS, RunRow, StoredEvent
 from .units import Dialect, Sql, Statements, Undo, Unit
 
@@ -25,14 +25,22 @@ RECENT: Final = Sql(
     and run_no < :run_no and status = 'COMPLETED' and parent_run_id is null
     order by run_no desc limit :size"""
 )
+# Of a run that was stored before the last three were counted there is nothing to add.
+_COUNTED: Final = (
+    *("input_tokens", "output_tokens"),
+    *("reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
+)
+_CONSUMED: Final = """select {}
+    from runs where owner = :owner and session_id = :session_id and usage is not null"""
+
+
+def _sums(told: str) -> str:
+    return _CONSUMED.format(", ".join(told.format(name) for name in _COUNTED))
+
+
 CONSUMED: Final = Sql(
-    """select coalesce(sum(json_extract(usage, '$.input_tokens')), 0),
-        coalesce(sum(json_extract(usage, '$.output_tokens')), 0)
-    from runs where owner = :owner and session_id = :session_id and usage is not null""",
-    """select
-        cast(coalesce(sum(cast(cast(usage as json) ->> 'input_tokens' as bigint)), 0) as bigint),
-        cast(coalesce(sum(cast(cast(usage as json) ->> 'output_tokens' as bigint)), 0) as bigint)
-    from runs where owner = :owner and session_id = :session_id and usage is not null""",
+    _sums("coalesce(sum(json_extract(usage, '$.{}')), 0)"),
+    _sums("cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)"),
 )
 EVENTS: Final = Sql(
     """select e.seq, e.name, e.data from events e join runs r on r.run_id = e.run_id
@@ -119,18 +127,18 @@ class RecentRuns(Unit[tuple[tuple[str, str], ...]]):
 
 
 @frozen
-class Usage(Unit[tuple[int, int]]):
-    """The tokens that the runs of a session took in and gave out."""
+class Usage(Unit[Mapping[str, int]]):
+    """The tokens that the runs of a session took in and gave out, by the names of metrics."""
 
     writes: ClassVar[bool] = False
 
     owner: str
     session_id: str
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[int, int] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[Mapping[str, int] | Undo[Any]]:
         """Yield one read."""
-        ((taken, given),) = yield CONSUMED(owner=self.owner, session_id=self.session_id)
-        return taken, given
+        (sums,) = yield CONSUMED(owner=self.owner, session_id=self.session_id)
+        return dict(zip(_COUNTED, sums, strict=True))
 
 
 @frozen

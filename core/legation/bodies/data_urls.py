@@ -1,0 +1,68 @@
+"""Files that stand in the text of a request itself, as `data:` URLs (RFC 2397).
+
+What such a URL says of itself is held against what an upload may be, and its content is read as
+strictly: whoever executes the run is given the same as of an upload.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from typing import Any, Final, TypeGuard
+
+from .media_types import MEDIA_TYPES, kept_file
+
+__all__ = ["MOST_BYTES", "is_data_url", "kept_inline"]
+
+MOST_BYTES: Final = 5 << 20
+"""Of one file, in bytes."""
+
+# Scheme and type know no case; what the parameters say, a media type taken here does not need.
+_HEAD: Final = re.compile(
+    r"data:([a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*)(?:;[a-z0-9-]+=[^;,\s]*)*;base64",
+    re.ASCII | re.IGNORECASE,
+)
+_LONGEST_HEAD: Final = 256
+_LONGEST: Final = 4 * -(-MOST_BYTES // 3)  # base64 (RFC 4648 section 4)
+_NO_HEAD: Final = "must begin with data:<media type>;base64, as a data: URL with content"
+_OTHER_TYPE: Final = "must be of a media type that is taken here"
+_TOO_LONG: Final = f"must have at most {MOST_BYTES} bytes"
+_NO_BASE64: Final = "must be base64 with its padding behind the comma (RFC 4648 section 4)"
+_EMPTY: Final = "must have content behind the comma"
+
+
+def is_data_url(value: object) -> TypeGuard[str]:
+    """Return whether `value` means to be a `data:` URL, a sound one or not."""
+    return isinstance(value, str) and value[:5].lower() == "data:"
+
+
+def kept_inline(url: str, kind: str) -> dict[str, Any] | str:
+    """Return the file in `url` as the input of a run keeps it; or in words what `url` must be.
+
+    `kind` is that of `MEDIA_TYPES` to which its type has to belong.  A file has no name here.
+    """
+    head, comma, content = url.partition(",")
+    found = _HEAD.fullmatch(head) if len(head) <= _LONGEST_HEAD else None
+    if found is None or not comma:
+        return _NO_HEAD
+    mime_type = found[1].lower()
+    if MEDIA_TYPES.get(mime_type) != kind:
+        return _OTHER_TYPE
+    if len(content) > _LONGEST:
+        return _TOO_LONG
+    data = _decoded(content)
+    if data is None:
+        return _NO_BASE64
+    if len(data) > MOST_BYTES:
+        return _TOO_LONG
+    kept = kept_file("", mime_type, data)
+    del kept["filename"]
+    # Bits behind the last byte would make two texts of one file (RFC 4648 section 3.5).
+    return (kept if data else _EMPTY) if kept["content"] == content else _NO_BASE64
+
+
+def _decoded(content: str) -> bytes | None:
+    try:
+        return b64decode(content, validate=True)
+    except ValueError:  # binascii.Error is one, and so is what a letter beyond ASCII raises
+        return None
