@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from attrs import field, frozen
+from attrs import field
 
 from .store.audit import AuditEntry
 from .store.units import Unit
+from .values import frozen
 
 __all__ = [
     "Asks",
@@ -302,10 +303,15 @@ class RunEvent:
 
 @frozen
 class Publish(Asks[None]):
-    """Tell who follows `run_id` on this node of events just stored.  A hint.  Immediate."""
+    """Tell who follows `run_id` on this node of events just stored.  A hint.  Immediate.
+
+    Who follows it on another node of `database` is told, where there can be one, that there are
+    events, but not which.
+    """
 
     run_id: str
     events: tuple[RunEvent, ...]
+    database: str | None = None
 
 
 @frozen
@@ -323,9 +329,14 @@ class NextEvents(Asks[tuple[RunEvent, ...]]):
 
 @frozen
 class Nudge(Asks[None]):
-    """Wake who waits for work under `topic`.  A hint: it may be lost.  Immediate."""
+    """Wake who waits for work under `topic`.  A hint: it may be lost.  Immediate.
+
+    With a `database`, whoever awaits a nudge under `topic` on another node of it is woken as well,
+    where that is possible; no program is interrupted there.
+    """
 
     topic: str
+    database: str | None = None
 
 
 @frozen

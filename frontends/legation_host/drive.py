@@ -229,10 +229,14 @@ def _spawn(turn: _Turn, effect: Spawn) -> None:
 
 def _publish(turn: _Turn, effect: Publish) -> None:
     turn.host.hub.publish(effect.run_id, effect.events)
+    if effect.events and (hints := turn.host.hints.get(effect.database or "")):
+        hints.event(effect.run_id, effect.events[-1].seq)
 
 
 def _nudge(turn: _Turn, effect: Nudge) -> None:
     turn.host.hub.nudge(effect.topic)
+    if hints := turn.host.hints.get(effect.database or ""):
+        hints.nudge(effect.topic)
 
 
 def _record(turn: _Turn, effect: Record) -> None:

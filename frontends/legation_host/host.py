@@ -24,6 +24,7 @@ from .drive import BodySource, Sink, drive
 from .entropy import unpredictable
 from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
+from .hints import Hints, hints_of
 from .hub import Hub
 from .units import Write, quiet
 
@@ -56,6 +57,7 @@ class Host:
     trail: Trail
     _tasks: TaskGroup = field(alias="tasks")
     hub: Hub = field(factory=Hub)
+    hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
 
     async def run(
         self, program: Program[R], *, body: BodySource | None = None, sink: Sink | None = None
@@ -106,6 +108,7 @@ async def open_host(
     log: Write = quiet,
     write_audit: WriteAudit | None = None,
     function_threads: int = FUNCTION_THREADS,
+    hub: Hub | None = None,
 ) -> AsyncGenerator[Host, None]:
     """Open a host, in the running event loop, of trio or of asyncio.
 
@@ -120,6 +123,8 @@ async def open_host(
         log: Takes each line, see `logs.open_log`.
         write_audit: The program that stores a batch of entries; without one they are logged.
         function_threads: So many functions of the user's run in threads at one time.
+        hub: Where programs wait for each other, and for those of other nodes of a database as far
+            as these can be heard; without one, for each other alone.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
@@ -142,6 +147,11 @@ async def open_host(
         if write_audit is not None:
             trail.store = _storing(host, write_audit)
             tasks.start_soon(trail.serve, name="audit trail")
+        if hub is not None:
+            host.hub = hub
+            host.hints = hints_of(opened.values(), hub, log)
+        for one in host.hints.values():
+            tasks.start_soon(one.serve, name="hints")
         try:
             yield host
         except Exception as error:  # noqa: BLE001 (raised below, as it came)

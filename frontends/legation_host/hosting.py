@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -12,7 +13,9 @@ import anyio
 from legation import Platform
 
 from .assets import read_assets
+from .hints import hint_gauges
 from .host import Host, open_host
+from .hub import Hub
 from .units import Write, quiet
 from .watching import Observer
 
@@ -48,8 +51,10 @@ async def open_platform(
     observer = observer or Observer()
     observer.begin(platform)
     platform.manual.bring(read_assets())
-    opened = open_host(platform.databases, log=log, write_audit=platform.write_audit)
+    opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
+        if host.hints:
+            observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())
         for job in platform.jobs():
             host.spawn(job)

@@ -2,28 +2,39 @@
 
 Hints only.  Everything is in memory and bounded, so that a hint may be lost at any time; whoever
 waits here asks the database in the end.  All of it belongs to the thread of the event loop.
+
+What other nodes tell comes by hash, and interrupts nothing: whoever waits for work, or for an
+event, looks into the database a little sooner.
 """
 
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from attrs import define, field
 
 from legation.effects import RunEvent
 
-__all__ = ["Hub"]
+__all__ = ["Hub", "digest"]
 
 EVENTS_OF_A_RUN: Final = 1_024
 CHARACTERS: Final = 32 << 20
 RUNS: Final = 4_096
 TOPICS: Final = 4_096
 REMEMBERED_SECONDS: Final = 60.0
+
+
+def digest(name: str) -> str:
+    """Return what a topic or the id of a run is called between nodes: 12 characters."""
+    return urlsafe_b64encode(blake2b(name.encode(), digest_size=9).digest()).decode()
 
 
 @define
@@ -89,15 +100,25 @@ class _Bell:
                 del self.waiting[key]
 
 
+def _put(numbers: OrderedDict[str, int], key: str, number: int) -> None:
+    """Note `number`, and forget what was noted longest ago."""
+    numbers[key] = number
+    numbers.move_to_end(key)
+    if len(numbers) > TOPICS:
+        numbers.popitem(last=False)
+
+
 @define
 class Hub:
-    """Events by run, nudges by topic."""
+    """Events by run, nudges by topic.  Who waits does so under the `digest` of either."""
 
     monotonic: Callable[[], float] = time.monotonic
     sequence: int = 0
     _feeds: OrderedDict[str, _Feed] = field(factory=OrderedDict[str, _Feed], init=False)
     _characters: int = field(default=0, init=False)
     _nudged: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
+    _told: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
+    _ahead: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
     _events: _Bell = field(factory=_Bell, init=False)
     _nudges: _Bell = field(factory=_Bell, init=False)
     _called: dict[str, list[Callable[[], None]]] = field(
@@ -125,7 +146,12 @@ class Hub:
         self._characters += feed.characters - before
         self._feeds.move_to_end(run_id)
         self._forget()
-        self._events.ring(run_id)
+        self._events.ring(digest(run_id))
+
+    def hear_event(self, key: str, seq: int) -> None:
+        """Note that another node stored the events up to `seq` of the run with this digest."""
+        _put(self._ahead, key, seq)
+        self._events.ring(key)
 
     def _forget(self) -> None:
         """Drop the runs heard of longest ago, but never the last."""
@@ -146,28 +172,40 @@ class Hub:
     async def next_events(
         self, run_id: str, after: int, timeout_seconds: float
     ) -> tuple[RunEvent, ...]:
-        """Return the events behind `after`, waiting for the first of them if need be."""
+        """Return the events behind `after`, waiting for the first of them if need be.
+
+        Nothing, at once, where another node has told of them; for one time, since what it told
+        need not be so.
+        """
         events = self.held(run_id, after)
         if events is None:
-            await self._events.wait(run_id, timeout_seconds)
+            key = digest(run_id)
+            if self._ahead.pop(key, 0) > after:
+                await anyio.lowlevel.checkpoint()
+                return ()
+            await self._events.wait(key, timeout_seconds)
             events = self.held(run_id, after)
         return events or ()
 
     def nudge(self, topic: str) -> None:
         """Wake who waits under `topic`; who is about to wait there finds it as well."""
         self.sequence += 1
-        self._nudged[topic] = self.sequence
-        self._nudged.move_to_end(topic)
-        if len(self._nudged) > TOPICS:
-            self._nudged.popitem(last=False)
-        self._nudges.ring(topic)
+        _put(self._nudged, topic, self.sequence)
+        self._nudges.ring(digest(topic))
         for call in self._called.get(topic, ()):
             call()
 
+    def hear_nudge(self, key: str) -> None:
+        """Wake who waits under the topic with this digest: another node did something for it."""
+        self.sequence += 1
+        _put(self._told, key, self.sequence)
+        self._nudges.ring(key)
+
     async def await_nudge(self, topic: str, since: int, timeout_seconds: float) -> None:
         """Wait for a nudge later than `since`, a value that `sequence` had."""
-        if self._nudged.get(topic, 0) <= since:
-            await self._nudges.wait(topic, timeout_seconds)
+        key = digest(topic)
+        if self._nudged.get(topic, 0) <= since and self._told.get(key, 0) <= since:
+            await self._nudges.wait(key, timeout_seconds)
 
     @contextmanager
     def calling(self, topic: str, since: int, call: Callable[[], None]) -> Generator[None]:

@@ -112,10 +112,11 @@ class _Options:
     conninfo: str
     pgbouncer: bool = False
     connections: int = CONNECTIONS
+    hints: str | None = None
 
 
 def _options(name: str, url: str) -> _Options:
-    """Take our own parameters out of `url`: `pgbouncer` and `max_connections`.
+    """Take our own parameters out of `url`: `pgbouncer`, `max_connections` and `hints`.
 
     Raises:
         BadDatabaseUrl: The sentence does not repeat the URL, which may hold a password.
@@ -125,8 +126,10 @@ def _options(name: str, url: str) -> _Options:
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     pgbouncer = given.pop("pgbouncer", "false")
     connections = given.pop("max_connections", str(CONNECTIONS))
-    if pgbouncer not in ("true", "false"):
-        raise BadDatabaseUrl(f"databases.{name}.url: pgbouncer is true or false")
+    hints = given.pop("hints", "true")
+    for key, value in (("pgbouncer", pgbouncer), ("hints", hints)):
+        if value not in ("true", "false"):
+            raise BadDatabaseUrl(f"databases.{name}.url: {key} is true or false")
     if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
         raise BadDatabaseUrl(f"databases.{name}.url: max_connections is a number from 1")
     query = urlencode(given, quote_via=quote)
@@ -141,7 +144,11 @@ def _options(name: str, url: str) -> _Options:
             f"databases.{name}.url: libpq does not understand it; "
             "write postgresql://user:password@host:5432/name"
         ) from None
-    return _Options(conninfo, pgbouncer == "true", int(connections))
+    hearing: str | None = None
+    if hints == "true" and pgbouncer == "false":
+        who = said.get("application_name", NETWORK["application_name"])
+        hearing = driver.conninfo.make_conninfo(conninfo, application_name=f"{who} hints")
+    return _Options(conninfo, pgbouncer == "true", int(connections), hearing)
 
 
 class _Again(Exception):
@@ -154,9 +161,14 @@ class _Again(Exception):
 class PostgresDatabase:
     """A PostgreSQL database, by at most `max_connections` connections at a time.
 
-    The URL is libpq's (its section 34.1.1.2) with two parameters of ours: `max_connections`
-    (default 16), and `pgbouncer=true` where a pooler in transaction mode is in between: then
-    nothing is prepared, and settings are made in each transaction.
+    The URL is libpq's (its section 34.1.1.2) with three parameters of ours: `max_connections`
+    (default 16); `pgbouncer=true` where a pooler in transaction mode is in between: then nothing
+    is prepared, and settings are made in each transaction; and `hints=false` where nodes are to
+    tell each other nothing, see `hints`.
+
+    Attributes:
+        hints: How the connection for hints between nodes is made, beside those counted; None where
+            there are to be none.  It may hold a password.
 
     A unit in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered,
     after the statement time-out at the latest.
@@ -168,6 +180,7 @@ class PostgresDatabase:
         self._log = write
         self._driver = _psycopg()
         self._options = _options(name, url)
+        self.hints = self._options.hints
         self._limiter = anyio.CapacityLimiter(self._options.connections)
         self._idle: deque[psycopg.Connection] = deque()
         self._closed = False

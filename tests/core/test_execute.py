@@ -11,8 +11,8 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent
-from legation.effects import Effect, Interrupted, Interruptible, ThisNode, Transact
-from legation.models.conversation import Image, ModelFailed
+from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
+from legation.models.conversation import Image, ModelFailed, Usage
 from legation.runs.execute import ExecuteRun
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_rows import ClaimedRun, Lease
@@ -148,6 +148,22 @@ def test_an_answer_in_json_is_the_value() -> None:
     ]
 
 
+def test_what_was_thought_and_what_the_cache_knew_is_told_of_run_and_session() -> None:
+    costs = (Usage(9, 5, 3, 0, 6), Usage(9, 5, 1, 6))
+    platform, _ = clerk(*(Says("a", usage=usage) for usage in costs), "b")
+    with Client(platform) as client:
+        first, second, last = (client.run("clerk", "x", session_id="s") for _ in range(3))
+        session = client.get("/sessions/s").json()
+
+    assert (first["metrics"]["reasoning_tokens"], first["metrics"]["cache_write_tokens"]) == (3, 6)
+    assert second["metrics"]["details"]["model"][0]["cache_read_tokens"] == 6
+    for absent in (first["metrics"], last["metrics"]):
+        assert "cache_read_tokens" not in absent
+    assert session["metrics"]["reasoning_tokens"] == 4
+    assert session["metrics"]["cache_read_tokens"] == session["metrics"]["cache_write_tokens"] == 6
+    assert session["total_tokens"] == 28 + last["metrics"]["total_tokens"]
+
+
 def test_images_and_files_reach_the_model_and_are_not_shown() -> None:
     platform, model = clerk("I see.")
     content = b64encode(b"the text of the file").decode()
@@ -226,5 +242,6 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
 
     effects, _ = effects_of(ExecuteRun(workshop, "main", run).program(), answer)
 
-    assert isinstance(effects[-1], Transact)
-    assert effects[-1].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
+    assert isinstance(effects[-2], Transact)
+    assert effects[-2].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
+    assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told

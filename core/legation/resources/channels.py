@@ -8,8 +8,6 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
 from ..access.decide import AllowOnly
 from ..channels.replies import keys_of
 from ..correspondence.answering import owner_of
@@ -22,6 +20,7 @@ from ..store.failures import StoreFailure
 from ..store.inbox import CountMessages, ListMessages, MessageDepth, MessagePlace, MessageRow
 from ..store.letters import FetchLetter, RetryLetter
 from ..store.outbox import CountReplies, ListReplies, ReplyDepth, ReplyPlace, ReplyRow
+from ..values import frozen
 from .call import Call
 
 __all__ = [
@@ -192,7 +191,7 @@ def retry_message(call: Call) -> Program[Answer | Refusal]:
     if not retried.message and not retried.replies:
         return Conflict("Neither the message nor a reply to it is among the dead letters")
     for topic in ("inbox", "outbox"):
-        yield from Nudge(f"{topic}:{database}")
+        yield from Nudge(f"{topic}:{database}", database)
     told = {"id": message_id, "message_retried": retried.message}
     return json_response(200, {**told, "replies_retried": retried.replies})
 

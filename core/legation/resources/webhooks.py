@@ -52,7 +52,7 @@ def receive(call: Call) -> Program[Answer | Refusal]:
     put = PutMessages(channel.id, messages, call.now_us)
     if not (yield from Transact(database, put)):
         return _status("duplicate")
-    yield from Nudge(f"inbox:{database}")
+    yield from Nudge(f"inbox:{database}", database)
     return _status("processing")
 
 

@@ -12,7 +12,7 @@ from .journal import Speaker, shown
 from .output import Told, cancelled
 from .patience import FEW, PASSING, Change, patiently, plainly
 
-__all__ = ["REASON", "cancel", "cancel_topic"]
+__all__ = ["REASON", "cancel", "cancel_topic", "keeping_topic"]
 
 REASON: Final = "Run {} was cancelled"
 
@@ -20,6 +20,11 @@ REASON: Final = "Run {} was cancelled"
 def cancel_topic(run_id: str) -> str:
     """Return the topic under which whoever executes a run on this node is interrupted."""
     return f"cancel:{run_id}"
+
+
+def keeping_topic(database: str) -> str:
+    """Return the topic under which those who keep the runs of a database are told to look."""
+    return f"runs:{database}"
 
 
 def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> Program[str | None]:
@@ -45,7 +50,8 @@ def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> P
     found = yield from patiently(database, unit, FEW, PASSING, change)
     if found == "RUNNING":
         yield from Nudge(cancel_topic(row.run_id))
+        yield from Nudge(keeping_topic(database), database)
     elif found in ("PENDING", "PAUSED"):
         told = (StoredEvent(row.events + 1, *event),)
-        yield from Publish(row.run_id, shown(told, final=True))
+        yield from Publish(row.run_id, shown(told, final=True), database)
     return found

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..effects import (
     Interrupted,
@@ -29,6 +29,7 @@ from ..registry import Component, Registry
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.runs import Ended, FinishRun
+from ..values import frozen
 from .cancelling import REASON, cancel_topic
 from .ending import End, broken_off, concluded, cut_short, failing
 from .giving_back import give_back
@@ -231,5 +232,5 @@ def _finish(journal: Journal, end: End) -> Program[Ended]:
         yield from Log("error", "run could not be stored", (("run_id", run.run_id),))
         return Ended(kept=False)
     if ended.kept:
-        yield from Publish(run.run_id, shown(events, final=True))
+        yield from Publish(run.run_id, shown(events, final=True), journal.database)
     return ended

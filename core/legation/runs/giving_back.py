@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..effects import Program, ThisNode
+from ..effects import Nudge, Program, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
 from ..store.run_rows import ClaimedRun, Lease
+from .cancelling import keeping_topic
 from .patience import FEW, patiently
 
 __all__ = ["give_back"]
@@ -20,6 +21,9 @@ def give_back(database: str, run: ClaimedRun) -> Program[bool]:
     node = yield from ThisNode()
     release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
     try:
-        return (yield from patiently(database, release, FEW))
+        given = yield from patiently(database, release, FEW)
     except StoreFailure:
         return False
+    if given:
+        yield from Nudge(keeping_topic(database), database)
+    return given

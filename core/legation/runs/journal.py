@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..effects import AwaitNudge, Now, Nudge, Program, Publish, RunEvent
 from ..messages import compact_json
 from ..models.conversation import storable
 from ..store.run_rows import ClaimedRun, Lease, StoredEvent
 from ..store.runs import AppendEvents
+from ..values import frozen
 from .patience import patiently
 
 __all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "Voice", "shown"]
@@ -159,7 +160,7 @@ class Journal:
             self._storing = False
         if asked is not None:
             del self.pending[: len(events)]
-            yield from Publish(self.run.run_id, shown(events))
+            yield from Publish(self.run.run_id, shown(events), self.database)
         if self._waiting:
             yield from Nudge(self._topic)
         if asked is None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
-
-from ..effects import Job, Log, Now, Nudge, Program, Publish, Sleep, Spawn, ThisNode, Transact
+from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
 from ..messages import compact_json
 from ..store.failures import StoreFailure
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
 from ..store.run_rows import RunRow
 from ..store.runs import FinishRun
-from .cancelling import REASON, cancel_topic
+from ..values import frozen
+from .cancelling import REASON, cancel_topic, keeping_topic
 from .ending import broken_off, cut_short
 from .execute import INTERRUPTED, ExecuteRun, Workshop
 from .journal import Journal, Speaker, Voice, shown
@@ -28,8 +27,8 @@ _BEATS: Final = 3
 class KeepRuns(Job):
     """Look after the runs of one database, for ever.
 
-    Every second: who was asked to cancel on another node, and what has no executor.  Three times
-    within a lease: the leases of this node.
+    Every second, and sooner where another node says so: who was asked to cancel there, and what
+    has no executor.  Three times within a lease: the leases of this node.
     """
 
     workshop: Workshop
@@ -52,7 +51,7 @@ class KeepRuns(Job):
                 number = 0  # as soon as it can be again
             else:
                 number += 1
-            yield from Sleep(_ROUND_SECONDS)
+            yield from AwaitNudge(keeping_topic(self.database), _ROUND_SECONDS)
 
     def _round(self, node: str, *, beats: bool) -> Program[None]:
         now_us = yield from Now()
@@ -97,7 +96,7 @@ class KeepRuns(Job):
         finish = self._end(row, node, now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
-            yield from Publish(row.run_id, shown(finish.events, final=True))
+            yield from Publish(row.run_id, shown(finish.events, final=True), self.database)
         if ended.following is not None:
             yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
 

@@ -1,0 +1,348 @@
+"""Hints between the nodes of a PostgreSQL database, by LISTEN and NOTIFY.
+
+A hint says that it is worth asking the database now, and nothing else: whoever gets one asks, and
+whoever gets none asks a moment later.  So hints may be lost, doubled, late, or made up by anybody
+who may connect to the database, and nothing is the worse for it.
+
+A database has one connection of its own for both ways, beside those of its pool.  What is to be
+told is gathered and sent as one NOTIFY, never within the transaction that it speaks of: a NOTIFY
+takes a lock of the whole database until its transaction is committed.
+
+Topics and ids of runs leave as hashes.  A payload is a list of words: `n` and a hash for a nudge,
+`e`, a hash and the number of the newest event for a run.  Words of another kind are passed over.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+import anyio.to_thread
+from attrs import define, field
+
+from legation.metrics import Labels
+from legation.watch import Gauge, Gauges
+
+from .databases import Database
+from .hub import Hub, digest
+from .postgres import PostgresDatabase
+from .units import Write
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["Hints", "hint_gauges", "hints_of", "payload_of", "take_payload"]
+
+REST_SECONDS: Final = 0.02
+"""Between two NOTIFYs of a node: what comes meanwhile goes together."""
+
+PAYLOAD_BYTES: Final = 7_900  # PostgreSQL takes less than 8,000
+PENDING: Final = 4_096
+ANSWER_SECONDS: Final = 10.0
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 60.0
+
+_ASK: Final = (
+    b"select pg_backend_pid(), 'legation_' || to_hex(hashtext(coalesce(current_schema(), '')))"
+)
+_STAY: Final = (
+    b"select set_config(name, '0', false) from pg_settings where name = 'idle_session_timeout'"
+)
+_NOTIFY: Final = b"select pg_notify($1, $2)"
+
+Pending: TypeAlias = dict[str, int]
+"""What is to be told: the newest event by the word for a run, 0 by the word for a nudge."""
+
+
+class _Pooled(Exception):
+    """Something between here and the server gives its connections to others as well."""
+
+
+class _Refused(Exception):
+    """The server did not take a NOTIFY."""
+
+
+def payload_of(pending: Pending) -> str:
+    """Take as many words out of `pending` as one NOTIFY holds, oldest first."""
+    words: list[str] = []
+    size = 0
+    for key, number in tuple(pending.items()):
+        word = f"{key}:{number}" if number else key
+        size += len(word) + 1
+        if size > PAYLOAD_BYTES:
+            break
+        words.append(word)
+        del pending[key]
+    return " ".join(words)
+
+
+def take_payload(payload: bytes, hub: Hub) -> int:
+    """Pass what another node told on to `hub`; return how many words were understood."""
+    heard = 0
+    for word in payload.decode("ascii", "replace").split(" "):
+        key, _, number = word[1:].partition(":")
+        if word[:1] == "n" and key and not number:
+            hub.hear_nudge(key)
+        elif word[:1] == "e" and key and number.isascii() and number.isdigit():
+            hub.hear_event(key, int(number[:18]))
+        else:
+            continue
+        heard += 1
+    return heard
+
+
+class _Line:
+    """A connection that listens; what is sent and heard on it never blocks the event loop."""
+
+    def __init__(self, connection: psycopg.Connection, channel: str) -> None:
+        self.connection = connection
+        self.trouble: Exception | None = None
+        self.idle = anyio.Event()
+        self.idle.set()
+        self._channel = channel.encode()
+        self._pgconn = connection.pgconn
+        self._pgconn.nonblocking = 1
+
+    def send(self, payload: str) -> None:
+        """Hand a NOTIFY to libpq, when `idle`."""
+        self.idle = anyio.Event()
+        self._pgconn.send_query_params(_NOTIFY, [self._channel, payload.encode()])
+
+    async def tell(self, payload: str) -> None:
+        """Send a NOTIFY and wait until the server has taken it."""
+        self.send(payload)
+        with anyio.fail_after(ANSWER_SECONDS):
+            while self._pgconn.flush():
+                await anyio.wait_writable(self._pgconn.socket)
+            await self.idle.wait()
+
+    async def wait(self) -> None:
+        """Wait until there is something to read."""
+        await anyio.wait_readable(self._pgconn.socket)
+
+    def read(self) -> Iterator[bytes]:
+        """Return what other connections told since the last time."""
+        self._pgconn.consume_input()
+        while not self.idle.is_set() and not self._pgconn.is_busy():
+            result = self._pgconn.get_result()
+            if result is None:
+                self.idle.set()
+            elif result.error_message:
+                raise _Refused(result.get_error_message())
+        while (notify := self._pgconn.notifies()) is not None:
+            if notify.be_pid != self._pgconn.backend_pid:
+                yield notify.extra
+
+    def close(self, last: str) -> None:
+        """Close the connection; send `last` before, as far as that needs no waiting."""
+        try:
+            if last and self.trouble is None and self.idle.is_set():
+                self.send(last)
+                self._pgconn.flush()
+        except Exception:  # noqa: BLE001, S110 (a hint, and nobody is left to hear of it)
+            pass
+        finally:
+            self.connection.close()
+
+
+class _Opening:
+    """A connection in the making, in a thread that is left alone when nobody waits any more."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._made: psycopg.Connection | None = None
+
+    async def run(self) -> tuple[psycopg.Connection, str]:
+        """Return a connection that listens, and the name of its channel.
+
+        Raises:
+            _Pooled: Somebody else may get this connection's notifications.
+        """
+        made = False
+        try:
+            found = await anyio.to_thread.run_sync(
+                self._open, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
+            made = True
+        finally:
+            if not made:
+                self._give_up()
+        return found
+
+    def _give_up(self) -> None:
+        with self._lock:
+            self._given_up = True
+            if self._made is not None:
+                self._made.close()
+
+    def _open(self) -> tuple[psycopg.Connection, str]:
+        driver: Any = import_module("psycopg")
+        connection: psycopg.Connection = driver.connect(
+            self._conninfo, autocommit=True, prepare_threshold=None
+        )
+        try:
+            channel = self._listen(connection)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._made = connection
+            if self._given_up:
+                connection.close()
+        return connection, channel
+
+    def _listen(self, connection: psycopg.Connection) -> str:
+        row: Any = connection.execute(_ASK).fetchone()
+        pid, channel = row
+        # A pooler makes up the number that it sends for this when a client connects.
+        if pid != connection.info.backend_pid:
+            raise _Pooled
+        connection.execute(_STAY)
+        connection.execute(f"listen {channel}".encode())
+        return str(channel)
+
+
+@define(eq=False)
+class Hints:
+    """Tells the other nodes of `database`, and hears them, while `serve` runs.
+
+    Attributes:
+        sent: How many NOTIFYs were sent.
+        heard: How many words of others were understood.
+    """
+
+    database: str
+    hub: Hub
+    log: Write
+    _conninfo: str = field(alias="conninfo", repr=False)  # may hold a password
+    sent: int = 0
+    heard: int = 0
+    _line: _Line | None = field(default=None, init=False)
+    _pending: Pending = field(factory=dict[str, int], init=False)
+    _wanted: anyio.Event = field(factory=anyio.Event, init=False)
+    _lost: bool = field(default=False, init=False)
+    _pause: float = field(default=FIRST_PAUSE_SECONDS, init=False)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that listens."""
+        return self._line is not None
+
+    def nudge(self, topic: str) -> None:
+        """Tell who waits under `topic` on other nodes."""
+        self._tell(f"n{digest(topic)}", 0)
+
+    def event(self, run_id: str, seq: int) -> None:
+        """Tell who follows `run_id` on other nodes that the events up to `seq` are stored."""
+        self._tell(f"e{digest(run_id)}", seq)
+
+    def _tell(self, word: str, number: int) -> None:
+        if self._line is None or (len(self._pending) >= PENDING and word not in self._pending):
+            return
+        self._pending[word] = max(number, self._pending.get(word, 0))
+        self._wanted.set()
+
+    async def serve(self) -> None:
+        """Keep a connection, a new one whenever it breaks, until cancelled.
+
+        Returns where there is a pooler in between: a connection that others use as well hears
+        nothing reliably.
+        """
+        while True:
+            try:
+                await self._once()
+            except _Pooled:
+                self.log("info", "hints off", {"database": self.database, "reason": "pooler"})
+                return
+            except Exception as error:  # noqa: BLE001 (hints are no reason to end a host)
+                self._note(error)
+            await anyio.sleep(random.uniform(self._pause / 2, self._pause))  # noqa: S311 (jitter)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def _note(self, error: Exception) -> None:
+        """Write that hints are lost, once until they are back."""
+        if not self._lost:
+            words = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.log("warning", "hints lost", {"database": self.database, "error": words})
+        self._lost = True
+
+    async def _once(self) -> None:
+        """Connect, and talk until that is no longer possible."""
+        connection, channel = await _Opening(self._conninfo).run()
+        line = self._line = _Line(connection, channel)
+        self._pause = FIRST_PAUSE_SECONDS
+        if self._lost:
+            self.log("info", "hints back", {"database": self.database})
+            self._lost = False
+        try:
+            await self._talk(line)
+        finally:
+            self._line = None
+            line.close(payload_of(self._pending))
+            self._pending.clear()
+        if line.trouble is not None:
+            raise line.trouble
+
+    async def _talk(self, line: _Line) -> None:
+        """Speak and listen until one of the two fails; why is then in `line.trouble`."""
+
+        async def until_trouble(part: Callable[[_Line], Awaitable[None]]) -> None:
+            try:
+                await part(line)
+            except Exception as error:  # noqa: BLE001 (raised by whoever connected)
+                line.trouble = line.trouble or error
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(until_trouble, self._speak)
+            tasks.start_soon(until_trouble, self._listen)
+
+    async def _speak(self, line: _Line) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            while payload := payload_of(self._pending):
+                self.sent += 1
+                await line.tell(payload)
+                await anyio.sleep(REST_SECONDS)
+
+    async def _listen(self, line: _Line) -> None:
+        while True:
+            for payload in line.read():
+                self.heard += take_payload(payload, self.hub)
+            await line.wait()
+
+
+def hints_of(databases: Iterable[Database], hub: Hub, log: Write) -> Mapping[str, Hints]:
+    """Return what tells and hears for those of `databases` where that is possible, by name."""
+    return {
+        database.name: Hints(database.name, hub, log, database.hints)
+        for database in databases
+        if isinstance(database, PostgresDatabase) and database.hints is not None
+    }
+
+
+def hint_gauges(hints: Mapping[str, Hints]) -> Gauges:
+    """Return whether hints come and go, and how many did."""
+    connected: dict[Labels, float] = {}
+    sent: dict[Labels, float] = {}
+    heard: dict[Labels, float] = {}
+    for name, one in hints.items():
+        labels = (("database", name),)
+        connected[labels], sent[labels], heard[labels] = float(one.connected), one.sent, one.heard
+    return {
+        "legation_hints_connected": Gauge("gauge", _CONNECTED, connected),
+        "legation_hints_sent_total": Gauge("counter", _SENT, sent),
+        "legation_hints_heard_total": Gauge("counter", _HEARD, heard),
+    }
+
+
+_CONNECTED: Final = "1 while hints of other nodes are listened for."
+_SENT: Final = "NOTIFYs sent to other nodes, each with several hints."
+_HEARD: Final = "Hints of other nodes."
