@@ -20,9 +20,9 @@ from typing import Any, Final, TypeAlias
 CONNECTIONS: Final = 64
 COLOURS: Final = {
     "Legation": "#1f6feb",
-    "Legation, heads remembered": "#79b0f7",
+    "Legation, heads parsed": "#79b0f7",
     "canned loop, same front": "#8c959f",
-    "canned loop, remembered": "#c4cad0",
+    "canned loop, heads parsed": "#c4cad0",
     "FastAPI + PyJWT": "#2da44e",
     "AgentOS 2.5.6": "#cf6f22",
 }

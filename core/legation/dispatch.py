@@ -5,44 +5,36 @@ Nothing is read of a body, and nothing of a database, before the decision has be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import define, frozen
-
 from .access.caller import TRUSTED, Gate, Refused
-from .access.decide import Allow, AllowOnly, Decision, Deny, Principal, decide, ids_held
+from .access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
 from .access.rights import describe_need
 from .access.scopes import Public, Signed
 from .cors import Cors
-from .effects import Log, Program, RandomBytes
+from .effects import Log, Program, RandomBytes, Record
 from .incidents import where
 from .messages import Answer, Request, Response, empty_response
 from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
-from .resources.call import Account, Call, resource_of
+from .resources.call import Account, Call
 from .resources.idempotency import answer_once
 from .resources.manual import Manual
 from .routes import ROUTES, Route
-from .routing import Match, Router, parse_target
+from .routing import Match, Router
 from .runs.execute import Workshop
-from .store.audit import AuditEntry
 from .store.failures import NotServed, StoreFailure
+from .values import frozen
 from .watch import Arrival, Watch
 
 __all__ = ["Arrival", "Door", "Outcome", "attempted"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
+_NOBODY: Final = Principal()
+_YES: Final = Allow()
+
 Outcome: TypeAlias = Answer | Refusal
-
-
-# Made for every request, and never changed: `frozen` would triple what making it costs.
-@define
-class _Caller:
-    """Who asks, and what was decided; `recorded` is False where nobody's rights were asked."""
-
-    principal: Principal
-    decision: Decision
-    recorded: bool = True
 
 
 @frozen(eq=False)
@@ -60,9 +52,8 @@ class Door:
     def admit(self, arrival: Arrival) -> Program[Outcome]:
         """Answer a request, or say why not."""
         request = arrival.request
-        path = parse_target(request.target)
-        match = _ROUTER.match(path) if path is not None else None
-        if path is None or match is None:
+        match, query = _ROUTER.lead(request.target)
+        if match is None:
             return self._unknown(arrival, NotFound())
         if request.method == "OPTIONS":
             return self._options(request, _methods(match))
@@ -71,7 +62,7 @@ class Door:
         if route is None:
             refusal = MethodNotAllowed(_methods(match))
             return refusal if self._open(match) else self._unknown(arrival, refusal)
-        return (yield from self._enter(arrival, route, match, path.query))
+        return (yield from self._enter(arrival, route, match, query))
 
     def _options(self, request: Request, methods: tuple[str, ...]) -> Response:
         """Answer a browser's preflight, or tell what the path takes (RFC 9110 section 9.3.7)."""
@@ -95,21 +86,25 @@ class Door:
         self, arrival: Arrival, route: Route, match: Match[Route], query: str
     ) -> Program[Outcome]:
         arrival.template, arrival.operation = route.template, route.operation
-        caller = self._caller(arrival, route, match)
-        account = _account(arrival, route, match, caller)
+        params = match.params
+        caller = self._caller(arrival, route, params)
+        account = (
+            caller if isinstance(caller, Account) else Account(arrival, _NOBODY, Deny(""), params)
+        )
+        decision = account.decision
         outcome: Outcome
         if isinstance(caller, Refused):
             outcome = caller.refusal
-        elif isinstance(caller.decision, Deny):
-            outcome = Forbidden(scope=caller.decision.scope)
+        elif isinstance(decision, Deny):
+            outcome = Forbidden(scope=decision.scope)
         else:
             call = Call(
                 request=arrival.request,
                 workshop=self.workshop,
                 surface=self,
-                principal=caller.principal,
-                decision=caller.decision,
-                params=match.params,
+                principal=account.principal,
+                decision=decision,
+                params=params,
                 query=query,
                 request_id=arrival.request_id,
                 now_us=arrival.now_us,
@@ -121,21 +116,26 @@ class Door:
             else:
                 answer = route.handler(call)
             outcome = yield from attempted(answer, arrival)
-        yield from account.close(outcome.status)
+        if account.recorded and outcome.status != account.stored:
+            yield Record(account.entry(outcome.status))
         return outcome
 
-    def _caller(self, arrival: Arrival, route: Route, match: Match[Route]) -> _Caller | Refused:
+    def _caller(
+        self, arrival: Arrival, route: Route, params: Mapping[str, str]
+    ) -> Account | Refused:
+        """Return who asks and what was decided; not recorded where nobody's rights were asked."""
         if isinstance(route.need, Signed):
-            return _Caller(Principal(), Allow(), recorded=False)
+            return Account(arrival, _NOBODY, _YES, params, recorded=False)
         if self.gate is None:
-            return _Caller(TRUSTED, Allow(), recorded=not isinstance(route.need, Public))
+            recorded = not isinstance(route.need, Public)
+            return Account(arrival, TRUSTED, _YES, params, recorded=recorded)
         if route.template in self.excluded:
-            return _Caller(Principal(), Allow(), recorded=False)
+            return Account(arrival, _NOBODY, _YES, params, recorded=False)
         principal = self.gate.caller(arrival.request, arrival.now_us)
         if isinstance(principal, Refused):
             return principal
-        named = match.params.get(route.parameter) if route.parameter else None
-        return _Caller(principal, decide(route.need, principal, named))
+        named = params.get(route.parameter) if route.parameter else None
+        return Account(arrival, principal, decide(route.need, principal, named), params)
 
     # --- Asking about it ------------------------------------------------------------------------
 
@@ -144,8 +144,7 @@ class Door:
 
         For who is refused it is told why: the answer is for whoever holds the platform's keys.
         """
-        path = parse_target(target)
-        match = _ROUTER.match(path) if path is not None else None
+        match, _ = _ROUTER.lead(target)
         if match is None:
             return {"allowed": False, "reason": "no route"}
         if method == "OPTIONS":
@@ -188,29 +187,6 @@ def _methods(match: Match[Route]) -> tuple[str, ...]:
     """Return the methods a path takes, sorted; HEAD wherever GET is."""
     methods = {*match.methods, "OPTIONS"}
     return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
-
-
-def _account(
-    arrival: Arrival, route: Route, match: Match[Route], caller: _Caller | Refused
-) -> Account:
-    """Return what the audit trail is told: who asked for which operation, never what was sent."""
-    if isinstance(caller, Refused):
-        caller = _Caller(Principal(), Deny(""))
-    decision = caller.decision
-    verdict = "deny" if isinstance(decision, Deny) else "allow"
-    entry = AuditEntry(
-        at_us=arrival.now_us,
-        request_id=arrival.request_id,
-        subject=caller.principal.subject,
-        key_id=caller.principal.key_id,
-        operation=route.operation,
-        resource=resource_of(match.params.values()) if match.params else "",
-        decision="open" if caller.principal.trusted else verdict,
-        scope=decision.scope,
-        status=200,
-        client=arrival.request.client,
-    )
-    return Account(entry, caller.recorded)
 
 
 def attempted(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:

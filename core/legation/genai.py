@@ -1,7 +1,7 @@
-"""The names of the spans: OpenTelemetry's semantic conventions, for generative AI and for HTTP.
+"""The names of the spans: OpenTelemetry's semantic conventions, for generative AI, HTTP, messaging.
 
-The conventions for generative AI are still in development, so every name that may change stands
-here and nowhere else; `SCHEMA_URL` says which edition they are from.
+Those for generative AI and for messaging are still in development, so every name that may change
+stands here and nowhere else; `SCHEMA_URL` says which edition they are from.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ __all__ = [
     "HTTP_STATUS",
     "INPUT_TOKENS",
     "INVOKE_AGENT",
+    "MESSAGING_DESTINATION",
+    "MESSAGING_OPERATION",
+    "MESSAGING_OPERATION_TYPE",
+    "MESSAGING_SYSTEM",
     "MODEL",
     "OPERATION",
     "OUTPUT_TOKENS",
+    "PROCESS",
     "PROVIDER",
     "REQUEST_ID",
     "RUN_ID",
     "SCHEMA_URL",
+    "SEND",
     "TOOL_CALL_ID",
     "TOOL_NAME",
 ]
@@ -51,6 +57,14 @@ TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 HTTP_METHOD: Final = "http.request.method"
 HTTP_ROUTE: Final = "http.route"
 HTTP_STATUS: Final = "http.response.status_code"
+
+MESSAGING_SYSTEM: Final = "messaging.system"
+MESSAGING_DESTINATION: Final = "messaging.destination.name"
+MESSAGING_OPERATION: Final = "messaging.operation.name"
+MESSAGING_OPERATION_TYPE: Final = "messaging.operation.type"
+PROCESS: Final = "process"
+SEND: Final = "send"
+
 ERROR_TYPE: Final = "error.type"
 
 # No convention has a name for these.

@@ -94,11 +94,14 @@ class Router(Generic[R]):
                 place have different names.
         """
         self._root: _Node[R] = _Node()
+        self._literal: dict[str, Match[R]] = {}
         for method, template, route in routes:
             node = self._place(template)
             if method in node.methods:
                 raise ValueError(f"{method} {template} is there twice")
             node.methods[method] = route
+            if "{" not in template:
+                self._literal[template] = Match(node.methods, {})
 
     def _place(self, template: str) -> _Node[R]:
         node = self._root
@@ -111,6 +114,17 @@ class Router(Generic[R]):
             else:
                 node = node.literals.setdefault(segment, _Node())
         return node
+
+    def lead(self, target: str) -> tuple[Match[R] | None, str]:
+        """Return what a raw target leads to, or None, and its query.
+
+        A path that is a template letter by letter needs no parsing: a literal wins everywhere.
+        """
+        path, _, query = target.partition("?")
+        match = self._literal.get(path)
+        if match is None and (parsed := parse_target(target)) is not None:
+            match = self.match(parsed)
+        return match, query
 
     def match(self, path: Path) -> Match[R] | None:
         """Return what `path` leads to, or None."""

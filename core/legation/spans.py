@@ -4,7 +4,11 @@
 spawns belongs to it as well, and where spans are recorded the events that it publishes are folded
 into them.  Nothing of what people or models say is in a span: names, ids and counts alone.
 
-The id of a run's span follows from the id of the run, those of the parts from their place in it.
+The id of a run's span follows from the id of the run, those of the parts from their place in it:
+so whoever ends the run of a process that died tells the span that its parts are within.
+
+What is stored for later, a run, a message, a reply, bears the trace that it was stored in; whoever
+takes it up goes on in that one.
 """
 
 from __future__ import annotations
@@ -14,17 +18,20 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from . import genai
+from .correspondence.answering import AnswerMessage
+from .correspondence.sending import SendReply
 from .effects import (
     Concurrently,
     Effect,
     Fetch,
     Interruptible,
     Job,
+    Now,
     OpenStream,
     Program,
     Publish,
@@ -34,11 +41,18 @@ from .effects import (
 )
 from .runs.execute import ExecuteRun
 from .store.audit import Audited
+from .store.inbox import CompleteMessage, FailMessage, PutMessages
+from .store.outbox import FailReply, NewReply
+from .store.run_keeping import Neglected
+from .store.run_rows import RunRow
+from .store.run_steering import ContinueRun
 from .store.runs import StartRun
-from .tracing import Trace
+from .store.units import Unit
+from .tracing import Trace, noted, read_note
+from .values import frozen
 from .watch import Arrival, known_method
 
-__all__ = ["Attributes", "Carried", "Kind", "Origins", "Recorder", "Span", "Way", "carried"]
+__all__ = ["Attributes", "Carried", "Kind", "Recorder", "Span", "Way", "Work", "carried"]
 
 R = TypeVar("R")
 
@@ -57,11 +71,17 @@ class Kind(Enum):
     SERVER = "server"
     INTERNAL = "internal"
     CLIENT = "client"
+    CONSUMER = "consumer"
 
 
 @frozen
 class Span:
-    """One span, from its beginning to its end; `error` says of what kind its failure was."""
+    """One span, from its beginning to its end.
+
+    Attributes:
+        error: Of what kind its failure was.
+        link: The span in which the message that this one is about was made.
+    """
 
     name: str
     kind: Kind
@@ -72,6 +92,7 @@ class Span:
     end_us: int
     attributes: Attributes = field(factory=dict[str, "str | int"])
     error: str | None = None
+    link: Trace | None = None
 
 
 @define
@@ -96,23 +117,20 @@ class _Run:
 
 
 @define(eq=False)
-class Origins:
-    """The traces in which runs were asked for that this process is still to execute.
+class Work:
+    """The work on one message or one reply: a span from the beginning of its job to the end.
 
-    A run may wait for another one of its session, whose program then starts it.
+    The message that a reply answers, or the request that brought a message, is the parent, and is
+    linked to as well: OpenTelemetry's conventions for messaging ask for the link, and leave the
+    parent to those who take messages one by one.
     """
 
-    _traces: dict[str, Trace] = field(factory=dict[str, Trace], init=False)
-
-    def note(self, run_id: str, trace: Trace) -> None:
-        """Keep the trace of `run_id`; the oldest give way."""
-        self._traces[run_id] = trace
-        if len(self._traces) > _RUNS:
-            del self._traces[next(iter(self._traces))]
-
-    def take(self, run_id: str) -> Trace | None:
-        """Return the trace of `run_id`, and forget it."""
-        return self._traces.pop(run_id, None)
+    operation: str
+    kind: Kind
+    channel: str
+    trace: Trace
+    origin: Trace | None
+    error: str | None = None
 
 
 @frozen
@@ -121,32 +139,60 @@ class Way:
 
     Attributes:
         trace: What is handed on; None where nobody told a trace.
-        origins: Where the traces of runs are kept.
         recorder: Takes the spans, where they are recorded.
-        in_run: The program executes a run.
-        parent: The span that the run is within; `trace` is then the run's own.
+        parent: The span that a run is within; `trace` is then the run's own.
+        work: The job's own span, where it is work on a message.
+        beyond: Takes the spans of what goes on in another trace, where those of this are not
+            recorded.
     """
 
     trace: Trace | None
-    origins: Origins
     recorder: Recorder | None = None
-    in_run: bool = False
     parent: Trace | None = None
+    work: Work | None = None
+    beyond: Recorder | None = None
 
-    def onward(self, job: Job) -> Carried:
-        """Return `job` on the way it is to go."""
-        if not isinstance(job, ExecuteRun):
-            return Carried(job, self)
-        # The next run of a session is no part of the one that made way for it.
+    def onward(self, job: Job) -> Job:
+        """Return `job` on the way it is to go: that on which it was stored, if it was.
+
+        So the next run of a session is no part of the one that made way for it.
+        """
+        match job:
+            case ExecuteRun(run=run):
+                origin = read_note(run.input)
+            case AnswerMessage(claimed=claimed) | SendReply(claimed=claimed):
+                origin = read_note(claimed.payload)
+            case _:
+                return Carried(job, evolve(self, work=None) if self.work else self)
+        # What was asked for by somebody who records nothing is not recorded either.
+        recorder = self.recorder or self.beyond
+        if recorder is not None and (origin is None or origin.sampled):
+            return Carried(job, _begun(job, origin, recorder))
+        # Nothing follows on a message: with nothing to hand on, a way would bring it nothing.
+        if origin is None and not isinstance(job, ExecuteRun):
+            return job
+        return Carried(job, Way(origin, beyond=recorder))
+
+
+def _begun(job: ExecuteRun | AnswerMessage | SendReply, origin: Trace | None, to: Recorder) -> Way:
+    """Return the way of what has a span of its own, within `origin` or in a trace of its own."""
+    if isinstance(job, ExecuteRun):
         run = job.run
-        parent = self.origins.take(run.run_id) or (None if self.in_run else self.trace)
-        trace = parent
-        if self.recorder is not None and (parent is None or parent.sampled):
-            span_id = _run_span(run.run_id, run.events)
-            trace_id = parent.trace_id if parent else _run_trace(run.run_id)
-            trace = Trace(trace_id, span_id, state=parent.state if parent else "")
-        recorder = None if parent is not None and not parent.sampled else self.recorder
-        return Carried(job, Way(trace, self.origins, recorder, True, parent))
+        span_id = _run_span(run.run_id, run.events)
+        return Way(_within_span(origin, span_id, _run_trace(run.run_id)), to, origin)
+    if isinstance(job, AnswerMessage):
+        what, kind, name = genai.PROCESS, Kind.CONSUMER, job.claimed.lease.key.message_id
+    else:
+        what, kind, name = genai.SEND, Kind.CLIENT, job.claimed.lease.key.idempotency_key
+    channel = job.claimed.lease.key.channel
+    span_id = _hash(16, what, channel, name, str(job.claimed.lease.attempts))
+    trace = _within_span(origin, span_id, _hash(32, what, channel, name))
+    return Way(trace, to, work=Work(what, kind, channel, trace, origin))
+
+
+def _within_span(origin: Trace | None, span_id: str, alone: str) -> Trace:
+    """Return the span `span_id` in the trace of `origin`, without one in the trace `alone`."""
+    return Trace(alone, span_id) if origin is None else evolve(origin, span_id=span_id)
 
 
 def _run_trace(run_id: str) -> str:
@@ -171,6 +217,7 @@ class Recorder:
     _ended: deque[Span] = field(factory=deque[Span], init=False)
     _given_up: deque[Span] = field(factory=deque[Span], init=False)
     _runs: dict[str, _Run] = field(factory=dict[str, _Run], init=False)
+    _neglected: dict[str, RunRow] = field(factory=dict[str, RunRow], init=False)
 
     def take(self, now_us: int) -> tuple[Span, ...]:
         """Return the spans that ended since this was called last.
@@ -208,6 +255,35 @@ class Recorder:
         )
         self._keep(span, self._given_up if end_us is None else self._ended)
 
+    def worked(self, work: Work, start_us: int, end_us: int | None) -> None:
+        """Record the work on a message; without `end_us` it was given up."""
+        told: dict[str, str | int] = {
+            genai.MESSAGING_SYSTEM: "legation",
+            genai.MESSAGING_DESTINATION: work.channel,
+            genai.MESSAGING_OPERATION: work.operation,
+            genai.MESSAGING_OPERATION_TYPE: work.operation,
+        }
+        span = Span(
+            f"{work.operation} {work.channel}",
+            work.kind,
+            work.trace.trace_id,
+            work.trace.span_id,
+            work.origin.span_id if work.origin else None,
+            start_us,
+            start_us if end_us is None else end_us,
+            told,
+            "cut" if end_us is None else work.error,
+            work.origin,
+        )
+        self._keep(span, self._given_up if end_us is None else self._ended)
+
+    def found(self, neglected: Neglected) -> None:
+        """Remember the runs of nodes that died: what ends them has not begun them."""
+        for row in neglected.expired:
+            self._neglected[row.run_id] = row
+            if len(self._neglected) > _RUNS:
+                del self._neglected[next(iter(self._neglected))]
+
     def heard(self, run_id: str, events: tuple[RunEvent, ...], parent: Trace | None) -> None:
         """Fold events of `run_id`, a run within the span `parent`.
 
@@ -221,14 +297,33 @@ class Recorder:
             whose = str(told.get("run_id", run_id))
             run = self._runs.get(whose)
             if run is None:
-                if name not in _BEGINNINGS:
-                    continue
-                run = self._begin(whose, event, told, parent)
+                if name in _BEGINNINGS:
+                    self._neglected.pop(whose, None)
+                    begun = _run_span(whose, event.seq - 1), event.at_us
+                    run = self._begin(whose, begun, told, parent)
+                else:
+                    run = self._taken_over(whose, told)
+            if run is None:
+                continue
             self._part(run, name, event, told)
             if name in _ENDS:
                 self._finish(whose, run, name, event.at_us, told)
 
-    def _begin(self, run_id: str, event: RunEvent, told: Attributes, parent: Trace | None) -> _Run:
+    def _taken_over(self, run_id: str, told: Attributes) -> _Run | None:
+        """Return the run of a node that died, as that node began it; None of anything else."""
+        row = self._neglected.pop(run_id, None)
+        parent = read_note(row.input) if row is not None else None
+        if row is None or (parent is not None and not parent.sampled):
+            return None
+        # Where it had gone on after a pause, nobody knows any more how far it had come by then.
+        before = row.events if "turn" in json.loads(row.input) else 0
+        start_us = row.created_us if row.started_us is None else row.started_us
+        return self._begin(run_id, (_run_span(run_id, before), start_us), told, parent)
+
+    def _begin(
+        self, run_id: str, begun: tuple[str, int], told: Attributes, parent: Trace | None
+    ) -> _Run:
+        """Return a run whose span has the id and the beginning `begun`."""
         above = self._runs.get(str(told.get("parent_run_id")))
         if above is not None:
             trace_id, parent_id = above.trace_id, above.span.span_id
@@ -245,8 +340,7 @@ class Recorder:
             genai.RUN_ID: run_id,
             **_renamed(told, _OF_MODEL),
         }
-        title, span_id = f"{genai.INVOKE_AGENT} {name}", _run_span(run_id, event.seq - 1)
-        span = _Open(title, Kind.INTERNAL, span_id, event.at_us, attributes)
+        span = _Open(f"{genai.INVOKE_AGENT} {name}", Kind.INTERNAL, *begun, attributes)
         run = self._runs[run_id] = _Run(trace_id, parent_id, span)
         if len(self._runs) > _RUNS:
             del self._runs[next(iter(self._runs))]
@@ -377,6 +471,8 @@ def carried(program: Program[R], way: Way) -> Program[R]:
                 way.recorder.heard(effect.run_id, effect.events, way.parent)
             try:
                 reply = yield _within(effect, way)
+                if isinstance(reply, Neglected) and way.recorder is not None:
+                    way.recorder.found(reply)
             except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
                 trouble = error
     except StopIteration as done:
@@ -389,11 +485,11 @@ def carried(program: Program[R], way: Way) -> Program[R]:
 def _within(effect: Effect, way: Way) -> Effect:
     """Return `effect` with the headers of the trace; programs in it are carried as well."""
     match effect:
-        case Transact(unit=StartRun(run_id=run_id) | Audited(unit=StartRun(run_id=run_id))) if (
-            way.trace is not None
-        ):
-            way.origins.note(run_id, way.trace)
-            return effect
+        case Transact(database, unit):
+            if way.work is not None and isinstance(unit, FailMessage | FailReply):
+                way.work.error = "failed"
+            stored = unit if way.trace is None else _stored(unit, way.trace)
+            return effect if stored is unit else Transact(database, stored)
         case Fetch() | OpenStream() if way.trace is not None:
             return evolve(effect, headers=(*effect.headers, *way.trace.headers()))
         case Spawn(job):
@@ -406,6 +502,31 @@ def _within(effect: Effect, way: Way) -> Effect:
             return effect
 
 
+def _stored(unit: Unit[Any], trace: Trace) -> Unit[Any]:
+    """Return `unit` with `trace` noted on what it stores for others to take up."""
+    if _is_audited(unit):
+        kept = _stored(unit.unit, trace)
+        return unit if kept is unit.unit else Audited(kept, unit.node, unit.entry)
+    match unit:
+        case StartRun() | ContinueRun():
+            return evolve(unit, input=noted(unit.input, trace))
+        case PutMessages(messages=messages):
+            bearing = [evolve(m, payload=noted(m.payload, trace)) for m in messages]
+            return evolve(unit, messages=tuple(bearing))
+        case CompleteMessage() | FailMessage():
+            return evolve(unit, replies=_replies(unit.replies, trace))
+        case _:
+            return unit
+
+
+def _is_audited(unit: Unit[Any]) -> TypeGuard[Audited[Any]]:
+    return isinstance(unit, Audited)
+
+
+def _replies(replies: tuple[NewReply, ...], trace: Trace) -> tuple[NewReply, ...]:
+    return tuple(evolve(reply, payload=noted(reply.payload, trace)) for reply in replies)
+
+
 @frozen
 class Carried(Job):
     """A job on its way, as is whatever it spawns."""
@@ -414,5 +535,18 @@ class Carried(Job):
     way: Way = field(eq=False, repr=False)
 
     def program(self) -> Program[None]:
-        """Run the job."""
-        return carried(self.job.program(), self.way)
+        """Run the job, and record it where it has a span of its own."""
+        program = carried(self.job.program(), self.way)
+        if self.way.work is None or self.way.recorder is None:
+            return program
+        return _recorded(program, self.way.work, self.way.recorder)
+
+
+def _recorded(program: Program[None], work: Work, recorder: Recorder) -> Program[None]:
+    start_us = yield from Now()
+    end_us: int | None = None
+    try:
+        yield from program
+        end_us = yield from Now()
+    finally:
+        recorder.worked(work, start_us, end_us)

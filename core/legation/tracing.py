@@ -2,17 +2,21 @@
 
 https://www.w3.org/TR/trace-context-1/ says how `traceparent` and `tracestate` are read.  What does
 not follow it is as if absent: a header of somebody else's must not fail a request.
+
+What is stored for later, a run or a message, has the trace noted on its JSON: whoever comes to it,
+perhaps another process, goes on in the same trace.  Who knows nothing of the note reads over it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
-from attrs import frozen
+from .values import frozen
 
-__all__ = ["Trace", "read_trace"]
+__all__ = ["Trace", "noted", "read_note", "read_trace"]
 
 # Section 3.2: lower case alone.  Version 00 has four fields; a later one may have more behind them.
 _PARENT: Final = re.compile(
@@ -76,3 +80,34 @@ def _state(values: Sequence[bytes]) -> str:
         return ""
     state = b",".join(members)
     return state.decode() if len(state) <= _STATE_LENGTH else ""
+
+
+# --- On what is stored --------------------------------------------------------------------------
+
+# The first member, so that nobody need read the rest, which may be megabytes.
+_NOTE: Final = '{"trace":'
+_decode: Final = json.JSONDecoder().raw_decode
+
+
+def noted(text: str, trace: Trace) -> str:
+    """Return the JSON object `text` with `trace` noted on it, in the place of another one."""
+    members = _split(text)[1]
+    note = json.dumps(dict(trace.headers()), separators=(",", ":"))
+    return f"{_NOTE}{note}{'' if members == '}' else ','}{members}"
+
+
+def read_note(text: str) -> Trace | None:
+    """Return the trace that is noted on the JSON object `text`, if any."""
+    note = _split(text)[0]
+    told = [str(note.get(name, "")).encode() for name in ("traceparent", "tracestate")]
+    return read_trace(told[:1], told[1:])
+
+
+def _split(text: str) -> tuple[Mapping[str, object], str]:
+    """Return the note on `text`, and its other members with the brace behind them."""
+    nothing: Mapping[str, object] = {}
+    if not text.startswith(_NOTE):
+        return nothing, text[1:]
+    note, end = _decode(text, len(_NOTE))
+    found = cast("Mapping[str, object]", note) if isinstance(note, dict) else nothing
+    return found, text[end:].removeprefix(",")

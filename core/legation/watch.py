@@ -6,18 +6,20 @@ What is to be written somewhere is only kept here; a host takes it away, a batch
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from .messages import Request
 from .metrics import Family, Labels, Sample, histogram
 from .tracing import Trace
+from .values import frozen
 
-__all__ = ["NOWHERE", "Arrival", "Gauge", "Gauges", "Line", "Watch", "known_method"]
+__all__ = ["NOWHERE", "Arrival", "Gauge", "Gauges", "Line", "Watch", "known_method", "sent_id"]
 
 _BUCKETS_US: Final = (1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000)
 _BUCKETS: Final = tuple(bound / 1e6 for bound in _BUCKETS_US)
@@ -25,6 +27,7 @@ _BUCKETS: Final = tuple(bound / 1e6 for bound in _BUCKETS_US)
 NOWHERE: Final = "*"
 """The route of a request that leads nowhere, or to no method: no text of a caller is a label."""
 
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._~-]{1,64}")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _KEPT: Final = 100_000  # lines; the oldest give way where nobody takes them
 
@@ -115,6 +118,7 @@ class Watch:
         factory=dict[tuple[str, str, int], _Tally], init=False
     )
     _cut: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int], init=False)
+    _given_up: tuple[Arrival, Line | None] | None = field(default=None, init=False)
 
     def keep_lines(self) -> None:
         """Begin to keep a line for each request, for whoever calls `take_lines`."""
@@ -143,12 +147,38 @@ class Watch:
     def cut(self, arrival: Arrival, status: int | None = None) -> None:
         """Count a request that was given up: its client has gone, or it took too long.
 
+        A frontend that can still tell the client why says so by `instead`, at once.
+
         Nobody may ask for the time any more, so that whoever writes the line says when.
         """
         key = (arrival.template, known_method(arrival.request.method))
         self._cut[key] = self._cut.get(key, 0) + 1
+        line = None
         if self.lines is not None:
-            self.lines.append(_line(arrival, status, None, cut=True))
+            line = _line(arrival, status, None, cut=True)
+            self.lines.append(line)
+        if status is None:
+            self._given_up = arrival, line
+
+    def instead(self, arrival: Arrival, status: int, end_us: int) -> str:
+        """Count an answer that a frontend gives by itself; return the request id it is to bear.
+
+        Mostly the platform has heard nothing of the request, and `arrival` is what is known of it.
+        Where the platform was asked, and has given up just now, the answer is to what it knows:
+        then the request was not cut, but answered.
+        """
+        given_up, self._given_up = self._given_up, None
+        if given_up is not None and given_up[0].request is arrival.request:
+            arrival = self._take_back(*given_up)
+        self.answered(arrival, status, end_us)
+        return arrival.request_id
+
+    def _take_back(self, arrival: Arrival, line: Line | None) -> Arrival:
+        """Unsay that a request was cut."""
+        self._cut[arrival.template, known_method(arrival.request.method)] -= 1
+        if self.lines and self.lines[-1] is line:
+            self.lines.pop()
+        return arrival
 
     def _tally(self, key: tuple[str, str, int]) -> _Tally:
         """Return the tally of a kind of request; methods that nobody has heard of are one kind."""
@@ -166,7 +196,7 @@ class Watch:
         yield Family(
             "legation_http_requests_cut_total",
             "counter",
-            "Requests given up before the end of their answer: the client left, or time was over.",
+            "Requests not answered to their end: the client left, or the process ended.",
             tuple(
                 Sample(count, (("route", route), ("method", method)))
                 for (route, method), count in sorted(self._cut.items())
@@ -197,6 +227,12 @@ def _line(arrival: Arrival, status: int | None, end_us: int | None, *, cut: bool
         arrival.trace.trace_id if arrival.trace else "",
         cut,
     )
+
+
+def sent_id(request: Request) -> str:
+    """Return the caller's request id if it has a sober one, else nothing."""
+    sent = request.header(b"x-request-id")
+    return sent.decode("ascii") if sent is not None and _REQUEST_ID.fullmatch(sent) else ""
 
 
 def known_method(method: str) -> str:

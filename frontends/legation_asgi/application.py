@@ -6,6 +6,7 @@ Everything here runs in the event loop of the server, trio's or asyncio's: the h
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Protocol
@@ -18,6 +19,7 @@ from legation.effects import Program
 from legation.incidents import where
 from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable, respond
+from legation.watch import Arrival, Watch, sent_id
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
 from legation_host.watching import Observer
@@ -29,6 +31,11 @@ __all__ = ["Answers", "Application", "asgi"]
 
 class Answers(Protocol):
     """What an application serves: `legation.Platform`, or anything else with programs."""
+
+    @property
+    def watch(self) -> Watch:
+        """What is told of the answers that the application gives by itself."""
+        ...
 
     def answer(self, request: Request) -> Program[Answer]:
         """Return the program that answers `request`."""
@@ -93,15 +100,17 @@ class Application:
         with suppress(ClientGone):
             if host is None:
                 not_ready = Unavailable("The server is not ready")
-                await _write(response, _refused(not_ready, _new_id()), scope["method"])
+                answer = self._instead(_known(request, scope), not_ready)
+                await _write(response, answer, scope["method"])
             elif isinstance(request, Refusal):
-                await _write(response, _refused(request, _new_id()), scope["method"])
+                answer = self._instead(_known(request, scope), request)
+                await _write(response, answer, scope["method"])
             else:
-                answer = await self._answer(host, request, receive)
-                if isinstance(answer, Response):
-                    await _write(response, answer, request.method)
+                reply = await self._answer(host, request, receive)
+                if isinstance(reply, Response):
+                    await _write(response, reply, request.method)
                 else:
-                    await _stream(host, answer, request, receive, response)
+                    await _stream(host, reply, request, receive, response)
 
     async def _answer(self, host: Host, request: Request, receive: Receive) -> Answer:
         """Run the program of `request` to its answer, also when the client leaves meanwhile."""
@@ -112,7 +121,17 @@ class Application:
             raise  # nobody is there to be told
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             incident = _log(host, request, error)
-            return _refused(Internal(f"Internal server error, incident {incident}"), incident)
+            sentence = f"Internal server error, incident {incident}"
+            return self._instead(request, Internal(sentence), incident)
+
+    def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
+        """Answer in the platform's place, and have it counted like an answer of the platform."""
+        now_us = time.time_ns() // 1_000
+        arrival = Arrival(request, now_us, sent_id(request) or incident or _new_id())
+        request_id = self.platform.watch.instead(arrival, refusal.status, now_us)
+        response = respond(refusal)
+        named = (b"x-request-id", request_id.encode("ascii"))
+        return evolve(response, headers=(*response.headers, named))
 
 
 def asgi(
@@ -181,11 +200,9 @@ async def _watch(receive: Receive, stream: anyio.CancelScope) -> None:
     stream.cancel()
 
 
-def _refused(refusal: Refusal, request_id: str) -> Response:
-    """Render what the core never saw; it bears a request id, as all of the core's own do."""
-    response = respond(refusal)
-    named = (b"x-request-id", request_id.encode("ascii"))
-    return evolve(response, headers=(*response.headers, named))
+def _known(request: Request | Refusal, scope: Scope) -> Request:
+    """Return what is known of a request, also where it cannot be read."""
+    return Request(scope["method"], "*") if isinstance(request, Refusal) else request
 
 
 def _new_id() -> str:

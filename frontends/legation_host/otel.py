@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     SpanContext,
     SpanKind,
@@ -27,6 +28,7 @@ from opentelemetry.trace import (
 
 from legation.genai import ERROR_TYPE, SCHEMA_URL
 from legation.spans import Kind, Span
+from legation.tracing import Trace
 from legation.version import VERSION
 
 from .errors import BadExporter
@@ -37,6 +39,7 @@ _KINDS: Final = {
     Kind.SERVER: SpanKind.SERVER,
     Kind.INTERNAL: SpanKind.INTERNAL,
     Kind.CLIENT: SpanKind.CLIENT,
+    Kind.CONSUMER: SpanKind.CONSUMER,
 }
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 _GROUP: Final = "opentelemetry_traces_exporter"
@@ -82,6 +85,7 @@ class OpenTelemetry:
                 _within(span),
                 _KINDS[span.kind],
                 attributes,
+                links=() if span.link is None else (Link(_context(span.link)),),
                 start_time=span.start_us * 1000,
             )
             if span.error is not None:
@@ -97,9 +101,14 @@ def _within(span: Span) -> Context:
     """Return the context of the parent of `span`."""
     if span.parent_id is None:
         return Context()
-    flags = TraceFlags(TraceFlags.SAMPLED)
-    parent = SpanContext(int(span.trace_id, 16), int(span.parent_id, 16), True, flags)
+    parent = _context(Trace(span.trace_id, span.parent_id))
     return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+def _context(trace: Trace) -> SpanContext:
+    """Return the span that `trace` names; it was recorded, or nobody would speak of it."""
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(trace.trace_id, 16), int(trace.span_id, 16), True, flags)
 
 
 def open_exporter(environ: Mapping[str, str]) -> OpenTelemetry:

@@ -7,7 +7,7 @@ from typing import Final
 from legation.refusals import BadRequest, Refusal, TooLarge
 
 from .framing import Framing
-from .guard import Head
+from .head import Head
 from .render import CONTINUE
 from .wire import ClientGone, Phase, Wire
 
@@ -42,8 +42,7 @@ class Body:
     """The body of one request, on its connection.
 
     Attributes:
-        refusal: Why the body could not be had.  It is the answer, whatever the program made of
-            the exception.
+        refusal: Why the body could not be had: the answer, in the place of the program's.
         gone: The client went away in the middle.
     """
 

@@ -18,7 +18,7 @@ from legation.messages import Answer, Request, Response, Streamed
 from legation.refusals import Internal, Refusal, Unavailable
 
 from .body import NO_BODY, Body, NoBody
-from .guard import Head
+from .head import Head
 from .refusals import new_incident, refuse
 from .render import response_bytes
 from .stream import End, Stream
@@ -45,11 +45,12 @@ class Connection:
         proxied: Whether the peer is a trusted proxy, which names the client of each request.
     """
 
-    __slots__ = ("_stream", "_worker", "client", "proxied", "wire")
+    __slots__ = ("_given_up", "_stream", "_worker", "client", "proxied", "wire")
 
     def __init__(self, wire: Wire, client: str, worker: Worker, *, proxied: bool = False) -> None:
         self._worker = worker
         self._stream: Stream | None = None
+        self._given_up: Request | None = None  # what the platform was asked when time ran out
         self.client = client
         self.proxied = proxied
         self.wire = wire
@@ -62,7 +63,7 @@ class Connection:
                 await wire.open()
                 await (self._converse() if refusal is None else wire.refuse(refusal))
             if wire.scope.cancelled_caught:
-                wire.apologize()
+                wire.apologize(self._given_up)
         except ClientGone:
             pass
         except Exception as error:  # noqa: BLE001 (the boundary of the connection)
@@ -126,11 +127,6 @@ class Connection:
         wire.phase, wire.deadline = ANSWER, math.inf
         body = NO_BODY if head.length == 0 else Body(wire, head)
         answer = await self._ask(head, body)
-        if body.refusal is not None:
-            if isinstance(answer, Streamed):
-                answer.body.close()
-            await wire.refuse(body.refusal)
-            return False
         if isinstance(answer, Streamed):
             return await self._send_stream(answer, head, body)
         goes_on = head.keep_alive and body.can_be_dropped and not worker.draining
@@ -150,7 +146,8 @@ class Connection:
         """Return the platform's answer; a bug of a program is an answer too, and a log line."""
         worker = self._worker
         if worker.in_flight >= worker.settings.requests_in_flight:
-            return refuse(Unavailable("The server is busy"), new_incident())
+            request = Request(head.method, head.target, head.headers)
+            return self._instead(request, Unavailable("The server is busy"))
         if worker.settings.request_seconds is not None:
             self.wire.enter(Phase.ANSWER, worker.settings.request_seconds)
         client = self.client
@@ -160,23 +157,33 @@ class Connection:
         worker.in_flight += 1
         try:
             return await worker.host.run(worker.platform.answer(request), body=body, sink=None)
+        except trio.Cancelled:
+            self._given_up = request
+            raise
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             if body.gone:
                 raise ClientGone from None
             if body.refusal is not None:
-                return refuse(body.refusal, new_incident())
-            return self._incident(head, error)
+                return self._instead(request, body.refusal)
+            incident = self._incident(head, error)
+            sentence = f"Internal server error, incident {incident}"
+            return self._instead(request, Internal(sentence), incident)
         finally:
             worker.in_flight -= 1
 
-    def _incident(self, head: Head, error: Exception) -> Response:
-        """Log `error`; return the answer that names its incident and nothing else."""
+    def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
+        """Answer in the platform's place."""
+        request_id = self._worker.instead(request, refusal.status, new_id=incident)
+        return refuse(refusal, request_id)
+
+    def _incident(self, head: Head, error: Exception) -> str:
+        """Log `error`; return the id of the incident, which is all that a client may know."""
         incident = new_incident()
         # The query of a target may hold what no log should.
         path = head.target.partition("?")[0]
         fields = {"incident": incident, "method": head.method, "path": path, "error": where(error)}
         self._worker.log("error", "request_failed", fields)
-        return refuse(Internal(f"Internal server error, incident {incident}"), incident)
+        return incident
 
     async def _send_stream(self, answer: Streamed, head: Head, body: Body | NoBody) -> bool:
         """Send a streamed answer; tell whether the connection goes on."""

@@ -19,16 +19,16 @@ from functools import lru_cache
 from typing import Final
 
 import h11
-from attrs import define
 
 from legation.authority import origin_form, well_formed_host
 from legation.refusals import BadRequest, Refusal, TooLarge
 
-from .framing import ChunkedBody, Framing, LengthBody
+from .head import Head
+from .memo import Memo
 from .refusals import HeadTooLarge, NotImplementedHere, UriTooLong, VersionNotSupported
 from .settings import Settings
 
-__all__ = ["Guard", "Head", "Memo"]
+__all__ = ["Guard"]
 
 EMPTY_LINES: Final = 2
 """Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for one at least)."""
@@ -37,67 +37,11 @@ _PLAIN: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 """What may stand within a line: visible characters, space, tab and obs-text (RFC 9110 5.5)."""
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,20})[ \t]*(?=\r\n)", re.IGNORECASE)
+_LONGEST_METHOD: Final = 32  # with the space behind it
 _AUTHORITY: Final = re.compile(rb"[^:/]+://([^/?]*)")
 _SPECIAL: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"expect"})
 
 _is_host: Final = lru_cache(maxsize=256)(well_formed_host)
-
-
-@define(eq=False)
-class Head:
-    """The head of a request.
-
-    Attributes:
-        target: In origin-form, or `*`.
-        length: Bytes of the body by Content-Length; None when it is chunked.
-        keep_alive: Whether the client lets the connection live (RFC 9112 section 9.3).
-        expects: Whether the client waits for 100 before it sends the body.
-        old: Whether the client speaks HTTP/1.0, which has no chunks.
-    """
-
-    method: str
-    target: str
-    headers: tuple[tuple[bytes, bytes], ...]
-    length: int | None = 0
-    keep_alive: bool = True
-    expects: bool = False
-    old: bool = False
-
-    def framing(self, limit: int) -> Framing:
-        """Return where the body ends; a chunked one of more than `limit` bytes is refused."""
-        return ChunkedBody(limit) if self.length is None else LengthBody(self.length)
-
-
-class Memo:
-    """Heads that were parsed before, by their exact bytes.
-
-    What becomes of a whole head that stands alone, on a connection between two requests, depends
-    on its bytes and nothing else: so it need not be parsed again.  Kept are only requests of
-    HTTP/1.1 without a body, whose connection goes on.  Who asks is decided anew each time.
-
-    The heads hold tokens: they stay in memory until others take their place.
-    """
-
-    __slots__ = ("_heads", "_most")
-
-    LONGEST: Final = 4 << 10
-    """Bytes of a head that is kept."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heads: dict[bytes, Head] = {}
-
-    def find(self, raw: bytes) -> Head | None:
-        """Return what `raw` was parsed to before."""
-        return self._heads.get(raw)
-
-    def keep(self, raw: bytes, head: Head) -> None:
-        """Remember that `raw` is `head`, in the place of the one that was kept longest."""
-        if head.length != 0 or head.old or not head.keep_alive or len(raw) > self.LONGEST:
-            return
-        if len(self._heads) >= self._most:
-            del self._heads[next(iter(self._heads))]
-        self._heads[raw] = head
 
 
 class Guard:
@@ -127,6 +71,12 @@ class Guard:
         """Whether any byte of the next head has come."""
         return self._buffer != b"" or self._empty_lines > 0
 
+    @property
+    def method(self) -> str:
+        """The method of a head that has not come to its end, or was refused; empty if unknown."""
+        word, space, _ = self._buffer[:_LONGEST_METHOD].partition(b" ")
+        return word.decode("latin-1") if space else ""
+
     def receive(self, data: bytes) -> None:
         """Take what came from the connection."""
         self._buffer = self._buffer + data if self._buffer else data
@@ -140,21 +90,27 @@ class Guard:
         """Return the next head, or why there is none to be had, or None for want of bytes."""
         buffer = self._buffer
         if not self._scanned:
-            if self._memo is not None and (known := self._memo.find(buffer)) is not None:
-                self._buffer = b""
-                self._empty_lines = 0
-                return known
             end = buffer.find(b"\r\n\r\n") + 4
             if 4 <= end <= self._quick:
-                raw = buffer if end == len(buffer) else buffer[:end]
-                if self._is_plain(raw):
+                head = self._at_once(buffer if end == len(buffer) else buffer[:end])
+                if isinstance(head, Head):
                     self._buffer = buffer[end:]
                     self._empty_lines = 0
-                    head = self._parse(raw)
-                    if self._memo is not None and isinstance(head, Head):
-                        self._memo.keep(raw, head)
+                if head is not None:
                     return head
         return self._scan() if buffer else None
+
+    def _at_once(self, raw: bytes) -> Head | Refusal | None:
+        """Return what a whole head within the limits of size says; None if its lines are odd."""
+        memo = self._memo
+        if memo is not None and (known := memo.find(raw)) is not None:
+            return known
+        if not self._is_plain(raw):
+            return None
+        head = self._parse(raw)
+        if memo is not None and isinstance(head, Head):
+            memo.keep(raw, head)
+        return head
 
     def _is_plain(self, raw: bytes) -> bool:
         """Tell whether a whole head within the limits of size is made of clean lines.
@@ -186,9 +142,11 @@ class Guard:
                 return refusal
             self._scanned = end
             if line == b"\r\n":
-                self._buffer = buffer[end:]
-                self._scanned = self._fields = self._empty_lines = 0
-                return self._parse(buffer[:end])
+                head = self._parse(buffer[:end])
+                if isinstance(head, Head):
+                    self._buffer = buffer[end:]
+                    self._scanned = self._fields = self._empty_lines = 0
+                return head
 
     def _skip_empty_lines(self) -> Refusal | None:
         if self._scanned:

@@ -47,8 +47,8 @@ class Settings:
         drain_seconds: From the order to drain to the end of the last connection.
         grace_seconds: What idle connections and event streams get of that.
         backlog: Connections that the kernel queues before they are accepted.
-        remembered_heads: Heads that need not be parsed when the same bytes come again, tokens
-            included; 0 parses every head.  It pays where clients poll.
+        remembered_heads: Heads that need not be parsed when the same bytes come again, whatever
+            their bearer token, which is not kept; 0 parses every head.
     """
 
     header_seconds: float = field(default=10.0, validator=gt(0))
@@ -69,7 +69,7 @@ class Settings:
     drain_seconds: float = field(default=30.0, validator=ge(0))
     grace_seconds: float = field(default=5.0, validator=ge(0))
     backlog: int = field(default=1024, validator=gt(0))
-    remembered_heads: int = field(default=0, validator=ge(0))
+    remembered_heads: int = field(default=256, validator=ge(0))
 
     @property
     def sweep_seconds(self) -> float:

@@ -9,7 +9,7 @@ import trio
 
 from legation.messages import Streamed
 
-from .guard import Head
+from .head import Head
 from .render import LAST_CHUNK, chunk, stream_head
 from .wire import ClientGone, Phase, Wire
 

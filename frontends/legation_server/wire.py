@@ -17,10 +17,11 @@ from typing import Final
 import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
+from legation.messages import Request
 from legation.refusals import Refusal, Unavailable
 
 from .guard import Guard
-from .refusals import RequestTimeout, new_incident, refuse
+from .refusals import RequestTimeout, refuse
 from .render import response_bytes
 from .worker import Worker
 
@@ -157,23 +158,35 @@ class Wire:
         self.deadline, self.writing = before, False
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Answer outside the platform and close."""
-        await self.send(self._render(refusal))
+        """Answer what no request could be made of, and close."""
+        await self.send(self._render(refusal, self._unread()))
         await self.linger()
 
-    def apologize(self) -> None:
-        """Say why time ran out, without waiting, unless an answer has been begun."""
+    def apologize(self, request: Request | None) -> None:
+        """Say why time ran out, without waiting, unless an answer has been begun.
+
+        `request` is what the platform was asked; None when its head had not come yet.
+        """
         silent = self.phase is Phase.HEAD and not self.guard.started
         if self.writing or silent or self.phase not in _LATE:
             return
+        waited = 0.0
+        if request is None:
+            begun = self.deadline - self.worker.settings.header_seconds
+            request, waited = self._unread(), max(0.0, trio.current_time() - begun)
         try:
-            self._put(self._render(_LATE[self.phase]))
+            self._put(self._render(_LATE[self.phase], request, waited))
         except OSError:
             return
         self.shut(socket.SHUT_WR)
 
-    def _render(self, refusal: Refusal) -> bytes:
-        response = refuse(refusal, new_incident())
+    def _unread(self) -> Request:
+        """Return what is known of a request whose head was refused, or is not whole."""
+        return Request(self.guard.method, "*")
+
+    def _render(self, refusal: Refusal, request: Request, waited: float = 0.0) -> bytes:
+        request_id = self.worker.instead(request, refusal.status, waited)
+        response = refuse(refusal, request_id)
         return response_bytes(response, self.method, self.worker.clock.date, close=True)
 
     async def linger(self) -> None:

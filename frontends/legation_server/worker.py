@@ -10,10 +10,12 @@ from attrs import Factory, define, field
 
 from legation.effects import Program
 from legation.messages import Answer, Request
+from legation.watch import Arrival, Watch, sent_id
 from legation_host import BodySource, Sink, Write
 
-from .guard import Memo
+from .memo import Memo
 from .proxies import NO_PROXIES, Proxies
+from .refusals import new_incident
 from .render import Clock
 from .settings import Settings
 
@@ -24,6 +26,11 @@ R = TypeVar("R")
 
 class Platform(Protocol):
     """Whatever answers requests: `legation.Platform`, or a test's."""
+
+    @property
+    def watch(self) -> Watch:
+        """What is told of the answers that the server gives by itself."""
+        ...
 
     def answer(self, request: Request) -> Program[Answer]:
         """Return the program that answers `request`."""
@@ -71,3 +78,17 @@ class Worker:
         """Look at the clocks."""
         self.soon = trio.current_time() + self.settings.sweep_seconds
         self.clock.tick(time.time())
+
+    def instead(self, request: Request, status: int, waited: float = 0.0, new_id: str = "") -> str:
+        """Count an answer that the platform has not given; return the request id for it.
+
+        Args:
+            request: What is known of it.
+            status: Of the answer.
+            waited: Seconds since it began to come in, where that is known.
+            new_id: For a request that has none; any unless given.
+        """
+        end_us = time.time_ns() // 1_000
+        request_id = sent_id(request) or new_id or new_incident()
+        arrival = Arrival(request, end_us - int(waited * 1e6), request_id)
+        return self.platform.watch.instead(arrival, status, end_us)

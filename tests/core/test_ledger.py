@@ -20,6 +20,7 @@ from legation.migrations.ledger import (
     Entry,
     LedgerReading,
     ReadLedger,
+    ReadServedLedger,
     Standing,
     State,
     add_entry,
@@ -169,6 +170,14 @@ def test_the_ledger_is_read_in_order() -> None:
 
     assert reading == LedgerReading(SQLITE, (FIRST, SECOND), State(V2, "s2", V1, 2))
     assert texts(asked)[1].endswith("from schema_ledger order by seq")
+
+
+@pytest.mark.parametrize("rows", [[row(FIRST), row(SECOND)], [row(SECOND)], [(None,) * 10]])
+def test_where_there_is_a_ledger_one_statement_reads_it(rows: Rows) -> None:
+    asked, reading = run(ReadServedLedger().statements(SQLITE), rows)
+
+    assert (len(asked), reading) == (1, run(ReadLedger().statements(SQLITE), [(1,)], rows)[1])
+    assert ReadServedLedger.needs_schema and not ReadServedLedger.writes
 
 
 def test_a_corrupt_ledger_is_a_reading_too() -> None:

@@ -10,9 +10,10 @@ from attrs import evolve
 from legation import Agent, Database, Platform
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
-from legation.migrations.ledger import ReadLedger, add_entry, read_state
+from legation.migrations.ledger import ReadLedger, ReadServedLedger, add_entry, read_state
 from legation.migrations.migrate import Attempt, FindAttempt
 from legation.migrations.version import EMPTY, Version
+from legation.store.audit import AppendAudit
 from legation.store.failures import Busy, CommitLost, StatementFailed, Unavailable
 from legation.store.units import Dialect, Statements, Unit
 from legation_testing import Client, ClientResponse
@@ -100,6 +101,19 @@ def test_where_nothing_is_to_do_no_lock_is_taken(client: Client) -> None:
     assert client.post(f"/databases/main/migrate?target_version={LATEST}").status == 200
     assert client.post("/databases/main/migrate?target_version=2.5.0").status == 400
     assert client.post("/databases/second/migrate").status == 500
+
+
+def test_what_is_served_needs_one_statement_to_say_that_nothing_is_to_do(client: Client) -> None:
+    def asked(target: str) -> list[type[Unit[Any]]]:
+        before = len(client.effects)
+        client.post(f"/databases/main/migrate{target}").expect_success()
+        effects = [done.effect for done in client.effects[before:]]
+        units = [type(effect.unit) for effect in effects if isinstance(effect, Transact)]
+        return [unit for unit in units if unit is not AppendAudit]
+
+    assert asked("?target_version=2.5.0")[:2] == [ReadLedger, Attempt]
+    assert asked("")[:2] == [ReadLedger, Attempt]
+    assert asked("") == asked(f"?target_version={LATEST}") == [ReadServedLedger]
 
 
 def test_a_look_that_fails_is_no_reason_not_to_try(client: Client) -> None:

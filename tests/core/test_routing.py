@@ -176,6 +176,23 @@ def test_the_router_finds_what_a_search_of_all_templates_finds(
     assert found(tree, *segments)[0] == naive(templates, tuple(segments))
 
 
+@given(
+    st.sets(st.sampled_from(ALL)),
+    st.lists(st.sampled_from(["a", "b", "%61", "..", "{p0}", ""]), max_size=4),
+    st.sampled_from(["", "/", "?", "/?", "?q=/a?b"]),
+)
+def test_a_raw_target_leads_where_its_parsed_path_does(
+    templates: set[str], segments: list[str], end: str
+) -> None:
+    tree = router(*sorted(templates))
+    target = "/" + "/".join(segments) + end
+    path = parse_target(target)
+
+    match, query = tree.lead(target)
+    assert match == (None if path is None else tree.match(path))
+    assert query == target.partition("?")[2]
+
+
 def test_every_route_is_found_by_its_own_path() -> None:
     tree = Router((route.method, route.template, route) for route in ROUTES)
     for route in ROUTES:
@@ -184,6 +201,7 @@ def test_every_route_is_found_by_its_own_path() -> None:
         match = tree.match(Path(filled, ""))
         assert match is not None
         assert match.methods[route.method] is route
+        assert tree.lead("/" + "/".join(filled)) == (match, "")
 
 
 def steps(tree: Router[str], *segments: str) -> int:

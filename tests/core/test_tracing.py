@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.tracing import Trace, read_trace
+from legation.tracing import Trace, noted, read_note, read_trace
 
 TRACE: Final = "0af7651916cd43dd8448eb211c80319c"
 SPAN: Final = "b7ad6b7169203331"
@@ -143,3 +144,55 @@ def test_what_is_handed_on_is_read_again_as_the_same(one: str, other: str, sampl
 
     if int(trace.trace_id, 16) and int(trace.span_id, 16):
         assert read(headers["traceparent"].encode()) == trace
+
+
+# --- On what is stored --------------------------------------------------------------------------
+
+TRACES: Final = st.builds(
+    Trace,
+    st.text("0123456789abcdef", min_size=32, max_size=32).filter(
+        lambda digits: set(digits) != {"0"}
+    ),
+    st.text("0123456789abcdef", min_size=16, max_size=16).filter(
+        lambda digits: set(digits) != {"0"}
+    ),
+    st.booleans(),
+    st.sampled_from(["", "vendor=1", 'odd={"a":[}\\,other=2']),
+)
+OBJECTS: Final = st.dictionaries(
+    st.text(min_size=1).filter(lambda name: name != "trace"), st.text()
+)
+
+
+@given(TRACES, TRACES, OBJECTS)
+def test_a_note_is_read_again_and_another_takes_its_place(
+    first: Trace, second: Trace, members: dict[str, str]
+) -> None:
+    text = json.dumps(members)
+    once = noted(text, first)
+
+    assert read_note(once) == first
+    assert noted(noted(text, second), first) == once
+    told = json.loads(once)
+    assert (next(iter(told)), told.pop("trace")) == ("trace", dict(first.headers()))
+    assert told == members
+
+
+@given(TRACES, OBJECTS)
+def test_a_note_stays_where_the_object_is_changed_and_written_again(
+    trace: Trace, members: dict[str, str]
+) -> None:
+    kept = {**json.loads(noted(json.dumps(members), trace)), "turn": 1}
+
+    assert read_note(json.dumps(kept, separators=(",", ":"))) == trace
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", '{"a":1}', '{"trace":1}', '{"trace":{},"a":1}', '{"trace":{"traceparent":[1]},"a":1}'],
+)
+def test_what_is_no_note_of_ours_is_none(text: str) -> None:
+    trace = Trace(TRACE, SPAN)
+
+    assert read_note(text) is None
+    assert read_note(noted(text, trace)) == trace

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from legation.messages import Request
 from legation.metrics import exposition
 from legation.tracing import Trace
-from legation.watch import NOWHERE, Arrival, Gauge, Line, Watch, known_method
+from legation.watch import NOWHERE, Arrival, Gauge, Line, Watch, known_method, sent_id
 
 CAME: Final = 1_000_000
 
@@ -119,3 +119,69 @@ def test_lines_that_nobody_takes_give_way_to_newer_ones() -> None:
     lines = watch.take_lines()
 
     assert (len(lines), lines[0].end_us) == (100_000, CAME + 1)
+
+
+# --- answers of a frontend ----------------------------------------------------------------------
+
+ANSWERED: Final = "legation_http_request_duration_seconds_count"
+CUT: Final = "legation_http_requests_cut_total"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with a log", "without"])
+def test_an_answer_to_what_was_given_up_just_now_is_the_answer_to_it(kept: bool) -> None:
+    watch = Watch()
+    if kept:
+        watch.keep_lines()
+    seen = arrival()
+    watch.cut(seen)
+    other = Arrival(seen.request, CAME + 5, "id-2")
+    found = (watch.instead(other, 503, CAME + 9), samples(watch))
+    line = Line(CAME, CAME + 9, "id-1", "GET", "/agents", "get_agents", 503, "")
+
+    assert found[0] == "id-1"
+    assert (found[1][f"{ANSWERED} /agents GET 5xx"], found[1][f"{CUT} /agents GET"]) == (1, 0)
+    assert watch.take_lines() == ((line,) if kept else ())
+
+
+def test_an_answer_to_anything_else_stands_for_itself() -> None:
+    watch = Watch()
+    watch.keep_lines()
+    watch.cut(arrival())
+    unread = Arrival(Request("BREW", "*"), CAME, "id-2")
+
+    assert [watch.instead(unread, 400, CAME + 1) for _ in range(2)] == ["id-2", "id-2"]
+    assert samples(watch)[f"{ANSWERED} * other 4xx"] == 2
+    assert samples(watch)[f"{CUT} /agents GET"] == 1
+    assert [line.status for line in watch.take_lines()] == [None, 400, 400]
+
+
+def test_a_line_that_was_taken_already_stays_what_it_was() -> None:
+    watch = Watch()
+    watch.keep_lines()
+    seen = arrival()
+    watch.cut(seen)
+    [taken] = watch.take_lines()
+    watch.answered(arrival(), 200, CAME)
+    watch.instead(seen, 503, CAME)
+
+    assert (taken.status, taken.cut) == (None, True)
+    assert [line.status for line in watch.take_lines()] == [200, 503]
+
+
+def test_a_stream_that_was_cut_has_been_answered_already() -> None:
+    watch = Watch()
+    seen = arrival()
+    watch.cut(seen, 200)
+    watch.instead(Arrival(seen.request, CAME, "id-2"), 500, CAME)
+
+    assert samples(watch)[f"{CUT} /agents GET"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [(b"a-1.~_", "a-1.~_"), (b"", ""), (b"a b", ""), (b"x" * 65, ""), (b"a\xff", ""), (None, "")],
+)
+def test_a_request_id_is_taken_over_if_it_is_sober(sent: bytes | None, kept: str) -> None:
+    headers = () if sent is None else ((b"x-request-id", sent),)
+
+    assert sent_id(Request("GET", "/", headers)) == kept

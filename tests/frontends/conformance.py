@@ -40,6 +40,7 @@ from legation.messages import (
     text_response,
 )
 from legation.refusals import NotFound, TooLarge, respond
+from legation.watch import Watch
 
 __all__ = ["CASES", "WIRE_CASES", "Body", "Conformance", "Frontend", "Open", "Reply", "Wire"]
 
@@ -107,6 +108,7 @@ class Conformance:
     """The spawned job ran."""
     gone: threading.Event = field(factory=threading.Event)
     """A program was closed while it waited for a body."""
+    watch: Watch = field(factory=Watch)
 
     def answer(self, request: Request) -> Program[Answer]:
         path = request.target.partition("?")[0]

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from legation.effects import AwaitNudge, Emit, Program, ReadBody, Sleep
 from legation.messages import Answer, Request, Response, Streamed, json_response
 from legation.refusals import TooLarge, Unauthenticated, respond
+from legation.watch import Watch
 from legation_host import open_host
 from legation_server import DEFAULT, Proxies, Server, Settings, open_listeners, serve
 from legation_server.proxies import NO_PROXIES
@@ -35,6 +36,7 @@ class Tried:
     asked: list[Request] = field(factory=list[Request])
     ended: list[str] = field(factory=list[str])
     released: int = 0
+    watch: Watch = field(factory=Watch)
 
     def answer(self, request: Request) -> Program[Answer]:
         """Do what the path says."""

@@ -18,6 +18,7 @@ from legation import Agent, Database, Platform
 from legation.effects import Emit, Now, Program, Sleep
 from legation.messages import Answer, Request, Streamed, text_response
 from legation.refusals import BadRequest, Internal
+from legation.watch import Watch
 from legation_asgi import Application, asgi
 from legation_asgi.messages import ClientGone, Message, ReceivedBody, below_mount, request_of
 from legation_host import Host, open_host
@@ -250,6 +251,7 @@ class Kept:
     """A platform that finishes what it began, whether or not the client waits."""
 
     done: list[str] = field(factory=list[str])
+    watch: Watch = field(factory=Watch)
 
     def answer(self, request: Request) -> Program[Answer]:
         yield from Sleep(0.01)
@@ -317,6 +319,8 @@ async def test_the_program_of_a_stream_is_not_started_for_head() -> None:
         yield from Emit(b"x")
 
     class Streams:
+        watch = Watch()
+
         def answer(self, request: Request) -> Program[Answer]:
             yield from Now()
             return Streamed(200, (), body())
@@ -357,6 +361,34 @@ async def test_a_refused_head_does_not_reach_the_platform() -> None:
     assert (start["status"], platform.done) == (400, [])
     assert [name for name, _ in start["headers"]].count(b"x-request-id") == 1
     assert body["body"] == b'{"detail":"The request has no Host","error_code":"BAD_REQUEST"}'
+
+
+def lines_of(watch: Watch) -> list[tuple[str, str, int | None, str]]:
+    lines = watch.take_lines()
+    return [(line.method, line.template, line.status, line.request_id) for line in lines]
+
+
+async def test_what_is_answered_without_the_platform_has_a_line() -> None:
+    platform = Conformance()
+    platform.watch.keep_lines()
+    app = application(platform)
+    script = Script([])
+    named = (b"x-request-id", b"mine-1")
+
+    await app(scope(b"/hello", headers=[HOST, named]), script.receive, script.send)
+    await app(scope(b"/hello", method="BREW", headers=[]), script.receive, script.send)
+    async with app.opened():
+        await app(scope(b"/a", method="POST", headers=[]), script.receive, script.send)
+        await app(scope(b"/bug"), script.receive, script.send)
+    starts = [message for message in script.told if message["type"] == "http.response.start"]
+    ids = [dict(start["headers"])[b"x-request-id"].decode() for start in starts]
+
+    assert lines_of(platform.watch) == [
+        ("GET", "*", 503, "mine-1"),
+        ("other", "*", 503, ids[1]),
+        ("POST", "*", 400, ids[2]),
+        ("GET", "*", 500, ids[3]),
+    ]
 
 
 # --- other scopes ------------------------------------------------------------------------------

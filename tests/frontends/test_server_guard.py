@@ -9,43 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legation.refusals import Refusal
-from legation_server.guard import Guard, Head, Memo
+from legation_server.guard import Guard
+from legation_server.head import Head
 from legation_server.settings import DEFAULT, Settings
+
+from .guard_kit import heads
 
 SMALL: Final = Settings(header_line=60, header_block=150, header_fields=4, body=100)
 
 HOST: Final = b"Host: a.example\r\n"
-
-
-def heads(
-    data: bytes, limits: Settings = DEFAULT, cut: int = 0, memo: Memo | None = None
-) -> list[object]:
-    """Return what comes out of `data`, fed in pieces of `cut` bytes, up to a refusal."""
-    guard = Guard(limits, memo)
-    out: list[object] = []
-    pieces = [data] if not cut else [data[i : i + cut] for i in range(0, len(data), cut)]
-    for piece in pieces:
-        guard.receive(piece)
-        while (head := guard.head()) is not None:
-            out.append(seen(head))
-            if isinstance(head, Refusal):
-                return out
-    return out
-
-
-def seen(head: Head | Refusal) -> object:
-    """Return `head` as a value that can be compared."""
-    if isinstance(head, Refusal):
-        return head.status
-    return (
-        head.method,
-        head.target,
-        head.headers,
-        head.length,
-        head.keep_alive,
-        head.expects,
-        head.old,
-    )
 
 
 def one(data: bytes, limits: Settings = DEFAULT) -> Head | Refusal:
@@ -375,71 +347,3 @@ def test_any_fields_come_out_the_same_whole_and_in_pieces(
 
     assert heads(data, cut=cut) == heads(data)
     assert heads(data, SMALL, cut) == heads(data, SMALL)
-
-
-# --- remembered heads --------------------------------------------------------------------------
-
-PIECES: Final = (
-    b"GET / HTTP/1.1\r\n",
-    b"POST /a?b HTTP/1.1\r\n",
-    b"GET / HTTP/1.0\r\n",
-    HOST,
-    b"Connection: close\r\n",
-    b"Content-Length: 0\r\n",
-    b"Content-Length: 3\r\n",
-    b"Transfer-Encoding: chunked\r\n",
-    b"Expect: 100-continue\r\n",
-    b"X: y\r\n",
-    b"\r\n",
-    b"abc",
-)
-
-
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), max_size=8))
-@settings(max_examples=500)
-def test_a_remembered_head_is_the_head_that_would_be_parsed(messages: list[bytes]) -> None:
-    memo = Memo(3)
-    for data in messages * 3:
-        assert heads(data, memo=memo) == heads(data)
-        assert heads(data, memo=memo, cut=5) == heads(data)
-
-
-def test_a_head_is_remembered_by_all_of_its_bytes() -> None:
-    memo = Memo(10)
-    first, second = (b"GET / HTTP/1.1\r\n" + HOST + b"A: %d\r\n\r\n" % n for n in (1, 2))
-    guard = Guard(DEFAULT, memo)
-    for data in (first, second, first):
-        guard.receive(data)
-        head = guard.head()
-        assert isinstance(head, Head)
-        assert head is memo.find(data)
-        assert guard.pending == 0
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\n\r\n",
-        b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
-        b"GET / HTTP/1.0\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 4096 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-    ],
-)
-def test_what_has_a_body_or_ends_the_connection_is_not_remembered(data: bytes) -> None:
-    memo = Memo(10)
-    one_of = Guard(DEFAULT, memo)
-    one_of.receive(data)
-    one_of.head()
-
-    assert memo.find(data) is None
-
-
-def test_only_so_many_heads_are_remembered() -> None:
-    memo = Memo(2)
-    raws = [b"GET /%d HTTP/1.1\r\n" % n + HOST + b"\r\n" for n in range(4)]
-    for raw in raws:
-        heads(raw, memo=memo)
-
-    assert [memo.find(raw) is not None for raw in raws] == [False, False, True, True]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +32,7 @@ from legation.genai import SCHEMA_URL
 from legation.messages import Request, Response
 from legation.spans import Kind, Span
 from legation.store.counts import ANY_COUNT_RUNS
+from legation.tracing import Trace
 from legation.watch import Line
 from legation_host import open_log
 from legation_host.errors import BadExporter
@@ -220,6 +223,8 @@ async def test_postgresql_says_how_its_connections_are_used(
     assert usage == {"connections_limit": 16, "connections_used": 0, "connections_waiting": 0}
     assert found["legation_runs main PENDING"] == 0
     assert found["legation_schema_info main postgresql 2.5.6 2.5.6 current"] == 1
+    assert found["legation_hints_connected main"] in (0, 1)
+    assert found["legation_hints_heard_total main"] == 0
 
 
 def test_runs_are_counted_without_reading_what_is_over() -> None:
@@ -284,6 +289,21 @@ def test_a_span_that_failed_has_its_kind_of_error() -> None:
     assert (span.start_time, span.end_time) == (1_000, 2_000)
 
 
+def test_a_span_about_a_message_is_linked_to_where_it_was_made() -> None:
+    memory = InMemorySpanExporter()
+    exporter = OpenTelemetry(SimpleSpanProcessor(memory))
+    ids, made = ("a" * 32, "b" * 16), Trace("a" * 32, "c" * 16)
+    exporter.export([Span("send x", Kind.CONSUMER, *ids, "c" * 16, 1, 2, link=made)])
+    exporter.close()
+    spans: Any = memory.get_finished_spans()
+    [span] = spans
+    [link] = span.links
+
+    assert span.kind is SpanKind.CONSUMER
+    assert (link.context.trace_id, link.context.span_id) == (int("a" * 32, 16), int("c" * 16, 16))
+    assert link.context == span.parent
+
+
 def test_the_exporter_is_the_one_that_the_environment_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -325,6 +345,25 @@ def test_every_request_has_a_line_in_the_log(tmp_path: Path) -> None:
         lines = command.named("request")
 
     assert [line["operation"] for line in lines] == ["get_agents", "health_check"]
+    assert "secret" not in "".join(command.lines)
+
+
+def test_what_the_server_refuses_has_a_line_in_the_log(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), *LISTENING) as command:
+        port = int(command.until_served().rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as refused:
+            refused.sendall(b"GET /secret HTTP/3.0\r\nHost: a\r\n\r\n")
+            answer = http.client.HTTPResponse(refused)
+            answer.begin()
+        command.signal(signal.SIGTERM)
+        assert command.ended() == 0
+        [line] = command.named("request")
+
+    assert (line["status"], line["method"], line["route"], line["level"]) == (
+        *(505, "GET", "*"),
+        "warning",
+    )
+    assert line["request_id"] == answer.headers["x-request-id"]
     assert "secret" not in "".join(command.lines)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
-from attrs import field, frozen
+from attrs import field
 from multipart import (  # type: ignore[import-untyped]  # it has annotations, but no py.typed
     MultipartError,
     ParserLimitReached,
@@ -21,6 +21,7 @@ from multipart import (  # type: ignore[import-untyped]  # it has annotations, b
 )
 
 from ..refusals import BadRequest, Fault, Invalid, TooLarge, UnsupportedMediaType
+from ..values import frozen
 from .json_text import BadJson, JsonValue, parse_json
 from .reader import Reader, Upload
 
@@ -158,6 +159,8 @@ def parse_query(
     Returns:
         Every name with its values in order, for `Reader("query", …)`; or what is unreadable.
     """
+    if not query:
+        return {}
     try:
         return _grouped(_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
     except _Refused as refused:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, TypeAlias
 
-from attrs import frozen
-
 from ..store.units import Dialect, Rows, Sql, Statements, Unit
+from ..values import frozen
 from .catalogue import Catalogue
 from .version import EMPTY, MalformedVersion, Version, parse_version
 
@@ -27,6 +26,7 @@ __all__ = [
     "Entry",
     "LedgerReading",
     "ReadLedger",
+    "ReadServedLedger",
     "Standing",
     "State",
     "add_entry",
@@ -144,7 +144,7 @@ def _entry(row: tuple[Any, ...]) -> Entry | None:
     """Return the entry in `row`, or None: SQLite lets any type into any column."""
     seq, from_text, to_text, seal, serves_text, actor, node, request_id, attempt, at_us = row
     texts = (from_text, to_text, seal, serves_text, actor, node, request_id, attempt)
-    if type(seq) is not int or type(at_us) is not int or not all(type(t) is str for t in texts):
+    if type(seq) is not int or type(at_us) is not int or {*map(type, texts)} != {str}:
         return None
     from_, to, serves = map(parse_version, (from_text, to_text, serves_text))
     if (
@@ -242,10 +242,25 @@ class ReadLedger(Unit[LedgerReading]):
         """Read the ledger, if there is one."""
         if not (yield _EXISTS()):
             return LedgerReading(dialect, (), State())
-        entries = entries_of((yield _READ()))
-        if isinstance(entries, Corrupt):
-            return LedgerReading(dialect, (), entries)
-        return LedgerReading(dialect, entries, fold(entries))
+        return _reading(dialect, (yield _READ()))
+
+
+@frozen
+class ReadServedLedger(Unit[LedgerReading]):
+    """The ledger of a database that is served: it is there, so that one statement is enough."""
+
+    writes: ClassVar[bool] = False
+
+    def statements(self, dialect: Dialect) -> Statements[LedgerReading]:
+        """Read the ledger."""
+        return _reading(dialect, (yield _READ()))
+
+
+def _reading(dialect: Dialect, rows: Rows) -> LedgerReading:
+    entries = entries_of(rows)
+    if isinstance(entries, Corrupt):
+        return LedgerReading(dialect, (), entries)
+    return LedgerReading(dialect, entries, fold(entries))
 
 
 # --- serving ----------------------------------------------------------------------------------

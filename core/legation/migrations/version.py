@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from attrs import frozen
+from ..values import frozen
 
 __all__ = ["EMPTY", "MalformedVersion", "Version", "parse_version"]
 
@@ -18,8 +18,8 @@ _GRAMMAR: Final = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}
 _SHOWN: Final = 40  # characters of a malformed text that are repeated to the caller
 
 
-@frozen(order=True)
-class Version:
+# A tuple, because every look at where a database stands compares several of them.
+class Version(NamedTuple):
     """A version of the schema; versions compare number by number."""
 
     major: int

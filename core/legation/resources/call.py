@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from attrs import define, evolve, frozen
+from attrs import define
 
-from ..access.decide import Allow, AllowOnly, Principal
+from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal
 from ..bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_query
 from ..bodies.json_text import BadJson
-from ..effects import Program, ReadBody, Record, ThisNode, Transact
+from ..effects import Program, ReadBody, ThisNode, Transact
 from ..messages import Answer, Request
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
@@ -19,7 +19,8 @@ from ..runs.execute import Workshop
 from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
 from ..store.units import Unit
-from ..watch import Watch
+from ..values import frozen
+from ..watch import Arrival, Watch
 from .manual import Manual
 
 __all__ = ["BODY_LIMIT", "Account", "Call", "Handler", "Surface", "Whose", "resource_of"]
@@ -65,11 +66,10 @@ def resource_of(ids: Iterable[str]) -> str:
     return "/".join(one.replace("%", "%25").replace("/", "%2F") for one in ids)
 
 
+# Made for every request, as is a call: `frozen` would triple what making it costs.
 @define(eq=False)
 class Account:
-    """What the audit trail is told of one request: `entry`, with the status that came of it.
-
-    `entry` says 200, the most common status, so that most requests need no copy of it.
+    """What the audit trail is told of one request: who asked for what, never what was sent.
 
     It is told once: where the request changes data, with the change and in its transaction, under
     the status that is going to be answered; else when it is answered.  It is told twice where one
@@ -77,17 +77,29 @@ class Account:
     its commit was lost.
     """
 
-    entry: AuditEntry
+    arrival: Arrival
+    principal: Principal
+    decision: Decision
+    params: Mapping[str, str]
     recorded: bool = True
     stored: int | None = None
 
-    def close(self, status: int) -> Program[None]:
-        """Record the request, unless its change has done so."""
-        if self.recorded and status != self.stored:
-            yield from Record(self.entry if status == self.entry.status else self._with(status))
-
-    def _with(self, status: int) -> AuditEntry:
-        return evolve(self.entry, status=status)
+    def entry(self, status: int, resource: str = "") -> AuditEntry:
+        """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
+        arrival, decision = self.arrival, self.decision
+        verdict = "deny" if isinstance(decision, Deny) else "allow"
+        return AuditEntry(
+            at_us=arrival.now_us,
+            request_id=arrival.request_id,
+            subject=self.principal.subject,
+            key_id=self.principal.key_id,
+            operation=arrival.operation,
+            resource=resource or (resource_of(self.params.values()) if self.params else ""),
+            decision="open" if self.principal.trusted else verdict,
+            scope=decision.scope,
+            status=status,
+            client=arrival.request.client,
+        )
 
 
 @define(eq=False)
@@ -152,8 +164,7 @@ class Call:
             resource: The ids of what is changed; those in the path, unless given.
         """
         node = yield from ThisNode()
-        named = resource_of(resource) or self.account.entry.resource
-        entry = evolve(self.account.entry, status=status, resource=named)
+        entry = self.account.entry(status, resource_of(resource))
         changed = yield from Transact(database, Audited(unit, node, entry))
         if changed.kept:
             self.account.stored = status

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
-from ..access.decide import AllowOnly
+from ..access.decide import Allow
 from ..effects import Program
-from ..messages import Answer, encoded_json_response
+from ..messages import Answer, Response, encoded_json_response
 from ..refusals import NotFound, Refusal
-from ..registry import Component
+from ..registry import Component, Registry
 from .call import Call
 
 __all__ = ["component", "get_agent", "get_team", "list_agents", "list_teams"]
@@ -16,22 +17,22 @@ __all__ = ["component", "get_agent", "get_team", "list_agents", "list_teams"]
 
 def list_agents(call: Call) -> Program[Answer | Refusal]:
     """Return the agents that the caller may read or run."""
-    return (yield from _list(call, "agent"))
+    return _list(call, "agent")
 
 
 def list_teams(call: Call) -> Program[Answer | Refusal]:
     """Return the teams that the caller may read or run."""
-    return (yield from _list(call, "team"))
+    return _list(call, "team")
 
 
 def get_agent(call: Call) -> Program[Answer | Refusal]:
     """Return one agent."""
-    return (yield from _get(call, "agent"))
+    return _get(call, "agent")
 
 
 def get_team(call: Call) -> Program[Answer | Refusal]:
     """Return one team with its members."""
-    return (yield from _get(call, "team"))
+    return _get(call, "team")
 
 
 def component(call: Call, kind: str) -> Component | NotFound:
@@ -41,14 +42,24 @@ def component(call: Call, kind: str) -> Component | NotFound:
 
 
 def _list(call: Call, kind: str) -> Program[Answer | Refusal]:
-    hosted: Iterable[Component] = call.registry.components(kind).values()
-    if isinstance(call.decision, AllowOnly):
-        ids = call.decision.ids
-        hosted = [item for item in hosted if item.id in ids]
     everything = call.principal.sees_all
+    if isinstance(call.decision, Allow):
+        return _whole(call.registry, kind, everything)
+    ids = call.decision.ids
+    hosted = call.registry.components(kind).values()
+    return _listed([item for item in hosted if item.id in ids], everything)
+    yield  # a program without effects
+
+
+@lru_cache(maxsize=4)
+def _whole(registry: Registry, kind: str, everything: bool) -> Response:
+    """Return the list for those to whom no part of it is barred: it never differs."""
+    return _listed(registry.components(kind).values(), everything)
+
+
+def _listed(hosted: Iterable[Component], everything: bool) -> Response:
     shown = [item.admin_fragment if everything else item.fragment for item in hosted]
     return encoded_json_response(200, b"[" + b",".join(shown) + b"]")
-    yield  # a program without effects
 
 
 def _get(call: Call, kind: str) -> Program[Answer | Refusal]:

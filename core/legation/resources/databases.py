@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
 from ..access.decide import AllowOnly
-from ..bodies import Reader
+from ..bodies import JsonObject, Reader
 from ..effects import Log, Program, RandomBytes, ThisNode, Transact
-from ..messages import Answer, json_response
+from ..messages import Answer, Response, json_response
 from ..migrations.catalogue import Catalogue
-from ..migrations.ledger import Corrupt, LedgerReading, ReadLedger, history, standing
+from ..migrations.ledger import (
+    Corrupt,
+    LedgerReading,
+    ReadLedger,
+    ReadServedLedger,
+    history,
+    standing,
+)
 from ..migrations.migrate import (
     Migrated,
     MigrationBusy,
@@ -23,8 +29,9 @@ from ..migrations.migrate import (
 from ..migrations.plan import Drift, Move, Plan, PlanRefusal, plan
 from ..migrations.version import MalformedVersion, Version, parse_version
 from ..refusals import BadRequest, Fault, Internal, Invalid, NotFound, Refusal
-from ..store.failures import StoreFailure
+from ..store.failures import NotServed, StoreFailure
 from ..store.units import Dialect
+from ..values import frozen
 from .call import Call
 
 __all__ = [
@@ -196,6 +203,9 @@ class _Wanted:
     allow_data_loss: bool
 
 
+_AS_USUAL: Final = _Wanted(None, dry_run=False, allow_data_loss=False)
+
+
 def migrate_one(call: Call) -> Program[Answer | Refusal]:
     """Migrate a database and return the version it reached."""
     name = _named(call)
@@ -207,7 +217,7 @@ def migrate_one(call: Call) -> Program[Answer | Refusal]:
     outcome = yield from _migrate(call, name, wanted)
     if not isinstance(outcome, Migrated):
         return (yield from _refused(name, outcome))
-    return json_response(200, _told(outcome))
+    return json_response(200, _told(outcome)) if outcome.moves else _stayed(outcome)
 
 
 def migrate_all(call: Call) -> Program[Answer | Refusal]:
@@ -239,13 +249,17 @@ def _wanted(call: Call) -> Program[_Wanted | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
+    body = yield from call.json_object()
+    if isinstance(body, Refusal):
+        return body
+    return _checked(read, body) if call.query or body else _AS_USUAL
+
+
+def _checked(read: Reader, body: JsonObject) -> _Wanted | Invalid:
     first = _parse("query.target_version", read.text("target_version"))
     dry_run = read.boolean("dry_run", default=False)
     allow_data_loss = read.boolean("allow_data_loss", default=False)
     faults = list(read.faults())
-    body = yield from call.json_object()
-    if isinstance(body, Refusal):
-        return body
     told = Reader("body", {name: (value,) for name, value in body.items()})
     second = _parse("body.target_version", told.text("target_version"))
     faults += told.faults()
@@ -290,7 +304,7 @@ def _without_a_lock(
 ) -> Program[Migrated | PlanRefusal | None]:
     """Return what the ledger alone tells of the outcome, None where that is not enough."""
     try:
-        reading = yield from Transact(name, ReadLedger())
+        reading = yield from _ledger(name)
     except StoreFailure:
         return None
     allow = wanted.allow_data_loss
@@ -298,6 +312,14 @@ def _without_a_lock(
     if not isinstance(way, Plan):
         return way
     return None if way.moves else Migrated(way.from_version, way.to_version, (), wanted.dry_run)
+
+
+def _ledger(name: str) -> Program[LedgerReading]:
+    """Return the ledger of `name`, in one statement where the database is served."""
+    try:
+        return (yield from Transact(name, ReadServedLedger()))
+    except NotServed:
+        return (yield from Transact(name, ReadLedger()))
 
 
 def _told(outcome: Migrated) -> dict[str, Any]:
@@ -308,6 +330,12 @@ def _told(outcome: Migrated) -> dict[str, Any]:
         "dry_run": outcome.rehearsed,
         "moves": [_move(move) for move in outcome.moves],
     }
+
+
+@lru_cache(maxsize=8)
+def _stayed(outcome: Migrated) -> Response:
+    """Return the answer where there was nothing to do, as there mostly is."""
+    return json_response(200, _told(outcome))
 
 
 def _refused(name: str, outcome: MigrationOutcome) -> Program[Refusal]:

@@ -48,7 +48,14 @@ def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer 
     """Answer `call`, a POST, by `handler`, or as it was answered before under the same key."""
     sent = list(call.request.values(b"idempotency-key"))
     if not sent or operation in REPEATABLE:
-        return (yield from handler(call))
+        return handler(call)
+    return _under_a_key(operation, handler, call, sent)
+
+
+def _under_a_key(
+    operation: str, handler: Handler, call: Call, sent: list[bytes]
+) -> Program[Answer | Refusal]:
+    """Answer `call`, which has come with the keys `sent`; there may be one only."""
     key = _key(call, operation, sent)
     if isinstance(key, Invalid):
         return key

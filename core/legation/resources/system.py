@@ -8,7 +8,7 @@ from typing import Any
 
 from ..bodies import Reader
 from ..effects import Program
-from ..messages import Answer, compact_json, encoded_json_response, json_response
+from ..messages import Answer, Response, json_response
 from ..refusals import Invalid, Refusal
 from ..version import INTERFACE_VERSION, VERSION
 from .call import Call
@@ -35,16 +35,16 @@ def home(call: Call) -> Program[Answer | Refusal]:
 
 def health(call: Call) -> Program[Answer | Refusal]:
     """Return that the process lives, and since when.  It asks nothing of a database."""
-    return encoded_json_response(200, _alive(call.started_us))
+    return _alive(call.started_us)
     yield
 
 
 @lru_cache(maxsize=8)
-def _alive(started_us: int) -> bytes:
+def _alive(started_us: int) -> Response:
     """Return what is asked for every few seconds, and never differs."""
     since = datetime.fromtimestamp(started_us / 1_000_000, UTC)
     told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
-    return compact_json(told).encode()
+    return json_response(200, told)
 
 
 def ready(call: Call) -> Program[Answer | Refusal]:

@@ -1,0 +1,37 @@
+"""The head of a request, as the server needs it."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from legation.messages import Headers
+
+from .framing import ChunkedBody, Framing, LengthBody
+
+__all__ = ["Head"]
+
+
+# Made for every request, and not changed once it is parsed: `frozen` would triple what it costs.
+@define(eq=False)
+class Head:
+    """The head of a request.
+
+    Attributes:
+        target: In origin-form, or `*`.
+        length: Bytes of the body by Content-Length; None when it is chunked.
+        keep_alive: Whether the client lets the connection live (RFC 9112 section 9.3).
+        expects: Whether the client waits for 100 before it sends the body.
+        old: Whether the client speaks HTTP/1.0, which has no chunks.
+    """
+
+    method: str
+    target: str
+    headers: Headers
+    length: int | None = 0
+    keep_alive: bool = True
+    expects: bool = False
+    old: bool = False
+
+    def framing(self, limit: int) -> Framing:
+        """Return where the body ends; a chunked one of more than `limit` bytes is refused."""
+        return ChunkedBody(limit) if self.length is None else LengthBody(self.length)
