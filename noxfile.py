@@ -133,12 +133,15 @@ def pooler(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests under branch coverage; the whole of the core must be covered."""
+    """Run the tests; on the oldest Python they must cover every branch of the core."""
     session.log("tests run on %s, of %s", session.python, ", ".join(FOUND))
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
     install(session, "test")
     pooler(session)
+    if session.python != PYTHONS[0]:  # counting takes a third of the time again, and once will do
+        session.run("pytest", *session.posargs)
+        return
     data = {"COVERAGE_FILE": str(Path(session.create_tmp()).resolve() / "coverage")}
     session.run("coverage", "run", "-m", "pytest", *session.posargs, env=data)
     if not session.posargs:
