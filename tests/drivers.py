@@ -29,6 +29,7 @@ from legation.store.failures import (
     Unavailable,
 )
 from legation.store.units import Dialect, Rows, Sql, Statement, Undo, Unit
+from legation_host.sqlite import set_journal_mode
 
 __all__ = ["Cut", "Driver", "Interfere", "PostgresDriver", "SqliteDriver", "drive", "leave_alone"]
 
@@ -36,7 +37,7 @@ R = TypeVar("R")
 
 LOCK_TIMEOUT_MS: Final = 200
 _LOCK_NAMESPACE: Final = 0x4C45474E
-_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "busy_timeout=0")
+_PRAGMAS: Final = ("synchronous=OFF", "foreign_keys=ON", "busy_timeout=0")
 
 Interfere: TypeAlias = Callable[[str | None], str | None]
 """Told of what comes next, None for anything but a statement; returns the text to run instead."""
@@ -140,6 +141,7 @@ class SqliteDriver(Driver):
                 opened = stack.enter_context(
                     closing(sqlite3.connect(self.path, isolation_level=None))
                 )
+                set_journal_mode(opened, "wal", 5_000)
                 for pragma in _PRAGMAS:
                     opened.execute(f"pragma {pragma}").fetchall()
                 stack.pop_all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -33,6 +34,7 @@ __all__ = [
     "has_wal_reset_bug",
     "in_transaction",
     "run_unit",
+    "set_journal_mode",
     "translate",
 ]
 
@@ -63,6 +65,7 @@ READING: Final = (
 )
 
 INCREMENTAL: Final = 2
+_AGAIN_SECONDS: Final = 0.005
 
 
 def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
@@ -105,22 +108,40 @@ def _configure(connection: sqlite3.Connection, path: str, read_only: bool, busy_
             for name, value in READING:
                 _hold(connection, path, name, value)
             return
-        _lay_out(connection, path)
+        _lay_out(connection, path, busy_ms)
         for name, value in DURABLE:
             _hold(connection, path, name, busy_ms if name == "busy_timeout" else value)
     except sqlite3.Error as error:
         raise UnusableDatabase(f"{path}: not usable as a database: {error}") from error
 
 
-def _lay_out(connection: sqlite3.Connection, path: str) -> None:
+def _lay_out(connection: sqlite3.Connection, path: str, busy_ms: int) -> None:
     """Choose what is part of the file: auto_vacuum while it is empty, then the journal."""
     (pages,) = connection.execute("pragma page_count").fetchone()
     if pages == 0:
         _hold(connection, path, "auto_vacuum", INCREMENTAL)
     wanted = "memory" if path == MEMORY else "wal"
-    (mode,) = connection.execute(f"pragma journal_mode = {wanted}").fetchone()
+    mode = set_journal_mode(connection, wanted, busy_ms)
     if mode != wanted:
         raise UnusableDatabase(f"{path}: journal_mode is {mode}, not {wanted}")
+
+
+def set_journal_mode(connection: sqlite3.Connection, wanted: str, busy_ms: int) -> str:
+    """Ask for a journal mode, for `busy_ms` while the database is locked; return what it is then.
+
+    Where several connections turn a new file to a WAL at the same moment, SQLite may refuse one
+    at once, whatever its `busy_timeout`: each would hold what the other waits for.
+    """
+    due = time.monotonic() + busy_ms / 1_000
+    while True:
+        try:
+            (mode,) = connection.execute(f"pragma journal_mode = {wanted}").fetchone()
+        except sqlite3.OperationalError as error:
+            if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > due:
+                raise
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return str(mode)
 
 
 def _hold(connection: sqlite3.Connection, path: str, name: str, value: int) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import errno
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from legation_host.sqlite import (
     connect,
     has_wal_reset_bug,
     run_unit,
+    set_journal_mode,
     translate,
 )
 from legation_host.units import quiet
@@ -120,6 +123,36 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnusableDatabase, match=r"a\.txt"):
         connect(str(path))
+
+
+def test_a_lock_on_a_new_file_is_waited_for_although_sqlite_would_not(path: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("begin exclusive")
+        with closing(sqlite3.connect(path, timeout=0)) as connection:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                set_journal_mode(connection, "wal", 0)
+            later = threading.Timer(0.2, other.execute, ["rollback"])
+            later.start()
+            assert set_journal_mode(connection, "wal", 20_000) == "wal"
+            later.join()
+
+
+def test_all_that_open_a_new_file_at_once_get_it(tmp_path: Path) -> None:
+    for turn in range(10):
+        barrier, opened = threading.Barrier(8), list[str]()
+
+        def open_it(name: str, barrier: threading.Barrier, opened: list[str]) -> None:
+            barrier.wait()
+            connect(name).close()
+            opened.append(name)
+
+        name = str(tmp_path / f"{turn}.db")
+        threads = [threading.Thread(target=open_it, args=(name, barrier, opened)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(opened) == 8
 
 
 def test_a_journal_that_cannot_be_wal_is_refused(path: str) -> None:
