@@ -13,12 +13,13 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 from attrs import define, field
 
 from legation.effects import CallFunction, Piece, Raised, Returned, TimedOut
+
+from .waking import Wake, waker
 
 __all__ = ["FUNCTION_THREADS", "Functions", "Pieces"]
 
@@ -83,7 +84,7 @@ class _Call:
     _function: Callable[..., Any]
     _arguments: Mapping[str, Any]
     _leave: Callable[[], None]
-    _loop: anyio.lowlevel.EventLoopToken = field(factory=anyio.lowlevel.current_token, init=False)
+    _wake: Wake = field(factory=waker, init=False)
     _ended: anyio.Event = field(factory=anyio.Event, init=False)
     _abandoned: bool = field(default=False, init=False)
     _result: Any = field(default=None, init=False)
@@ -97,7 +98,7 @@ class _Call:
             self._error = Raised.by(error).error
         # The event loop may be over before a function is that nobody waits for.
         with suppress(RuntimeError):
-            anyio.from_thread.run_sync(self._end, token=self._loop)
+            self._wake(self._end)
 
     def _end(self) -> None:
         self._leave()

@@ -15,7 +15,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from attrs import define, field
 
@@ -32,6 +31,7 @@ from .sqlite import (
     translate,
 )
 from .units import Write, quiet
+from .waking import Wake, waker
 
 __all__ = ["SqliteDatabase"]
 
@@ -77,7 +77,7 @@ class SqliteDatabase:
         self._writer = connect(path)
         self._reader = None if path == MEMORY else connect(path, read_only=True)
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
-        self._wake: Callable[[Callable[[], object]], object] = _nobody
+        self._wake: Wake = _nobody
         self._closed = False
         self._units = self._commits = 0
         self._warn()
@@ -114,7 +114,7 @@ class SqliteDatabase:
         if self._closed:
             raise Unavailable("closed")
         if self._wake is _nobody:
-            self._wake = _waker()
+            self._wake = waker()
         ticket = _Ticket(unit)
         self._queue.put(ticket)
         try:
@@ -298,12 +298,3 @@ class SqliteDatabase:
 
 def _nobody(_: Callable[[], object]) -> None:
     """Stand for the event loop until there is one."""
-
-
-def _waker() -> Callable[[Callable[[], object]], object]:
-    """Return what runs a function soon on the thread of this event loop, from any thread."""
-    loop: Any = anyio.lowlevel.current_token().native_token
-    wake: Callable[[Callable[[], object]], object] = (
-        loop.run_sync_soon if hasattr(loop, "run_sync_soon") else loop.call_soon_threadsafe
-    )
-    return wake
