@@ -456,7 +456,8 @@ def test_of_eight_at_once_one_moves_and_all_succeed(
     outcomes: list[MigrationOutcome] = []
     barrier = threading.Barrier(8)
     start = path[-1] if path else EMPTY
-    with engine.empty() as opener:
+    with engine.empty() as opener, closing(opener()) as look:
+        reading(look)  # a new file becomes a WAL: who came meanwhile would be busy at once
         for target in path:
             go(opener, target)
 
