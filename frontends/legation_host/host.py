@@ -148,10 +148,7 @@ async def open_host(
             trail.store = _storing(host, write_audit)
             tasks.start_soon(trail.serve, name="audit trail")
         if hub is not None:
-            host.hub = hub
-            host.hints = hints_of(opened.values(), hub, log)
-        for one in host.hints.values():
-            tasks.start_soon(one.serve, name="hints")
+            _listen(host, hub, tasks)
         try:
             yield host
         except Exception as error:  # noqa: BLE001 (raised below, as it came)
@@ -160,6 +157,14 @@ async def open_host(
             tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
+
+
+def _listen(host: Host, hub: Hub, tasks: TaskGroup) -> None:
+    """Let programs wait in `hub`, and other nodes be heard there."""
+    host.hub = hub
+    host.hints = hints_of(host.databases.values(), hub, host.write)
+    for one in host.hints.values():
+        tasks.start_soon(one.serve, name="hints")
 
 
 def _storing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import trio
@@ -19,7 +19,18 @@ from legation_host import open_host
 from legation_server import DEFAULT, Proxies, Server, Settings, open_listeners, serve
 from legation_server.proxies import NO_PROXIES
 
-__all__ = ["ALIVE", "HIDDEN", "SSE", "Client", "Reply", "Served", "Tried", "reset", "serving"]
+__all__ = [
+    "ALIVE",
+    "HIDDEN",
+    "SSE",
+    "Client",
+    "Reply",
+    "Served",
+    "Tried",
+    "connected",
+    "reset",
+    "serving",
+]
 
 ALIVE: Final = b"GET /alive HTTP/1.1\r\nHost: a\r\n\r\n"
 HIDDEN: Final = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -188,6 +199,15 @@ class Client:
         return reply is not None and reply.status == 200
 
 
+@asynccontextmanager
+async def connected(port: int) -> AsyncGenerator[Client]:
+    """Connect to a server on this machine."""
+    with trio.fail_after(PATIENCE):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        yield Client(stream)
+
+
 @define(eq=False)
 class Served:
     """A running server."""
@@ -199,13 +219,9 @@ class Served:
     nursery: trio.Nursery
     done: trio.Event = field(factory=trio.Event)
 
-    @asynccontextmanager
-    async def client(self) -> AsyncGenerator[Client]:
+    def client(self) -> AbstractAsyncContextManager[Client]:
         """Connect."""
-        with trio.fail_after(PATIENCE):
-            stream = await trio.open_tcp_stream("127.0.0.1", self.port)
-        async with stream:
-            yield Client(stream)
+        return connected(self.port)
 
     async def once(self, data: bytes) -> list[Reply]:
         """Send `data` on a connection of its own, and return all that is answered to it."""

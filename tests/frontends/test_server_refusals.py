@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from legation.watch import NOWHERE, Line, Watch
 from legation_host.hosting import open_platform
 from legation_server import DEFAULT, Settings, open_listeners, serve
 
-from .server_kit import PATIENCE, Client, Reply, reset, serving
+from .server_kit import PATIENCE, Client, Reply, connected, reset, serving
 
 RUNS: Final = "/agents/{agent_id}/runs"
 QUICK: Final = evolve(DEFAULT, header_seconds=0.5, body_seconds=0.5, linger_seconds=0.2)
@@ -52,12 +52,8 @@ class Watched:
     watch: Watch
     port: int
 
-    @asynccontextmanager
-    async def client(self) -> AsyncGenerator[Client]:
-        with trio.fail_after(PATIENCE):
-            stream = await trio.open_tcp_stream("127.0.0.1", self.port)
-        async with stream:
-            yield Client(stream)
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        return connected(self.port)
 
     async def told(self, data: bytes) -> Reply:
         """Return the answer to `data`, sent on a connection of its own."""
