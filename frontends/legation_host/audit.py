@@ -61,30 +61,38 @@ class Trail:
             self._many.set()
 
     async def serve(self) -> None:
-        """Store what is recorded, for ever."""
+        """Store what is recorded, for ever.
+
+        What arrives while a batch is stored is gathered in its turn: a commit costs as much as
+        some tens of entries.
+        """
         while True:
             await self._some.wait()
             with anyio.move_on_after(GATHER_SECONDS):
                 await self._many.wait()
+            await self._store_batch()
             self._some, self._many = anyio.Event(), anyio.Event()
-            await self._flush()
+            if self._waiting:
+                self._some.set()
+            if len(self._waiting) >= BATCH:
+                self._many.set()
 
     async def aclose(self) -> None:
         """Store what is left, once `serve` has ended; what takes too long is logged."""
         with anyio.move_on_after(LAST_WORDS_SECONDS, shield=True):
-            await self._flush()
+            while self._waiting:
+                await self._store_batch()
         for entry in self._waiting:
             self._log(entry)
         self._waiting.clear()
 
-    async def _flush(self) -> None:
-        """Store everything; an entry leaves the list when it is stored or logged."""
-        while self._waiting:
-            batch = tuple(self._waiting[:BATCH])
-            if not await self._stored(batch):
-                for entry in batch:
-                    self._log(entry)
-            del self._waiting[: len(batch)]
+    async def _store_batch(self) -> None:
+        """Store what came first; an entry leaves the list when it is stored or logged."""
+        batch = tuple(self._waiting[:BATCH])
+        if not await self._stored(batch):
+            for entry in batch:
+                self._log(entry)
+        del self._waiting[: len(batch)]
 
     async def _stored(self, batch: tuple[AuditEntry, ...]) -> bool:
         if self.store is None:

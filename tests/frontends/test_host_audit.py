@@ -12,6 +12,7 @@ from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, Unavailable
 from legation_host import open_host
 from legation_host.audit import BATCH, WAITING, Trail
+from legation_host.units import quiet
 
 from .host_units import BACKENDS, Lines, run
 
@@ -73,6 +74,36 @@ def test_a_full_batch_does_not_wait(backend: str) -> None:
     run(backend, main)
 
     assert store.batches == [entries[:BATCH], entries[BATCH:]]
+
+
+@BACKENDS
+def test_what_arrives_while_a_batch_is_stored_is_gathered_too(backend: str) -> None:
+    sizes: list[int] = []
+
+    async def main() -> None:
+        stored = anyio.Event()
+
+        async def slowly(entries: tuple[AuditEntry, ...]) -> None:
+            sizes.append(len(entries))
+            await stored.wait()
+
+        trail = Trail(quiet, slowly)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(trail.serve)
+            for number in range(BATCH + 1):
+                trail.record(entry(number))
+            while not sizes:
+                await anyio.lowlevel.checkpoint()
+            stored.set()
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            trail.record(entry(BATCH + 1))
+            await anyio.sleep(0.25)
+            tasks.cancel_scope.cancel()
+
+    run(backend, main)
+
+    assert sizes == [BATCH, 2]
 
 
 @BACKENDS
