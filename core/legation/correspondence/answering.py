@@ -147,7 +147,7 @@ class AnswerMessage(Job):
 
     def _note_run(self) -> Program[str]:
         """Return the id of a run to begin, noted on the message."""
-        run_id = yield from new_id()
+        run_id = yield from new_id(self.claimed.received_us)
         if not (yield from Transact(self.desk.database, AttachRun(self.claimed.lease, run_id))):
             raise _LeaseLost
         return run_id

@@ -173,7 +173,7 @@ class Call:
     def new_id(self, what: str) -> Program[str]:
         """Return the id of a new thing of the kind `what`: random, or from the seed."""
         if self.seed is None:
-            return (yield from new_id())
+            return (yield from new_id(self.now_us))
         return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
 
     def whose(self, user_id: str | None) -> Whose:

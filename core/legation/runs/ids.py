@@ -1,21 +1,32 @@
-"""Ids of runs and sessions that nobody named."""
+"""Ids of runs and sessions that nobody named: UUIDs (RFC 9562), as text."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from ..effects import Program, RandomBytes
 
 __all__ = ["new_id", "uuid_text"]
 
-
-def new_id() -> Program[str]:
-    """Return a random UUID (RFC 9562 section 5.4), as text."""
-    return uuid_text((yield from RandomBytes(16)))
+_MASK: Final = (1 << 48) - 1
+"""The milliseconds that an id has room for, up to the year 10889."""
 
 
-def uuid_text(sixteen: bytes) -> str:
-    """Return `sixteen` bytes as the text of a UUID of version 4."""
+def new_id(now_us: int) -> Program[str]:
+    """Return a new id, of version 7: the time in milliseconds, and 74 random bits.
+
+    Ids in the order of time put rows that are made together side by side in every index, where
+    those of version 4 would each touch a page of its own: a commit then writes half as many.
+    """
+    drawn = yield from RandomBytes(16)
+    milliseconds = now_us // 1_000 & _MASK
+    return uuid_text(milliseconds.to_bytes(6, "big") + drawn[6:], version=7)
+
+
+def uuid_text(sixteen: bytes, version: int = 4) -> str:
+    """Return `sixteen` bytes as the text of a UUID of this version."""
     raw = bytearray(sixteen)
-    raw[6] = raw[6] & 0x0F | 0x40
+    raw[6] = raw[6] & 0x0F | version << 4
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

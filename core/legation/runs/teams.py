@@ -176,7 +176,7 @@ class Leading:
     def _begin(self, member: Component, task: str, voice: Voice) -> Program[_Errand]:
         """Store the run of a member that has not begun."""
         journal = voice.journal
-        run_id = yield from new_id()
+        run_id = yield from new_id(journal.now_us)
         now_us = journal.now_us = yield from Now()
         run = _claim(voice, run_id, member.kind, member.id, task, now_us)
         said = Said(Message("user", task, images=self.images), now_us)
