@@ -1,8 +1,9 @@
 """SQLite behind an event loop: reads on its thread, writes in groups on a thread of their own.
 
 A durable commit costs one fsync however much it holds.  So the writer takes everything that
-queued while the last commit was under way, runs each unit in a savepoint, and commits once; each
-unit is told its own outcome, and the event loop is woken once for all of them.
+queued while the last commit was under way, runs one unit after the other, and commits once; each
+unit is told its own outcome, and the event loop is woken once for all of them.  A group in which a
+unit fails, or undoes itself, is begun again with a savepoint for each.
 """
 
 from __future__ import annotations
@@ -221,9 +222,19 @@ class SqliteDatabase:
     def _together(self, batch: list[_Ticket[Any]]) -> None:
         """Run `batch` in one transaction, however often it takes.
 
+        First without savepoints: with one, SQLite keeps a copy of each page that a unit writes to,
+        in a temporary file as soon as there are 16 of them, and there are as many in a run.
+
         An error that makes SQLite roll back the whole transaction (lang_transaction.html, section
         3.1) concerns the unit it struck: the others are run again without that one.
         """
+        if not self._begin(batch):
+            return
+        if self._straight(batch):
+            self._commit(batch)
+            return
+        if self._writer.in_transaction:
+            self._writer.execute("rollback")
         while batch:
             struck = self._attempt(batch)
             if struck is None:
@@ -232,9 +243,9 @@ class SqliteDatabase:
 
     def _attempt(self, batch: Sequence[_Ticket[Any]]) -> _Ticket[Any] | None:
         """Return the unit that cost the others their transaction; None when all have an outcome."""
-        run = self._writer.execute
+        if not self._begin(batch):
+            return None
         try:
-            run("begin immediate")
             for ticket in batch:
                 self._in_savepoint(ticket)
                 if not self._writer.in_transaction:
@@ -242,18 +253,43 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             self._fail(batch, error, at_commit=False)
             return None
+        self._commit(batch)
+        return None
+
+    def _begin(self, batch: Sequence[_Ticket[Any]]) -> bool:
+        """Begin a transaction; else tell the whole batch why not."""
         try:
-            run("commit")
+            self._writer.execute("begin immediate")
+        except sqlite3.Error as error:
+            self._fail(batch, error, at_commit=False)
+            return False
+        return True
+
+    def _straight(self, batch: Sequence[_Ticket[Any]]) -> bool:
+        """Run one unit after the other; tell whether what all of them did is to stay."""
+        for ticket in batch:
+            ticket.error = None
+            try:
+                ticket.result, kept = in_transaction(self._writer, ticket.unit)
+            except Exception:  # noqa: BLE001 (raised again in a savepoint, and told to its caller)
+                return False
+            if not kept:
+                return False
+        return True
+
+    def _commit(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Commit what the batch did, or tell it why that failed."""
+        try:
+            self._writer.execute("commit")
         except sqlite3.Error as error:
             if self._writer.in_transaction:
-                run("rollback")
+                self._writer.execute("rollback")
             if classify(error) is StatementFailed:
                 # A deferred constraint, of which SQLite does not say whose it was.
                 for ticket in batch:
                     self._alone(ticket)
             else:
                 self._fail(batch, error, at_commit=True)
-        return None
 
     def _fail(
         self, batch: Sequence[_Ticket[Any]], error: sqlite3.Error, *, at_commit: bool

@@ -203,6 +203,20 @@ def test_a_group_is_one_commit(file: str) -> None:
     assert [line.lower() for line in commits].count("commit") == 2  # the gate's, and the group's
 
 
+def test_only_a_group_in_which_a_unit_fails_has_savepoints(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        told: list[str] = []
+        database._writer.set_trace_callback(told.append)
+        await grouped(database, *(Add("ada", 1) for _ in range(5)))
+        assert not [line for line in told if "savepoint" in line]
+        told.clear()
+        await grouped(database, Add("ada", 1), Fault("eve"), Add("ada", 1))
+        assert told.count("savepoint unit") == 3
+        assert await perform(database, Get("ada")) == 17
+
+    opened("trio", file, body)
+
+
 def test_more_than_a_group_is_several_commits_and_all_are_told(file: str) -> None:
     async def body(database: SqliteDatabase) -> None:
         outcomes = await grouped(database, *(Put(f"account {n}") for n in range(3 * GROUP)))
