@@ -172,6 +172,12 @@ def test_what_has_none_gets_a_sentence_instead_of_silence(kind: Kind, text: str 
     assert treatment.text.startswith("I can only read text, not ")
 
 
+def test_among_others_only_words_are_answered() -> None:
+    assert treat(IncomingMessage("m", "s", text="x", in_group=True)) == Ask("x")
+    silent = treat(IncomingMessage("m", "s", Kind.STICKER, in_group=True))
+    assert silent == Skip("no words in a group")
+
+
 @pytest.mark.parametrize("kind", [Kind.REACTION, Kind.SYSTEM])
 def test_a_reaction_wants_no_answer(kind: Kind) -> None:
     assert treat(IncomingMessage("m", "s", kind, "👍")) == Skip(kind.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from unicodedata import category
 
 import pytest
@@ -74,6 +75,70 @@ def test_what_looks_like_one_character_stays_whole(cluster: str) -> None:
 
     assert "".join(parts) == "ab" * 4 + cluster + "cd" * 8
     assert any(cluster in part for part in parts)
+
+
+def test_a_part_begins_with_the_indentation_of_its_line() -> None:
+    lines = [f"    value_{number} = {number}" for number in range(20)]
+    parts = list(split_text("\n".join(lines), 100))
+
+    assert "\n".join(parts) == "\n".join(lines)
+    assert len(parts) > 2
+    assert list(split_text("one\n" + " " * 30 + "two", 20)) == ["one", "two"]
+
+
+LINES = st.lists(
+    st.sampled_from(["```", "```python", " ``` ", "x = ```1```", "", "    y = 1", "word " * 12])
+    | st.text(max_size=40)
+    | st.just("```" + "long" * 9),
+    max_size=60,
+)
+
+
+def blocks(part: str) -> list[str]:
+    """Return the lines of `part` that begin or end a block of code."""
+    lines = (line.strip() for line in part.split("\n"))
+    return [line for line in lines if line.startswith("```") and "`" not in line[3:]]
+
+
+@given(LINES, st.integers(128, 300))
+def test_a_block_of_code_ends_in_the_part_in_which_it_begins(lines: list[str], limit: int) -> None:
+    text = "\n".join(lines)
+    *others, last = list(split_text(text, limit)) or [""]
+
+    assert all(0 < utf16_length(part) <= limit for part in others)
+    assert utf16_length(last) <= limit
+    for part in others:
+        opened = False
+        for line in blocks(part):
+            opened = not opened if not opened or line == "```" else opened
+        assert not opened
+    unfenced = [re.sub(r"```\S*", "", text_) for text_ in (text, "\n".join([*others, last]))]
+    assert "".join(unfenced[0].split()) == "".join(unfenced[1].split())
+
+
+def test_a_block_of_code_begins_again_where_it_was_parted() -> None:
+    lines = [f"    value_{number} = {number}" for number in range(20)]
+    text = "\n".join(["So:", "```python", *lines, "```", "That is it."])
+    parts = list(split_text(text, 200))
+
+    assert parts[0].startswith("So:\n```python\n    value_0 = 0\n")
+    assert parts[1].startswith("```python\n    value_")
+    assert [part.endswith("\n```") for part in parts] == [*[True] * (len(parts) - 1), False]
+    assert parts[-1].endswith("\n```\nThat is it.")
+
+
+def test_a_block_of_code_that_fits_is_not_parted() -> None:
+    block = "```\n" + "\n".join(["x = 1"] * 20) + "\n```"
+    parts = list(split_text("word " * 30 + "\n" + block, 200))
+
+    assert parts == [("word " * 30).strip(), block]
+
+
+def test_no_part_is_an_empty_block_of_code() -> None:
+    code = "\n".join(["x = 1"] * 32)
+    parts = list(split_text(f"```\n{code}\n      ```\nEnd", 200))
+
+    assert parts == [f"```\n{code}\n```", "End"]
 
 
 def test_a_pile_of_accents_is_cut_all_the_same() -> None:

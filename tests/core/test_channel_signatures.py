@@ -218,6 +218,14 @@ def test_without_a_previous_secret_there_is_one(previous: str | None) -> None:
     assert active_secrets("new", previous) == (b"new",)
 
 
+@pytest.mark.parametrize("secrets", [("new\n", None), (" new", None), ("new", "old\r\n")])
+def test_a_secret_with_white_space_around_it_stops_the_start(
+    secrets: tuple[str, str | None],
+) -> None:
+    with pytest.raises(ValueError, match=r"^a secret begins or ends with white space$"):
+        active_secrets(*secrets)
+
+
 def test_without_a_secret_nothing_starts() -> None:
     with pytest.raises(ValueError, match="needs a secret"):
         active_secrets("", "old")

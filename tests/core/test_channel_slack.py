@@ -75,6 +75,27 @@ def test_a_mention_in_a_channel_opens_a_thread() -> None:
     assert (found.text, found.thread, found.reply_to) == ("hello", "5.000001", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("<@UBOT>  hello", "hello"),
+        ("<@UBOT|legation> /new", "/new"),
+        ("Hey <@UBOT> what is up", "Hey what is up"),
+        ("ask <@U2> and <@U3|ada>, <@UBOT>", "ask @U2 and @ada,"),
+        ("in <#C1|general> or <#C2>", "in #general or #C2"),
+        ("<!here> <!subteam^S1|@team> <!date^1^{date}|Monday>", "@here @team Monday"),
+        ("<https://a.example/?a=1&amp;b=2>", "https://a.example/?a=1&b=2"),
+        ("<https://a.example|a.example> <mailto:a@b.c|a@b.c>", "https://a.example a@b.c"),
+        ("see <https://a.example|the page>.", "see the page (https://a.example)."),
+        ("<https://a.example/b|b>", "b (https://a.example/b)"),
+        ("&lt;@UBOT&gt; 1 &lt; 2", "<@UBOT> 1 < 2"),
+        ("<<<|", "<<<|"),
+    ],
+)
+def test_the_markup_of_slack_is_read_as_its_writer_saw_it(text: str, plain: str) -> None:
+    assert only(text=text).text == plain
+
+
 def test_a_question_in_a_thread_stays_there() -> None:
     found = only(type="app_mention", channel="C1", text="more", thread_ts="4.000001")
 
@@ -203,6 +224,12 @@ def test_a_reply_is_one_request_that_pings_nobody() -> None:
             "event_payload": {"idempotency_key": "reply-T1.C1.5.1"},
         },
     }
+
+
+def test_markdown_is_written_as_slack_writes_it() -> None:
+    fetch = CHANNEL.encode(Reply("k", "D1", "**a < b** [x](https://y.example/?a=1&b=2)"), NOW)
+
+    assert json.loads(fetch.body)["text"] == "*a &lt; b* x (https://y.example/?a=1&amp;b=2)"
 
 
 def test_a_direct_reply_opens_no_thread() -> None:

@@ -148,6 +148,9 @@ def test_no_secret_shows_and_none_means_no_start() -> None:
 def test_the_answer_is_judged_by_its_status() -> None:
     assert CHANNEL.read_reply(FetchReply(204, {}, b""), NOW) == Sent("")
     assert CHANNEL.read_reply(FetchReply(410, {}, b""), NOW) == GiveUp("HTTP 410")
+    for status in (301, 400, 401, 404, 503):
+        again = CHANNEL.read_reply(FetchReply(status, {"retry-after": "9"}, b""), NOW)
+        assert again == RetryLater(9, f"HTTP {status}")
     assert CHANNEL.read_reply(Unreachable("tls"), NOW) == RetryLater(None, "tls")
 
 

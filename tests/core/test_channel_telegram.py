@@ -23,7 +23,10 @@ from legation.channels.signatures import Refused, Verified
 from legation.channels.telegram import Telegram
 from legation.effects import FetchReply, Unreachable
 
-CHANNEL = Telegram("tg", "hook-token", "77:BOT-token", previous_secret_token="old-token")
+CHANNEL = Telegram(
+    "tg", "hook-token", "77:BOT-token", previous_secret_token="old-token", mentions_only=False
+)
+ASKED = evolve(CHANNEL, mentions_only=True)
 NOW = 1_700_000_000_000_000
 ADA = {"id": 42, "is_bot": False, "first_name": "Ada"}
 
@@ -46,7 +49,14 @@ def only(**content: Any) -> IncomingMessage:
 
 def test_a_text_is_a_message_known_by_its_update() -> None:
     assert only(text="hello") == IncomingMessage(
-        "9", "42", Kind.TEXT, "hello", conversation="-100", provider_id="5", sent_us=1_000_000
+        "9",
+        "42",
+        Kind.TEXT,
+        "hello",
+        conversation="-100",
+        provider_id="5",
+        sent_us=1_000_000,
+        in_group=True,
     )
 
 
@@ -76,6 +86,8 @@ def test_a_thread_that_is_no_topic_is_none() -> None:
         ({"location": {}}, Kind.LOCATION, None),
         ({"contact": {}}, Kind.CONTACTS, None),
         ({"poll": {}}, Kind.UNSUPPORTED, None),
+        ({"paid_media": {}, "caption": "look"}, Kind.UNSUPPORTED, "look"),
+        ({"checklist": {}}, Kind.UNSUPPORTED, None),
         ({"text": ["x"]}, Kind.UNSUPPORTED, None),
         ({"new_chat_members": []}, Kind.SYSTEM, None),
         ({}, Kind.SYSTEM, None),
@@ -97,6 +109,86 @@ def test_a_pressed_button_is_a_message() -> None:
             "9", "42", Kind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
         ),
     )
+
+
+def test_a_button_is_answered_in_the_topic_in_which_it_is() -> None:
+    shown = {"message_id": 5, "chat": {"id": 1}, "message_thread_id": 3, "is_topic_message": True}
+    press = {"id": "1", "from": ADA, "data": "yes", "message": shown}
+
+    (found,) = parse({"update_id": 9, "callback_query": press}).messages
+    assert found.thread == "3"
+
+
+ANONYMOUS = {"id": 1087968824, "is_bot": True, "username": "GroupAnonymousBot"}
+
+
+def test_who_writes_for_a_group_is_no_bot() -> None:
+    found = only(text="x", **{"from": ANONYMOUS}, sender_chat={"id": -100, "type": "supergroup"})
+
+    assert (found.sender, found.from_self) == ("-100", False)
+
+
+def test_a_post_that_telegram_copies_into_the_group_of_a_channel_is_no_message() -> None:
+    post = update(text="x", is_automatic_forward=True, sender_chat={"id": -200})
+
+    assert parse(post) == Delivery((), ("automatic_forward",))
+
+
+@pytest.mark.parametrize(
+    ("chat", "in_group"),
+    [
+        ({"id": -1, "type": "group"}, True),
+        ({"id": -1, "type": "supergroup"}, True),
+        ({"id": 42, "type": "private"}, False),
+        ({"id": 42}, False),
+    ],
+)
+def test_a_group_is_told_apart(chat: dict[str, Any], in_group: bool) -> None:
+    assert only(sticker={}, chat=chat).in_group is in_group
+
+
+def asked(**content: Any) -> Any:
+    return ASKED.parse(Verified(json.dumps(update(**content)).encode()))
+
+
+def entity(kind: Any, offset: Any, length: Any) -> list[dict[str, Any]]:
+    return [{"type": kind, "offset": offset, "length": length}]
+
+
+US = {"message_id": 4, "from": {"id": 77, "is_bot": True}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"text": "/ask", "entities": entity("bot_command", 0, 4)},
+        {"text": "\U0001f44d @Legation_Bot hi", "entities": entity("mention", 3, 13)},
+        {"photo": [], "caption": "@legationbot", "caption_entities": entity("mention", 0, 12)},
+        {"text": "you", "entities": [{"type": "text_mention", "user": {"id": 77}}]},
+        {"text": "and then?", "reply_to_message": US},
+        {"text": "hi", "chat": {"id": 42, "type": "private"}},
+    ],
+)
+def test_in_a_group_what_is_meant_for_a_bot_is_a_message(content: dict[str, Any]) -> None:
+    assert len(asked(**content).messages) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"text": "hi"},
+        {"sticker": {}},
+        {"new_chat_members": []},
+        {"text": "\U0001f44d @ada_bo t", "entities": entity("mention", 3, 7)},
+        {"text": "@legation_bot", "entities": entity("mention", "0", 13)},
+        {"text": "@legation_bot", "entities": entity("mention", 0, None)},
+        {"text": "a bot", "entities": entity("bold", 0, 5)},
+        {"text": "and then?", "reply_to_message": {"from": {"id": 8, "is_bot": True}}},
+        {"text": "x", "reply_to_message": {**US, "forum_topic_created": {"name": "T"}}},
+    ],
+)
+def test_in_a_group_nothing_else_is(content: dict[str, Any]) -> None:
+    assert asked(**content) == Delivery((), ("not mentioned",))
 
 
 def test_a_button_without_data_is_unsupported() -> None:
@@ -135,7 +227,10 @@ def test_what_is_not_json_is_told_apart() -> None:
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=4)
 NAMES = st.sampled_from(
-    "message from id chat text message_id message_thread_id is_topic_message date caption".split()
+    (
+        "message from id chat text message_id message_thread_id is_topic_message date caption"
+        " type entities offset length user"
+    ).split()
 )
 TREES = st.recursive(
     LEAVES,
@@ -148,8 +243,10 @@ TREES = st.recursive(
 def test_any_update_gives_a_value_and_any_message_of_it_can_be_answered(
     message: Any, press: Any
 ) -> None:
-    delivery = parse({"update_id": 1, "message": message, "callback_query": press})
+    root = {"update_id": 1, "message": message, "callback_query": press}
+    delivery = parse(root)
 
+    assert isinstance(ASKED.parse(Verified(json.dumps(root).encode())), Delivery)
     assert isinstance(delivery, Delivery)
     for m in delivery.messages:
         CHANNEL.encode(Reply("k", m.conversation, "x", m.thread, m.provider_id), NOW)
@@ -218,6 +315,19 @@ def test_a_reply_is_one_request() -> None:
     }
 
 
+def test_markdown_becomes_entities() -> None:
+    fetch = CHANNEL.encode(Reply("k", "1", "**Hi**\n```py\nx\n```"), NOW)
+    content = json.loads(fetch.body)
+
+    assert (content["text"], content["entities"]) == (
+        "Hi\nx",
+        [
+            {"type": "bold", "offset": 0, "length": 2},
+            {"type": "pre", "offset": 3, "length": 1, "language": "py"},
+        ],
+    )
+
+
 def test_outside_a_topic_and_quoting_nothing_it_is_shorter() -> None:
     content = json.loads(CHANNEL.encode(Reply("k", "1", "Hi"), NOW).body)
 
@@ -235,6 +345,16 @@ def answer(status: int, content: Any) -> FetchReply:
         (answer(200, []), Sent("")),
         (answer(200, {"ok": False, "error_code": 400}), GiveUp("HTTP 200: code 400")),
         (answer(403, {"ok": False, "error_code": 403}), GiveUp("HTTP 403: code 403")),
+        (
+            answer(
+                403, {"error_code": 403, "description": "Forbidden: bot was blocked by the user"}
+            ),
+            GiveUp("HTTP 403: code 403, Forbidden: bot was blocked by the user"),
+        ),
+        (
+            answer(400, {"error_code": 400, "description": "Bad Request: no user 4911"}),
+            GiveUp("HTTP 400: code 400"),
+        ),
         (
             answer(429, {"ok": False, "error_code": 429, "parameters": {"retry_after": 7}}),
             RetryLater(7, "HTTP 429: code 429"),

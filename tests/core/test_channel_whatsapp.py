@@ -20,6 +20,7 @@ from legation.channels.messages import (
     Kind,
     NotUnderstood,
     Skip,
+    Undelivered,
     treat,
 )
 from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
@@ -206,6 +207,14 @@ def test_every_message_of_every_change_of_every_entry_is_taken() -> None:
             Kind.LIST,
             "Two",
         ),
+        (
+            {
+                "type": "interactive",
+                "interactive": {"type": "nfm_reply", "nfm_reply": {"response_json": "{}"}},
+            },
+            Kind.BUTTON,
+            "{}",
+        ),
         ({"type": "interactive", "interactive": {"type": "nfm_reply"}}, Kind.UNSUPPORTED, None),
         ({"type": "interactive"}, Kind.UNSUPPORTED, None),
         ({"type": "image", "image": {"id": "1", "caption": "look"}}, Kind.IMAGE, "look"),
@@ -217,6 +226,12 @@ def test_every_message_of_every_change_of_every_entry_is_taken() -> None:
         ({"type": "contacts", "contacts": []}, Kind.CONTACTS, None),
         ({"type": "order", "order": {"text": "two, please"}}, Kind.ORDER, "two, please"),
         ({"type": "system", "system": {"body": "changed"}}, Kind.SYSTEM, "changed"),
+        ({"type": "edit", "edit": {"message": {"type": "text"}}}, Kind.SYSTEM, None),
+        ({"type": "revoke", "revoke": {"original_message_id": "x"}}, Kind.SYSTEM, None),
+        ({"type": "request_welcome"}, Kind.SYSTEM, None),
+        ({"type": "unsupported", "unsupported": {"type": "poll_update"}}, Kind.SYSTEM, None),
+        ({"type": "unsupported", "unsupported": {"type": "gif"}}, Kind.UNSUPPORTED, None),
+        ({"type": "unsupported"}, Kind.UNSUPPORTED, None),
         ({"type": "unknown"}, Kind.UNSUPPORTED, None),
         ({"type": ["text"]}, Kind.UNSUPPORTED, None),
         ({"type": "text", "text": {}}, Kind.UNSUPPORTED, None),
@@ -262,6 +277,48 @@ def test_without_our_number_a_sender_without_digits_is_somebody_else() -> None:
     assert not delivery.messages[0].from_self
 
 
+USER = "US.13491208655302741918"
+GROUP = "Y2FwaV9ncm91cDoxNzA1NTU1MDEzOTox"
+
+
+def test_who_hides_the_phone_number_is_known_by_another_id() -> None:
+    hidden = {name: given for name, given in message().items() if name != "from"}
+    delivery = parse(body(value({**hidden, "from_user_id": USER})))
+
+    (found,) = delivery.messages
+    assert (found.sender, found.conversation, found.from_self) == (USER, USER, False)
+
+
+def test_who_shows_the_phone_number_is_known_by_it() -> None:
+    assert only(from_user_id=USER) == only()
+
+
+def test_a_message_in_a_group_is_answered_there() -> None:
+    found = only(group_id=GROUP)
+
+    assert (found.sender, found.conversation, found.in_group) == (ADA, GROUP, True)
+
+
+def test_a_reply_that_was_not_delivered_is_told_with_the_codes_of_meta() -> None:
+    codes: list[Any] = [[{"code": 131047}, {"code": 131026}], None, [{"code": "<b>"}]]
+    keys = ("reply-wamid.1", "reply.2-wamid.1", "apology-wamid.1")
+    failed = [
+        {"status": "failed", "biz_opaque_callback_data": key, "errors": errors}
+        for key, errors in zip(keys, codes, strict=True)
+    ]
+    others: list[dict[str, Any]] = [
+        {"status": "failed", "errors": [{"code": 1}]},
+        {"status": "failed", "biz_opaque_callback_data": "campaign-7"},
+        {"status": "read", "biz_opaque_callback_data": "reply-wamid.1"},
+    ]
+
+    assert parse(body(value(statuses=[*others, *failed]))).undelivered == (
+        Undelivered("code 131047, code 131026"),
+        Undelivered("no code"),
+        Undelivered("no code"),
+    )
+
+
 def test_statuses_and_errors_are_no_messages() -> None:
     delivery = parse(body(value(statuses=[{"id": "wamid.1"}], errors=[{"code": 1}])))
 
@@ -275,6 +332,7 @@ def test_another_field_or_another_number_is_not_for_us() -> None:
 
     assert parse(json.dumps(other).encode()) == Delivery((), ("another field",))
     assert parse(body(number)) == Delivery((), ("another number",))
+    assert parse(body({**number, "messages": []})) == Delivery((), ("statuses",))
 
 
 def test_another_object_is_ignored() -> None:
@@ -369,6 +427,30 @@ def test_a_reply_is_one_request_with_its_key_in_both_places() -> None:
     }
     assert "access-me" not in repr(fetch)
     assert CHANNEL.encode(REPLY, NOW + 10**9) == fetch
+
+
+@pytest.mark.parametrize(
+    ("recipient", "addressed"),
+    [
+        ("+4911", {"recipient_type": "individual", "to": "+4911"}),
+        (USER, {"recipient_type": "individual", "recipient": USER}),
+        ("US.ENT.118157", {"recipient_type": "individual", "recipient": "US.ENT.118157"}),
+        (GROUP, {"recipient_type": "group", "to": GROUP}),
+    ],
+)
+def test_a_number_a_user_and_a_group_are_addressed_each_in_its_way(
+    recipient: str, addressed: dict[str, str]
+) -> None:
+    sent = json.loads(CHANNEL.encode(evolve(REPLY, recipient=recipient), NOW).body)
+    names = ("recipient_type", "to", "recipient")
+
+    assert {name: sent[name] for name in names if name in sent} == addressed
+
+
+def test_markdown_is_written_as_whatsapp_writes_it() -> None:
+    fetch = CHANNEL.encode(evolve(REPLY, text="# Hi\n**you**"), NOW)
+
+    assert json.loads(fetch.body)["text"]["body"] == "*Hi*\n*you*"
 
 
 def test_a_later_part_quotes_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from legation import Agent
 from legation.bodies import parse_json
 from legation.config import AuthorizationConfig
-from legation.effects import ReadBody, Transact
+from legation.effects import Log, ReadBody, Transact
 from legation.store.failures import Busy, CommitLost, NotServed, Unavailable
 from legation.store.inbox import PutMessages
 from legation_testing import Client
@@ -339,6 +339,46 @@ def test_a_message_with_a_lost_commit_is_a_duplicate_when_it_comes_again() -> No
         c.advance(2)
 
     assert [message.text for message in provider.seen] == ["hi"]
+
+
+def test_a_reply_that_meta_could_not_deliver_is_in_the_log() -> None:
+    status = {
+        "status": "failed",
+        "biz_opaque_callback_data": "reply-wamid.1",
+        "errors": [{"code": 131047}],
+    }
+    value = {"metadata": {"phone_number_id": "111"}, "statuses": [status]}
+    root = {"object": "whatsapp_business_account"}
+    entry = [{"changes": [{"field": "messages", "value": value}]}]
+    with Client(platform) as c:
+        sent = signed("whatsapp", json.dumps({**root, "entry": entry}).encode(), NOW)
+        assert post(c, sent).json() == {"status": "ignored"}
+
+        fields = (("channel", "whatsapp"), ("reason", "code 131047"))
+        assert [log for log in c.logs if log.level == "warning"] == [
+            Log("warning", "reply not delivered", fields)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("value", "reasons"),
+    [
+        ({"metadata": {"phone_number_id": "222"}, "messages": ["x"]}, ["another number"]),
+        ({"metadata": {"phone_number_id": "222"}, "statuses": ["x"]}, list[str]()),
+        ({"messages": [{"id": "a"}]}, ["malformed"]),
+        ({"statuses": [{"status": "read"}]}, list[str]()),
+    ],
+)
+def test_a_message_that_is_passed_over_is_in_the_log(
+    value: dict[str, Any], reasons: list[str]
+) -> None:
+    entry = [{"changes": [{"field": "messages", "value": value}]}]
+    root = {"object": "whatsapp_business_account", "entry": entry}
+    with Client(platform) as c:
+        assert post(c, signed("whatsapp", json.dumps(root).encode(), NOW)).status == 200
+
+        told = [dict(log.fields)["reason"] for log in c.logs if log.event == "delivery ignored"]
+        assert told == reasons
 
 
 def test_our_own_messages_are_ignored() -> None:

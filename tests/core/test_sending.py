@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import pytest
 
+from legation import Agent
 from legation.channels.replies import Reply, encode_reply
 from legation.correspondence.desk import Desk
 from legation.correspondence.sending import SendReply
 from legation.effects import Fetch, FetchReply, Log, Now, Nudge, RandomBytes, Transact, Unreachable
 from legation.store.failures import Unavailable
 from legation.store.outbox import ClaimedReply, FailReply, MarkSent, ReplyKey, ReplyLease
-from legation_testing import Client, close_at_every_effect, play
+from legation_testing import Client, ScriptedModel, close_at_every_effect, play
 
-from ..providers.deliveries import platform, telegram, whatsapp
-from ..providers.strict import Provider, TelegramApi, WhatsAppApi
+from ..providers.deliveries import platform, slack, standard, telegram, whatsapp
+from ..providers.strict import Provider, SlackApi, StandardReceiver, TelegramApi, WhatsAppApi
+from ..providers.strict import now_us as wall_clock_us
 
 NOW = 1_767_225_600_000_000
 TEXT = "canary-of-the-text"
@@ -186,6 +189,35 @@ def test_a_long_answer_is_sent_in_parts_that_the_provider_takes(
     assert [len(message.text) for message in provider.seen] == sizes
     assert provider.refused == []
     assert len({message.key for message in provider.seen}) == 2
+
+
+CODE = "\n".join(f"    rooms[{number}] < 7 and rooms[{number}] & 1" for number in range(300))
+MARKDOWN = f"## Rooms \U0001f44d\n\n**Two** are [free](https://a.example):\n\n```python\n{CODE}\n```\nDone."
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [WhatsAppApi(), TelegramApi(), SlackApi(), StandardReceiver()],
+    ids=lambda provider: provider.kind,
+)
+def test_a_long_answer_in_markdown_is_taken_by_every_provider(provider: Provider) -> None:
+    now_us = wall_clock_us()
+    made = Agent(id="concierge", model=ScriptedModel([MARKDOWN]))
+    with Client(lambda: platform(agents=[made]), fetch=provider, start_us=now_us) as c:
+        sent = {
+            "whatsapp": lambda: whatsapp(("4911", "a", "?")),
+            "telegram": lambda: telegram(7, 1, "?"),
+            "slack": lambda: slack("U1", "5.1", "?", now_us),
+            "standard": lambda: standard("ada", "a", "?", now_us),
+        }[provider.kind]()
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(2)
+
+    assert provider.refused == []
+    texts = [html.unescape(message.text) for message in provider.seen]
+    lines = [line for text in texts for line in text.split("\n") if line.startswith("    ")]
+    assert "\n".join(lines) == CODE
+    assert len(texts) == (1 if provider.kind == "standard" else 3)
 
 
 def test_replies_to_one_person_wait_for_each_other_and_to_others_do_not() -> None:

@@ -266,6 +266,36 @@ def test_a_reaction_wants_no_answer(provider: WhatsAppApi) -> None:
     assert answers_to(provider, message(type="reaction", reaction={"emoji": "+"})) == []
 
 
+@pytest.mark.parametrize(
+    ("who", "recipient"),
+    [
+        ({"from": None, "from_user_id": "US.13491208655302741918"}, "US.13491208655302741918"),
+        ({"from_user_id": "US.13491208655302741918"}, "4911"),
+        ({"group_id": "Y2FwaV9ncm91cDoxNzA1NTU1MDEzOTox"}, "Y2FwaV9ncm91cDoxNzA1NTU1MDEzOTox"),
+    ],
+    ids=["hides the number", "shows it", "in a group"],
+)
+def test_whoever_writes_is_answered_where_they_wrote(
+    provider: WhatsAppApi, who: dict[str, Any], recipient: str
+) -> None:
+    assert answers_to(provider, message(type="text", text={"body": "hi"}, **who)) == ["hi"]
+    assert [seen.recipient for seen in provider.seen] == [recipient]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"type": "revoke", "revoke": {"original_message_id": "b"}},
+        {"type": "edit", "edit": {"original_message_id": "b"}},
+        {"type": "unsupported", "unsupported": {"type": "pin"}},
+    ],
+)
+def test_what_a_person_does_to_an_earlier_message_wants_no_answer(
+    provider: WhatsAppApi, content: dict[str, Any]
+) -> None:
+    assert answers_to(provider, message(**content)) == []
+
+
 def test_our_own_number_is_not_answered(provider: WhatsAppApi) -> None:
     assert answers_to(provider, whatsapp(("15550001", "a", "hi"))) == []
 

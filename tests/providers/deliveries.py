@@ -156,13 +156,14 @@ def telegram(sender: int, update: int, words: str, now_us: int = 0) -> Delivery:
 
 
 def slack(sender: str, stamp: str, words: str, now_us: int) -> Delivery:
+    """Return a direct message; Slack escapes what a person writes."""
     event = {
         "type": "message",
         "channel_type": "im",
         "channel": "D1",
         "user": sender,
         "ts": stamp,
-        "text": words,
+        "text": words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
     }
     root = {"type": "event_callback", "team_id": "T1", "event_id": f"Ev{stamp}", "event": event}
     return _json("slack", root, now_us)

@@ -199,6 +199,8 @@ def integer(value: Any) -> bool:
 class WhatsAppApi(Provider):
     """Cloud API, "Send messages": `POST /{version}/{phone number id}/messages`.
 
+    A phone number stands in `to`, a user who hides it in `recipient` ("Business-scoped user IDs"),
+    a group in `to` under another `recipient_type` ("Groups API").
     Meta documents no idempotency; `honours_keys` shows what the key would do where it is honoured.
     """
 
@@ -236,25 +238,29 @@ class WhatsAppApi(Provider):
         need(path is not None and path[1] == self.phone_number_id, "path", 404)
         need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
         message = object_of(headers, body, "application/json")
+        alone = message.get("recipient_type", "individual") == "individual"
         shape(
             message,
             {
                 "messaging_product": matching("whatsapp"),
-                "recipient_type": matching("individual"),
-                "to": matching(r"\+?[0-9]{3,20}"),
+                "recipient_type": matching("individual|group"),
+                "to": matching(r"\+?[0-9]{3,20}" if alone else r"[A-Za-z0-9_=-]{20,100}"),
+                "recipient": matching(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}"),
                 "type": matching("text"),
                 "text": lambda value: isinstance(value, dict),
                 "context": lambda value: isinstance(value, dict),
                 "biz_opaque_callback_data": text(512),
             },
         )
-        for name in ("messaging_product", "to", "type", "text"):
+        for name in ("messaging_product", "type", "text"):
             need(name in message, f"{name}: missing")
+        to = str(message.get("to") or (alone and message.get("recipient")) or "")
+        need(to, "to: missing")
         shape(message["text"], {"body": text(4096), "preview_url": boolean}, "text.")
         shape(message.get("context", {}), {"message_id": text(512)}, "context.")
         key = message.get("biz_opaque_callback_data", "")
         need(headers.get("idempotency-key") == key, "two keys")
-        return Seen(message["to"], message["text"]["body"], key)
+        return Seen(to, message["text"]["body"], key)
 
     def answer(self, message: Seen, number: int) -> bytes:
         contact = {"input": message.recipient, "wa_id": message.recipient.removeprefix("+")}
@@ -316,10 +322,13 @@ class TelegramApi(Provider):
                 "message_thread_id": integer,
                 "reply_parameters": lambda value: isinstance(value, dict),
                 "link_preview_options": lambda value: isinstance(value, dict),
+                "entities": lambda value: isinstance(value, list),
             },
         )
         for name in ("chat_id", "text"):
             need(name in message, f"{name}: missing")
+        for entity in message.get("entities", ()):
+            self._entity(entity, len(message["text"].encode("utf-16-le")) // 2)
         shape(
             message.get("reply_parameters", {"message_id": 1}),
             {"message_id": integer, "allow_sending_without_reply": boolean},
@@ -328,6 +337,21 @@ class TelegramApi(Provider):
         shape(message.get("link_preview_options", {}), {"is_disabled": boolean}, "preview.")
         key = headers.get("idempotency-key", "")
         return Seen(str(message["chat_id"]), message["text"], key)
+
+    @staticmethod
+    def _entity(entity: Any, units: int) -> None:
+        """Check a "MessageEntity", which lies within a text of so many UTF-16 units."""
+        members = {
+            "type": matching("bold|strikethrough|code|pre"),
+            "offset": integer,
+            "length": integer,
+            "language": text(64),
+        }
+        shape(entity, members, "entities.")
+        need({"type", "offset", "length"} <= entity.keys(), "entities: missing")
+        need(entity["type"] == "pre" or "language" not in entity, "entities.language")
+        offset, length = entity["offset"], entity["length"]
+        need(0 <= offset < offset + length <= units, "entities: out of bounds")
 
     def answer(self, message: Seen, number: int) -> bytes:
         result = {"message_id": number, "date": 1, "chat": {"id": 1, "type": "private"}}

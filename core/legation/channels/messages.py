@@ -35,6 +35,7 @@ __all__ = [
     "Say",
     "Skip",
     "Treatment",
+    "Undelivered",
     "at",
     "challenge_of",
     "channel_session_id",
@@ -106,6 +107,7 @@ class IncomingMessage:
         from_self: Written by us; it never starts a run.
         sent_us: When it was written, as the provider says, or None.
         media: What is attached.
+        in_group: Written among others, who read the answer too.
     """
 
     message_id: str
@@ -119,6 +121,14 @@ class IncomingMessage:
     from_self: bool = False
     sent_us: int | None = None
     media: tuple[Media, ...] = ()
+    in_group: bool = False
+
+
+@frozen
+class Undelivered:
+    """A reply that the provider took from us, and then could not deliver."""
+
+    reason: str
 
 
 @frozen
@@ -127,6 +137,7 @@ class Delivery:
 
     messages: tuple[IncomingMessage, ...]
     ignored: tuple[str, ...] = ()
+    undelivered: tuple[Undelivered, ...] = ()
 
 
 @frozen
@@ -152,8 +163,8 @@ class NotUnderstood:
 
 Parsed: TypeAlias = Delivery | Challenge | Ignored | NotUnderstood
 Handshake: TypeAlias = Challenge | Refused
-Piece: TypeAlias = IncomingMessage | str
-"""A message, or the kind of something that is none."""
+Piece: TypeAlias = IncomingMessage | Undelivered | str
+"""A message, what became of one of ours, or the kind of something that is neither."""
 
 # Wide enough for Meta and Slack; nothing that a browser would take for markup.
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
@@ -259,14 +270,17 @@ def gather(pieces: Iterable[Piece]) -> Delivery:
     """Sort `pieces` into messages and the rest; a message without a usable id is `malformed`."""
     messages: list[IncomingMessage] = []
     ignored: dict[str, None] = {}
+    undelivered: list[Undelivered] = []
     for piece in pieces:
         if isinstance(piece, str):
             ignored[piece] = None
+        elif isinstance(piece, Undelivered):
+            undelivered.append(piece)
         elif not piece.sender or not _MESSAGE_ID.fullmatch(piece.message_id):
             ignored["malformed"] = None
         else:
             messages.append(piece)
-    return Delivery(tuple(messages), tuple(ignored))
+    return Delivery(tuple(messages), tuple(ignored), tuple(undelivered))
 
 
 # --- what becomes of a message -----------------------------------------------------------------
@@ -312,7 +326,7 @@ def treat(message: IncomingMessage) -> Treatment:
     """Decide what becomes of `message`.
 
     Whatever has words, or a file of a type that a run takes, is asked; for the rest a person gets
-    a sentence instead of silence.  A reaction wants no answer.
+    a sentence instead of silence.  A reaction wants no answer, nor does a sticker among others.
     """
     if message.from_self:
         return Skip("from ourselves")
@@ -322,6 +336,8 @@ def treat(message: IncomingMessage) -> Treatment:
         return Ask(message.text)
     if any(media.mime_type in MEDIA_TYPES for media in message.media):
         return Ask("")
+    if message.in_group:
+        return Skip("no words in a group")
     name = _NAMED.get(message.kind, "messages of this kind")
     return Say(f"I can only read text, not {name}. Please write to me instead.")
 

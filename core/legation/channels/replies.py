@@ -121,6 +121,13 @@ def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
 
 # Where a text may be parted, best first; a border lies behind the match.
 _BORDERS: Final = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[.!?…]\s|[。\uff01\uff1f]", r"\s")))
+# A line that begins or ends a block of code, and behind it what the block is in.
+_FENCE: Final = re.compile(r"^[ \t]*```([^`\n]*)$", re.MULTILINE)
+_CLOSING: Final = re.compile(r"[ \t]*```[ \t]*$", re.MULTILINE)
+_CLOSED: Final = "\n```"
+_LONGEST_INFO: Final = 16
+_FENCED: Final = 128
+"""Shorter parts have no room for lines that they do not need."""
 _JOINER: Final = "\u200d"
 _LONGEST_CLUSTER: Final = 64
 
@@ -167,21 +174,65 @@ def _border(text: str, start: int, end: int) -> int:
     return end
 
 
+def _begin(text: str, start: int, limit: int) -> int:
+    """Return where a part begins that follows `start`: at a word, or a line with its indentation.
+
+    There is a word.  An indentation that would fill much of a part is left out.
+    """
+    word = start
+    while text[word].isspace():
+        word += 1
+    line = text.rfind("\n", max(start - 1, 0), word) + 1
+    at_line = line or start == 0
+    return line if at_line and word - line <= limit // 4 else word
+
+
+def _end(text: str, start: int, size: int, limit: int) -> int:
+    end = _fitting(text, start, limit)
+    return _border(text, start, end) if end < size else size
+
+
+def _fence(text: str, start: int, end: int, opened: str) -> tuple[str, int]:
+    """Return the line that opens the block of code in which a part ends, and where that stands.
+
+    Outside of one, the line is "".  `opened` is the line of the block in which the part begins.
+    """
+    place = start
+    for found in _FENCE.finditer(text[start:end]):
+        info = found[1].strip()
+        if not opened:
+            opened, place = "```" + info * (len(info) <= _LONGEST_INFO), start + found.start()
+        elif not info:
+            opened = ""
+    return opened, place
+
+
 def split_text(text: str, limit: int) -> Iterator[str]:
     """Yield `text` in parts of 1 to `limit` UTF-16 units, without the white space between them.
 
-    Parted between paragraphs, else lines, sentences, words, characters; in this order.
+    Parted between paragraphs, else lines, sentences, words, characters; in this order.  A block
+    of code, between lines that begin with three backticks, is whole in one part, or else ends in
+    one part and begins again in the next.
     """
-    start, size = 0, len(text.rstrip())
+    start, size, opened = 0, len(text.rstrip()), ""
     while start < size:
-        if text[start].isspace():
-            start += 1
+        start = _begin(text, start, limit)
+        closing = _CLOSING.match(text, start) if opened else None
+        if closing:
+            start, opened = closing.end(), ""
             continue
-        end = _fitting(text, start, limit)
-        if end < size:
-            end = _border(text, start, end)
-        yield text[start:end].rstrip()
-        start = end
+        head = f"{opened}\n" if opened else ""
+        room = limit - utf16_length(head)
+        end = _end(text, start, size, room)
+        inside, place = _fence(text, start, end, opened) if limit >= _FENCED else ("", start)
+        if inside and end < size:
+            if place > start + (end - start) // 2:
+                end, inside = place, ""
+            else:
+                end = _end(text, start, size, room - len(_CLOSED))
+                inside, _ = _fence(text, start, end, opened)
+        yield head + text[start:end].rstrip() + (_CLOSED if inside and end < size else "")
+        start, opened = end, inside
 
 
 # --- what came of it ---------------------------------------------------------------------------

@@ -71,11 +71,15 @@ def active_secrets(current: str, previous: str | None = None) -> Secrets:
     """Return the secrets to accept; an empty `previous` means that there is none.
 
     Raises:
-        ValueError: `current` is empty: without a secret nothing could be refused.
+        ValueError: `current` is empty: without a secret nothing could be refused.  Or one has
+            white space around it, as from a file with a line feed at its end: nothing would fit.
     """
     if not current:
         raise ValueError("a channel needs a secret")
-    return tuple(secret.encode() for secret in (current, previous) if secret)
+    secrets = tuple(secret for secret in (current, previous) if secret)
+    if any(secret != secret.strip() for secret in secrets):
+        raise ValueError("a secret begins or ends with white space")
+    return tuple(secret.encode() for secret in secrets)
 
 
 def timing_safe_equal(given: bytes, expected: Iterable[bytes]) -> bool:

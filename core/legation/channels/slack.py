@@ -17,6 +17,7 @@ from ..bodies.json_text import JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
 from ..values import frozen
+from .markup import marked
 from .media import is_provider
 from .messages import (
     Challenge,
@@ -46,7 +47,8 @@ __all__ = ["Slack"]
 
 # Subtypes that a person writes; the others tell of joins, edits, topics, bots.
 _WRITTEN: Final = frozenset({"", "file_share", "thread_broadcast", "me_message"})
-_MENTION: Final = re.compile(r"\s*<@[A-Z0-9]+(?:\|[^>]*)?>\s*", re.ASCII)
+# What Slack makes of a mention, a channel or a link: `<@U1>`, `<#C1|general>`, `<https://…|label>`.
+_MARKUP: Final = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>( ?)")
 _LONGEST_URL: Final = 2000
 _NAME: Final = re.compile(r"[a-z_.]{1,64}")
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
@@ -144,7 +146,7 @@ class Slack:
         """
         message: dict[str, object] = {
             "channel": reply.recipient,
-            "text": _escaped(reply.text),
+            "text": _escaped(marked(reply.text)),
             "unfurl_links": False,
             "unfurl_media": False,
             "metadata": {
@@ -188,8 +190,29 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _unescaped(text: str) -> str:
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+def _plain(text: str, own: frozenset[str]) -> str:
+    """Return `text` as its writer saw it, without the mentions of `own`."""
+
+    def shown(found: re.Match[str]) -> str:
+        sigil, target, label, space = found[1], found[2], found[3] or "", found[4]
+        if sigil == "@" and target in own:
+            return ""
+        return _shown(sigil, target, label) + space
+
+    plain = _MARKUP.sub(shown, text)
+    return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
+
+
+def _shown(sigil: str, target: str, label: str) -> str:
+    if sigil == "!":  # `<!here>`, `<!subteam^S1|@team>`, `<!date^…|tomorrow>`
+        return label or f"@{target}"
+    if sigil:
+        return sigil + (label or target)
+    typed = target.removeprefix("mailto:").removeprefix("tel:")
+    bare = typed.removeprefix("http://").removeprefix("https://").rstrip("/")
+    if label.rstrip("/") in ("", typed, bare):  # as it was typed: Slack adds what is missing
+        return typed
+    return f"{label} ({target})"
 
 
 def _stamp(value: JsonValue) -> str:
@@ -205,7 +228,8 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
     """
     stamp, channel = _stamp(at(event, "ts")), identifier(at(event, "channel"))
     thread = _stamp(at(event, "thread_ts"))
-    text = _unescaped(_MENTION.sub("", string_at(event, "text"), count=1)) or None
+    own = _own(root)
+    text = _plain(string_at(event, "text"), own) or None
     named = stamp and channel
     return IncomingMessage(
         message_id=f"{identifier(root.get('team_id'))}.{channel}.{stamp}" if named else "",
@@ -217,7 +241,8 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
         thread=thread or ("" if _is_direct(event) else stamp),
         provider_id=stamp,
         reply_to="" if thread == stamp else thread,
-        from_self=_is_own(root, event),
+        # A bot wrote: ourselves, or another that would answer our answers.
+        from_self=bool(at(event, "bot_id")) or identifier(at(event, "user")) in own,
         sent_us=moment_us(stamp),
         media=tuple(_media(event)),
     )
@@ -229,14 +254,13 @@ def _kind(event: JsonValue, text: str | None) -> Kind:
     return Kind.TEXT if text else Kind.UNSUPPORTED
 
 
-def _is_own(root: JsonObject, event: JsonValue) -> bool:
-    """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
-    own = [
+def _own(root: JsonObject) -> frozenset[str]:
+    """Return the ids under which we are in the workspace."""
+    return frozenset(
         identifier(given.get("user_id"))
         for given in objects(root.get("authorizations"))
         if given.get("is_bot") is True
-    ]
-    return bool(at(event, "bot_id")) or identifier(at(event, "user")) in own
+    )
 
 
 def _media(event: JsonValue) -> Iterator[Media]:

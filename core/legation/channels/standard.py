@@ -8,7 +8,7 @@ only `sender` being required; `webhook-id` is the id of the message.  What goes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from attrs import field
 
@@ -32,13 +32,14 @@ from .messages import (
     read_object,
     string_at,
 )
-from .replies import Outcome, Reply, Sent, general_outcome
+from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import check_base_url
 from .signatures import Refused, Secrets, Verified, sign_standard, standard_key, standard_v1
 
 __all__ = ["Standard"]
 
 _KINDS = {kind.value: kind for kind in Kind}
+_GONE: Final = 410
 
 
 @frozen
@@ -124,8 +125,14 @@ class Standard:
         )
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
-        """Judge the answer by its status."""
-        return general_outcome(reply, now_us) or Sent("")
+        """Judge the answer by its status: 410 alone is final ("Delivery success and failure").
+
+        A receiver that is being replaced, or has not heard of a new secret, answers 404 or 401.
+        """
+        outcome = general_outcome(reply, now_us)
+        if isinstance(reply, FetchReply) and isinstance(outcome, GiveUp) and reply.status != _GONE:
+            return RetryLater(retry_after(reply, now_us), outcome.reason)
+        return outcome or Sent("")
 
 
 def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:

@@ -16,6 +16,7 @@ from ..bodies.json_text import JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
 from ..values import frozen
+from .markup import Span, spans
 from .messages import (
     Challenge,
     Delivery,
@@ -53,6 +54,8 @@ _KINDS: Final = (
     ("sticker", Kind.STICKER, "caption"),
     ("location", Kind.LOCATION, "caption"),
     ("contact", Kind.CONTACTS, "caption"),
+    ("paid_media", Kind.UNSUPPORTED, "caption"),
+    ("checklist", Kind.UNSUPPORTED, "caption"),
     ("poll", Kind.UNSUPPORTED, "caption"),
     ("dice", Kind.UNSUPPORTED, "caption"),
     ("story", Kind.UNSUPPORTED, "caption"),
@@ -70,6 +73,8 @@ _FILE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}", re.ASCII)
 _FILE_PATH: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LARGEST: Final = 5 << 20
 _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
+# What Telegram says of an error, unless it has a number or something of ours in it.
+_DESCRIPTION: Final = re.compile(r"[A-Za-z_' ,.:()-]{1,120}", re.ASCII)
 _MEMBER: Final = re.compile(r"[a-z_]{1,64}")
 _BOT_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 
@@ -96,7 +101,11 @@ def _check_bot_token(_: object, __: object, value: str) -> None:
 
 @frozen
 class Telegram:
-    """One bot."""
+    """One bot.
+
+    With `mentions_only` the bot answers in a group what is meant for a bot: commands, mentions of a
+    name that ends in "bot" (an update does not tell ours), and replies to it.
+    """
 
     kind: ClassVar[str] = "telegram"
     text_limit: ClassVar[int] = 4096
@@ -108,6 +117,7 @@ class Telegram:
         default="https://api.telegram.org", converter=base_url, validator=check_base_url
     )
     previous_secret_token: str | None = field(default=None, repr=False, validator=_check_secret)
+    mentions_only: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Refuse to be without a usable secret.
@@ -142,7 +152,12 @@ class Telegram:
     def _pieces(self, root: JsonObject, update_id: str) -> Iterator[Piece]:
         message, press = root.get("message"), root.get("callback_query")
         if isinstance(message, dict):
-            yield self._message(update_id, message)
+            if message.get("is_automatic_forward") is True:  # a post of the channel of a group
+                yield "automatic_forward"
+            elif self.mentions_only and _in_group(message) and not self._is_meant(message):
+                yield "not mentioned"
+            else:
+                yield self._message(update_id, message)
         if isinstance(press, dict):
             yield self._press(update_id, press)
         others = set(root) - {"update_id", "message", "callback_query"}
@@ -150,19 +165,21 @@ class Telegram:
 
     def _message(self, update_id: str, message: JsonObject) -> IncomingMessage:
         kind, text = _content(message)
-        thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+        # Who writes for a group or a channel has that as the sender, and a bot as the user.
+        chat = identifier(at(message, "sender_chat", "id"))
         return IncomingMessage(
             message_id=update_id,
-            sender=identifier(at(message, "from", "id")),
+            sender=chat or identifier(at(message, "from", "id")),
             kind=kind,
             text=text,
             conversation=identifier(at(message, "chat", "id")),
-            thread=_number(thread),
+            thread=_topic(message),
             provider_id=_number(message.get("message_id")),
             reply_to=_number(at(message, "reply_to_message", "message_id")),
-            from_self=self._is_bot(at(message, "from")),
+            from_self=not chat and self._is_bot(at(message, "from")),
             sent_us=moment_us(message.get("date")),
             media=_media(message),
+            in_group=_in_group(message),
         )
 
     def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
@@ -174,15 +191,31 @@ class Telegram:
             kind=Kind.BUTTON if text else Kind.UNSUPPORTED,
             text=text or None,
             conversation=identifier(at(press, "message", "chat", "id")),
+            thread=_topic(at(press, "message")),
             provider_id=message_id,
             reply_to=message_id,
             from_self=self._is_bot(at(press, "from")),
         )
 
+    def _is_meant(self, message: JsonObject) -> bool:
+        """Tell whether `message`, in a group, is for a bot; of a reply, whether it is to us."""
+        answered = message.get("reply_to_message")
+        # In a topic whatever answers nothing else answers the message that began the topic.
+        if self._is_us(at(answered, "from")) and not at(answered, "forum_topic_created"):
+            return True
+        for words, entities in (("text", "entities"), ("caption", "caption_entities")):
+            units = string_at(message, words).encode("utf-16-le", "replace")
+            for entity in objects(message.get(entities)):
+                if self._is_us(entity.get("user")) or _names_bot(entity, units):
+                    return True
+        return False
+
+    def _is_us(self, user: JsonValue) -> bool:
+        return identifier(at(user, "id")) == self.bot_token.partition(":")[0]
+
     def _is_bot(self, user: JsonValue) -> bool:
         """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
-        own = self.bot_token.partition(":")[0]
-        return at(user, "is_bot") is True or identifier(at(user, "id")) == own
+        return at(user, "is_bot") is True or self._is_us(user)
 
     def locate(self, media: Media) -> Fetch | None:
         """Ask for the path of a file, which is good for an hour at least."""
@@ -204,11 +237,14 @@ class Telegram:
 
         Telegram has no place for an idempotency key but a header that it does not read.
         """
+        text, shown = spans(reply.text)
         message: dict[str, object] = {
             "chat_id": reply.recipient,
-            "text": reply.text,
+            "text": text,
             "link_preview_options": {"is_disabled": True},
         }
+        if shown:
+            message["entities"] = [_entity(span) for span in shown]
         if reply.thread:
             message["message_thread_id"] = int(reply.thread)
         if reply.quotes:
@@ -231,7 +267,9 @@ class Telegram:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("error_code")
-        said = f"code {code}" if isinstance(code, int) else ""
+        told = _DESCRIPTION.fullmatch(string_at(answer, "description"))
+        parts = (f"code {code}" if isinstance(code, int) else "", told[0] if told else "")
+        said = ", ".join(filter(None, parts))
         asked = at(answer, "parameters", "retry_after")
         if isinstance(asked, int) and 0 <= asked <= 24 * 3600:
             return RetryLater(asked, f"HTTP {reply.status}: {said}")
@@ -241,6 +279,35 @@ class Telegram:
         if outcome is None and answer.get("ok") is False:
             return GiveUp(f"HTTP {reply.status}: {said}")
         return outcome or Sent(_number(at(answer, "result", "message_id")))
+
+
+def _entity(span: Span) -> dict[str, object]:
+    entity: dict[str, object] = {
+        "type": span.kind,
+        "offset": span.offset,
+        "length": span.length,
+    }
+    return {**entity, "language": span.language} if span.language else entity
+
+
+def _in_group(message: JsonObject) -> bool:
+    return at(message, "chat", "type") in ("group", "supergroup")
+
+
+def _names_bot(entity: JsonObject, units: bytes) -> bool:
+    """Tell whether `entity` is a command, or the name of a bot; it counts in UTF-16 units."""
+    if entity.get("type") != "mention":
+        return entity.get("type") == "bot_command"
+    offset, length = entity.get("offset"), entity.get("length")
+    if not isinstance(offset, int) or not isinstance(length, int):
+        return False
+    name = units[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")
+    return name.lower().endswith("bot")
+
+
+def _topic(message: JsonValue) -> str:
+    """Return the topic of a forum that `message` is in; other threads are none to answer in."""
+    return _number(at(message, "message_thread_id")) if at(message, "is_topic_message") else ""
 
 
 def _number(value: JsonValue) -> str:

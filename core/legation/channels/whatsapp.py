@@ -1,7 +1,8 @@
 """WhatsApp, by Meta's Cloud API.
 
-Sources: the webhook reference ("messages" field), "Send messages", "Media", "Error codes" of the
-Cloud API.  A delivery holds entries, each with changes, each with messages; all of them count.
+Sources: the webhook reference ("messages" field), "Send messages", "Media", "Error codes",
+"Business-scoped user IDs", "Groups" of the Cloud API.  A delivery holds entries, each with changes,
+each with messages; all of them count.  Who has taken a username may come without a phone number.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
 from ..messages import Headers, compact_json
 from ..values import frozen
+from .markup import marked
 from .media import is_provider
 from .messages import (
     Challenge,
@@ -27,6 +29,7 @@ from .messages import (
     Media,
     NotUnderstood,
     Piece,
+    Undelivered,
     at,
     challenge_of,
     gather,
@@ -49,6 +52,7 @@ _KINDS: Final[Mapping[str, tuple[Kind, tuple[str, ...]]]] = {
     "button": (Kind.BUTTON, ("button", "text")),
     "interactive/button_reply": (Kind.BUTTON, ("interactive", "button_reply", "title")),
     "interactive/list_reply": (Kind.LIST, ("interactive", "list_reply", "title")),
+    "interactive/nfm_reply": (Kind.BUTTON, ("interactive", "nfm_reply", "response_json")),
     "image": (Kind.IMAGE, ("image", "caption")),
     "audio": (Kind.AUDIO, ()),
     "video": (Kind.VIDEO, ("video", "caption")),
@@ -59,12 +63,23 @@ _KINDS: Final[Mapping[str, tuple[Kind, tuple[str, ...]]]] = {
     "order": (Kind.ORDER, ("order", "text")),
     "reaction": (Kind.REACTION, ("reaction", "emoji")),
     "system": (Kind.SYSTEM, ("system", "body")),
+    # What a person did to a message of before, or to the chat.
+    **dict.fromkeys(
+        (
+            *("edit", "revoke", "request_welcome", "unsupported/keep_in_chat"),
+            *("unsupported/pin", "unsupported/poll_update", "unsupported/reaction"),
+        ),
+        (Kind.SYSTEM, ()),
+    ),
 }
 _FILES: Final = ("image", "audio", "video", "document")
 _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
 _WORDED: Final = frozenset({Kind.TEXT, Kind.BUTTON, Kind.LIST})
+_KEY: Final = re.compile(r"(?:reply(?:\.[0-9]+)?|apology)-", re.ASCII)  # others may send, too
+_PHONE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
+_USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII)
 
 # Error codes that pass, whatever the status: throughput and pair limits, outages, maintenance.
 _PASSING: Final = frozenset(
@@ -137,12 +152,16 @@ class WhatsApp:
         if self.phone_number_id != (
             at(value, "metadata", "phone_number_id") or self.phone_number_id
         ):
-            yield "another number"
+            yield "another number" if at(value, "messages") else "statuses"
             return
         shown = _digits(string_at(value, "metadata", "display_phone_number"))
         own = {self.phone_number_id, shown} - {""}
         for message in objects(at(value, "messages")):
             yield _message(message, own)
+        for status in objects(at(value, "statuses")):
+            ours = _KEY.match(string_at(status, "biz_opaque_callback_data"))
+            if ours and status.get("status") == "failed":
+                yield Undelivered(_failure(status))
         for name in ("statuses", "errors"):
             if at(value, name):
                 yield name
@@ -168,11 +187,10 @@ class WhatsApp:
         """Return the request that sends `reply`; its key stands wherever Meta has a place."""
         message: dict[str, object] = {
             "messaging_product": "whatsapp",
-            "recipient_type": "individual",
-            "to": reply.recipient,
+            **_addressed(reply.recipient),
             "type": "text",
             # No preview: it would make Meta fetch whatever address a model wrote.
-            "text": {"body": reply.text, "preview_url": False},
+            "text": {"body": marked(reply.text), "preview_url": False},
             "biz_opaque_callback_data": reply.key,
         }
         if reply.quotes:
@@ -206,6 +224,20 @@ class WhatsApp:
         return outcome or Sent(_sent_id(answer))
 
 
+def _addressed(recipient: str) -> dict[str, str]:
+    """Return the members that say to whom: a phone number, a user without one, or a group."""
+    if _USER_ID.fullmatch(recipient):
+        return {"recipient_type": "individual", "recipient": recipient}
+    kind = "individual" if _PHONE.fullmatch(recipient) else "group"
+    return {"recipient_type": kind, "to": recipient}
+
+
+def _failure(status: JsonObject) -> str:
+    """Return why a message that Meta took was not delivered, by the codes of Meta's errors."""
+    codes = (error.get("code") for error in objects(status.get("errors")))
+    return ", ".join(f"code {code}" for code in codes if isinstance(code, int)) or "no code"
+
+
 def _digits(number: str) -> str:
     return "".join(character for character in number if character.isdigit())
 
@@ -216,8 +248,8 @@ def _sent_id(answer: JsonValue) -> str:
 
 def _content(message: JsonObject) -> tuple[Kind, str | None]:
     name = string_at(message, "type")
-    if name == "interactive":
-        name += "/" + string_at(message, "interactive", "type")
+    if name in ("interactive", "unsupported"):
+        name += "/" + string_at(message, name, "type")
     kind, path = _KINDS.get(name, (Kind.UNSUPPORTED, ()))
     text = (string_at(message, *path) if path else "") or None
     if text is None and kind in _WORDED:
@@ -236,7 +268,9 @@ def _media(message: JsonObject) -> tuple[Media, ...]:
 
 
 def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
-    message_id, sender = identifier(message.get("id")), identifier(message.get("from"))
+    message_id, number = identifier(message.get("id")), identifier(message.get("from"))
+    sender = number or identifier(message.get("from_user_id"))
+    group = identifier(message.get("group_id"))
     kind, text = _content(message)
     reacted: JsonValue = at(message, "reaction", "message_id")
     return IncomingMessage(
@@ -244,10 +278,11 @@ def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
         sender=sender,
         kind=kind,
         text=text,
-        conversation=sender,
+        conversation=group or sender,
         provider_id=message_id,
         reply_to=identifier(at(message, "context", "id") or reacted),
-        from_self=_digits(sender) in own or sender in own,
+        from_self=_digits(number) in own or number in own,
         sent_us=moment_us(message.get("timestamp")),
         media=_media(message),
+        in_group=bool(group),
     )

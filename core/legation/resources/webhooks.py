@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..bodies import parse_query
-from ..channels.messages import Challenge, Ignored, NotUnderstood, inbox_rows
+from ..channels.messages import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
 from ..channels.signatures import Refused
 from ..effects import Log, Nudge, Program, ReadBody, Transact
 from ..messages import Answer, Headers, json_response, text_response
@@ -20,6 +20,8 @@ from .call import Call
 __all__ = ["receive", "verify"]
 
 _LIMIT: Final = 4 << 20
+# A sign that the provider has changed, or that the wrong number is configured.
+_STRANGE: Final = frozenset({"malformed", "another number"})
 _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -46,6 +48,7 @@ def receive(call: Call) -> Program[Answer | Refusal]:
             return _status("ignored")
         case _:
             messages = inbox_rows(parsed)
+            yield from _told(channel, parsed)
     if not messages:
         return _status("ignored")
     database = channel.component.database
@@ -70,6 +73,17 @@ def verify(call: Call) -> Program[Answer | Refusal]:
         return BadSignature("Invalid verify token or mode")
     return text_response(200, answer.text, headers=_PLAIN)
     yield  # a program without effects
+
+
+def _told(channel: HostedChannel, delivery: Delivery) -> Program[None]:
+    """Tell of replies that were taken and not delivered, and of what should have been a message."""
+    for failed in delivery.undelivered:
+        fields = (("channel", channel.id), ("reason", failed.reason))
+        yield from Log("warning", "reply not delivered", fields)
+    for name in delivery.ignored:
+        if name in _STRANGE:
+            fields = (("channel", channel.id), ("reason", name))
+            yield from Log("warning", "delivery ignored", fields)
 
 
 def _channel(call: Call) -> HostedChannel | NotFound:
