@@ -42,6 +42,7 @@ class Says:
         fails: What happens in place of an end, behind the pieces.
         usage: Counted in words where it is None.
         thoughts: What it wants to be told again with its calls.
+        reasoning: What can be seen of its thoughts, before anything is said.
     """
 
     text: tuple[str, ...] = field(default=(), converter=_pieces)
@@ -51,6 +52,7 @@ class Says:
     fails: ModelFailed | None = None
     usage: Usage | None = None
     thoughts: tuple[Thought, ...] = ()
+    reasoning: str = ""
 
 
 Answer: TypeAlias = "str | Says | Reply | ToolCall | ModelFailed | list[ToolCall]"
@@ -71,8 +73,13 @@ def _as_says(answer: Answer) -> Says:
         case Says():
             return answer
         case Reply():
-            usage, thoughts = answer.usage, answer.thoughts
-            return Says(answer.content, answer.calls, usage=usage, thoughts=thoughts)
+            return Says(
+                answer.content,
+                answer.calls,
+                usage=answer.usage,
+                thoughts=answer.thoughts,
+                reasoning=answer.reasoning,
+            )
         case ToolCall():
             return Says(calls=[answer])
         case ModelFailed():
@@ -130,6 +137,7 @@ class ScriptedModel:
         if says.after_seconds:
             yield from listener.settle()
             yield from Sleep(says.after_seconds)
+        listener.think(says.reasoning)
         for number, piece in enumerate(says.text):
             if number and says.between_seconds:
                 yield from listener.settle()
@@ -138,7 +146,8 @@ class ScriptedModel:
         if says.fails is not None:
             raise says.fails
         text = "".join(says.text)
-        return Reply(text, says.usage or _counted(prompt, text), calls, says.thoughts)
+        usage = says.usage or _counted(prompt, text)
+        return Reply(text, usage, calls, says.thoughts, says.reasoning)
 
     def _next(self, prompt: Prompt) -> Says:
         number = len(self.prompts)

@@ -232,6 +232,45 @@ def test_run_of_an_agent(call: Call) -> None:
     assert [message.role for message in run.messages] == ["user", "assistant"]
 
 
+def test_media_by_their_urls_reach_agents(call: Call) -> None:
+    async def act(client: Any) -> Any:
+        return await client.run_agent(
+            "concierge",
+            "hello",
+            audio=[media_module.Audio(url="https://example.org/a.wav")],
+            videos=[media_module.Video(url="https://example.org/a.mp4")],
+            files=[media_module.File(url="https://example.org/a.pdf")],
+        )
+
+    run = call(act)
+
+    assert status(run) == "COMPLETED"
+    assert [file.url for file in run.input.files] == ["https://example.org/a.pdf"]
+
+
+@pytest.mark.parametrize(("kind", "hosted"), [("agent", "concierge"), ("team", "desk")])
+def test_run_with_everything_that_the_client_passes_on(call: Call, kind: str, hosted: str) -> None:
+    async def act(client: Any) -> Any:
+        run = await getattr(client, f"run_{kind}")(
+            hosted,
+            "hello",
+            session_id=f"whole-{kind}",
+            user_id="u1",
+            session_state={"a": 1},
+            dependencies={"b": 2},
+            metadata={"c": 3},
+        )
+        kept = await client.get_session(
+            f"whole-{kind}", session_type=SessionType(kind), user_id="u1"
+        )
+        return run, kept
+
+    run, kept = call(act)
+
+    assert (run.user_id, run.session_state, run.metadata) == ("u1", {"a": 1}, {"c": 3})
+    assert (kept.user_id, kept.session_state) == ("u1", {"a": 1})
+
+
 def test_stream_of_an_agent(call: Call) -> None:
     async def act(client: Any) -> Any:
         return [event async for event in client.run_agent_stream("concierge", "hello there")]

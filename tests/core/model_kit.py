@@ -36,6 +36,10 @@ class Ear:
     """A listener; to settle is an effect that a test can see."""
 
     pieces: list[str] = field(factory=list[str])
+    thoughts: list[str] = field(factory=list[str])
+
+    def think(self, piece: str) -> None:
+        self.thoughts.append(piece)
 
     def hear(self, piece: str) -> None:
         self.pieces.append(piece)
@@ -60,6 +64,7 @@ class Outcome:
     Attributes:
         failure: In place of a reply.
         said: What was heard, piece by piece.
+        thought: What was seen of the model's thoughts, piece by piece.
         effects: Everything that was asked for.
     """
 
@@ -67,6 +72,7 @@ class Outcome:
     failure: ModelFailed | None
     said: tuple[str, ...]
     effects: tuple[Effect, ...]
+    thought: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str | None:
@@ -117,7 +123,8 @@ def asked(model: ModelProtocol, prompt: Prompt, *responses: Played | Unreachable
     except ModelFailed as error:
         failure = error
     assert provider.responses == []
-    return Outcome(reply, failure, tuple(ear.pieces), tuple(provider.effects))
+    said, thought = tuple(ear.pieces), tuple(ear.thoughts)
+    return Outcome(reply, failure, said, tuple(provider.effects), thought)
 
 
 def sse(events: Iterable[tuple[str, str]]) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from legation import Platform
 from legation.config import Agent
 from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
-from legation.models.conversation import Image, ModelFailed, Usage
+from legation.models.conversation import Image, ModelFailed, Reply, Usage
 from legation.runs.execute import ExecuteRun
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_rows import ClaimedRun, Lease
@@ -162,6 +162,40 @@ def test_what_was_thought_and_what_the_cache_knew_is_told_of_run_and_session() -
     assert session["metrics"]["reasoning_tokens"] == 4
     assert session["metrics"]["cache_read_tokens"] == session["metrics"]["cache_write_tokens"] == 6
     assert session["total_tokens"] == 28 + last["metrics"]["total_tokens"]
+
+
+def test_what_the_model_lets_be_seen_of_its_thoughts_is_told() -> None:
+    steps = [
+        Reply("", calls=(call("weather", city="Oslo"),), reasoning="I must look."),
+        "Wait.",
+        "Hello.",
+        Says("It rains.", reasoning="Rain, then."),
+    ]
+    platform, _ = clerk(*steps)
+    with Client(platform) as client:
+        form = {"message": "How is it?", "session_id": "s"}
+        events = client.post(PATH, form=form).events()
+        plain = client.post(PATH, form={**form, "stream": "false"}).json()
+        again = client.post(PATH, form={**form, "stream": "false"}).json()
+        rows = client.get("/sessions/s/runs?type=agent").json()
+
+    pieces = [json.loads(event.data) for event in events if event.name == "RunContent"]
+    told = [(piece.get("content"), piece["reasoning_content"]) for piece in pieces]
+    assert told == [(None, "I must look."), ("Wait.", "")]
+    assert json.loads(events[-1].data)["reasoning_content"] == "I must look."
+    assert "reasoning_content" not in plain
+    assert again["reasoning_content"] == "Rain, then."
+    assert [one.get("reasoning_content") for one in again["messages"]] == [None, "Rain, then."]
+    assert [row["reasoning_content"] for row in rows] == ["I must look.", "", "Rain, then."]
+
+
+def test_metadata_are_told_at_the_end_of_a_stream() -> None:
+    platform, _ = clerk("Hello.")
+    with Client(platform) as client:
+        form = {"message": "Hi", "metadata": '{"m": 3}'}
+        events = client.post(PATH, form=form).events()
+
+    assert json.loads(events[-1].data)["metadata"] == {"m": 3}
 
 
 def test_images_and_files_reach_the_model_and_are_not_shown() -> None:

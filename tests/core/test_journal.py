@@ -147,6 +147,19 @@ def test_the_time_of_the_first_piece_of_an_answer_is_that_of_what_follows_it() -
     assert (kept.first_us, kept.heard) == (None, [])
 
 
+def test_thoughts_are_told_to_those_who_follow_and_are_no_part_of_the_answer() -> None:
+    kept, quiet = voice(), voice(streamed=False)
+    for one in (kept, quiet):
+        one.think("")
+        one.think("Hm\0")
+
+    (event,) = kept.journal.pending
+    told = json.loads(event.data)
+    assert (event.name, told["reasoning_content"]) == ("RunContent", "Hm\ufffd")
+    assert "content" not in told
+    assert (kept.heard, quiet.journal.pending) == ([], [])
+
+
 def test_a_run_that_goes_on_counts_its_events_on() -> None:
     run = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 2, 1, 7)
     journal = Journal("main", run, "n", 0)

@@ -270,7 +270,7 @@ THOUGHTFUL = (
     begun(3, **SIGNED),
     begun(4, type="text", text="."),
     begun(5, **CALLED),
-    begun(6, type="thinking", thinking="unsigned"),
+    begun(6, type="thinking", thinking="", signature=""),
     begun(7, **HIDDEN),
     begun(8, **{**CALLED, "id": "b"}),
     ended("tool_use"),
@@ -311,8 +311,60 @@ def test_what_was_thought_before_calls_is_told_again_in_its_place(whole: bool) -
     ]
 
 
-def test_what_was_thought_before_an_answer_is_not_kept() -> None:
-    assert streamed(begun(0, **SIGNED), text(1, "a"), ended(), STOP).reply == Reply("a")
+@pytest.mark.parametrize(
+    ("url", "kinds"),
+    [
+        ("https://api.anthropic.com", ["tool_use"]),
+        ("https://api.deepseek.com/anthropic", ["thinking", "tool_use"]),
+    ],
+)
+def test_thinking_that_nobody_signed_is_told_again_where_thinking_is_not_signed(
+    url: str, kinds: list[str]
+) -> None:
+    model = AnthropicMessages(id="m", base_url=url, retries=0)
+    thought = {"type": "thinking", "thinking": "Hm"}
+    nothing = begun(1, type="thinking", thinking="", signature="")
+    stream = sse([begun(0, **thought), nothing, begun(2, **CALLED), ended("tool_use"), STOP])
+    reply = asked(model, HELLO, Played((stream,))).reply
+    assert reply is not None
+    said = Message("assistant", "", calls=reply.calls, thoughts=reply.thoughts)
+
+    (_, told) = sent(Prompt((*HELLO.messages, said)), model)["messages"]
+
+    assert [block["type"] for block in told["content"]] == kinds
+    assert told["content"][0] in (thought, CALLED)
+
+
+def test_what_was_thought_before_an_answer_is_shown_and_not_told_again() -> None:
+    reply = streamed(
+        begun(0, **SIGNED),
+        begun(1, **HIDDEN),
+        begun(2, type="thinking", thinking="", signature=""),
+        delta(2, type="thinking_delta", thinking="And "),
+        delta(2, type="thinking_delta", thinking="so"),
+        text(3, "a"),
+        ended(),
+        STOP,
+    ).reply
+
+    assert reply == Reply("a", reasoning="So\ufffd \U0001f989\n\nAnd so")
+
+
+@pytest.mark.parametrize("noise", [("ping", ""), ("ping", " "), ("", ""), ("ping", '{"a": 1}')])
+def test_what_keeps_a_stream_alive_may_say_nothing_at_all(noise: tuple[str, str]) -> None:
+    assert streamed(noise, text(0, "a"), noise, ended(), STOP).reply == Reply("a")
+
+
+def test_an_event_without_a_type_is_of_the_type_of_its_name() -> None:
+    told = ("error", '{"error": {"type": "rate_limit_error"}}')
+
+    assert streamed(START, told).reason == "rate_limited"
+
+
+def test_a_count_of_tokens_never_falls() -> None:
+    reply = streamed(START, text(0, "a"), ended(input_tokens=0, output_tokens=3), STOP).reply
+
+    assert reply == Reply("a", Usage(7, 3, cache_read_tokens=2))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,23 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.effects import CloseStream, NextChunk, OpenStream, Unreachable
 from legation.messages import compact_json
 from legation.models.chat_completions import ChatCompletions
-from legation.models.conversation import Image, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
+from legation.models.conversation import (
+    Image,
+    Message,
+    Prompt,
+    Reply,
+    Thought,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from legation.models.reading import MOST_CALLS
 
 from .model_kit import WHOLE, Outcome, Played, asked, sse
@@ -204,6 +214,7 @@ def test_a_shape_can_be_asked_for() -> None:
     [
         ("https://api.openai.com/v1", "max_completion_tokens"),
         ("https://desk.openai.azure.com/openai/v1", "max_completion_tokens"),
+        ("https://desk.services.ai.azure.com/openai/v1", "max_completion_tokens"),
         ("http://localhost:11434/v1", "max_tokens"),
     ],
 )
@@ -281,7 +292,6 @@ def test_a_count_that_is_none_is_nothing(tokens: Any) -> None:
         json.dumps({"choices": [{"index": 1, "delta": {"content": "another choice"}}]}),
         json.dumps({"id": "only"}),
         chunk({"content": None}),
-        chunk({"reasoning_content": "hm"}),
         " ",
     ],
 )
@@ -309,13 +319,32 @@ def test_half_a_stream_is_no_answer() -> None:
 
 @pytest.mark.parametrize(
     ("finish", "reason"),
-    [("length", "truncated"), ("content_filter", "refused"), ("error", "broken")],
+    [
+        ("length", "truncated"),
+        ("model_length", "truncated"),
+        ("model_context_window_exceeded", "truncated"),
+        ("content_filter", "refused"),
+        ("sensitive", "refused"),
+        ("error", "broken"),
+        ("abort", "broken"),
+        ("network_error", "broken"),
+        ("insufficient_system_resource", "broken"),
+    ],
 )
 def test_an_end_that_is_no_answer(finish: str, reason: str) -> None:
     outcome = streamed(chunk({"content": "So "}), chunk(finish=finish), USAGE, "[DONE]")
 
     assert outcome.reason == reason
     assert outcome.said == ("So ",)
+
+
+def test_an_end_of_the_provider_s_own_making_is_asked_about_again() -> None:
+    tired = Played((sse([("", chunk(finish="insufficient_system_resource"))]),))
+    answer = Played((sse([("", chunk({"content": "a"}, finish="stop")), ("", "[DONE]")]),))
+
+    outcome = asked(evolve(MODEL, retries=1), HELLO, tired, answer)
+
+    assert outcome.reply == Reply("a")
 
 
 def test_a_refusal_is_not_told_on() -> None:
@@ -374,6 +403,8 @@ def test_what_cannot_be_stored_is_replaced() -> None:
         ({"type": "invalid_request_error", "message": "secret"}, "rejected"),
         ({"type": "x", "code": "rate_limit_exceeded"}, "rate_limited"),
         ({"code": 429}, "rate_limited"),
+        ({"type": "BadRequestError", "code": 400}, "rejected"),
+        ({"code": "401"}, "rejected"),
         ({"type": "server_error", "code": None}, "unreachable"),
         ({"code": 502}, "unreachable"),
         ("secret", "unreachable"),
@@ -389,6 +420,20 @@ def test_an_error_in_place_of_an_answer(error: Any, reason: str) -> None:
     ):
         assert outcome.reason == reason
         assert "secret" not in repr(outcome.failure) + str(outcome.effects[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("", '{"object": "error", "message": "secret", "code": 400}'),
+        ("error", '{"message": "secret", "type": "invalid_request_error"}'),
+        ("error", '{"error": {"message": "secret", "code": 400}}'),
+    ],
+)
+def test_an_error_is_known_by_its_event_or_its_object_too(name: str, data: str) -> None:
+    outcome = asked(MODEL, HELLO, Played((sse([(name, data), ("", "[DONE]")]),)))
+
+    assert outcome.reason == "rejected"
 
 
 def test_tool_calls_side_by_side() -> None:
@@ -414,6 +459,34 @@ def test_calls_that_are_all_number_0_are_told_apart_by_id() -> None:
         {"index": 0, "id": "b", "function": {"name": "f", "arguments": '{"x"'}},
         {"index": 0, "function": {"arguments": ":1}"}},
     ) == [("a", "f", "{}"), ("b", "f", '{"x":1}')]
+
+
+def test_calls_that_are_all_number_0_and_have_no_id_end_with_their_arguments() -> None:
+    assert calls_of(
+        {"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x":1}'}},
+        {"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x":2}'}},
+        {"index": 0, "function": {"name": "g", "arguments": {"x": 3}}},
+        {"index": 0, "function": {"name": "g", "arguments": ""}},
+    ) == [("call_1", "f", '{"x":1}'), ("call_2", "f", '{"x":2}'), ("call_3", "g", '{"x":3}')]
+
+
+def test_a_name_that_is_repeated_without_an_id_begins_no_other_call() -> None:
+    assert calls_of(
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}},
+        {"index": 0, "function": {"name": "f", "arguments": '{"y":1}'}},
+        {"index": 0, "function": {"name": "f", "arguments": "}"}},
+    ) == [("a", "f", '{"x":{"y":1}}')]
+
+
+def test_an_id_that_is_new_in_every_part_begins_no_other_call() -> None:
+    assert calls_of(
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"index": 0, "id": "b", "function": {"arguments": "}"}},
+    ) == [("a", "f", "{}")]
+    assert calls_of(
+        {"id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"id": "b", "function": {"arguments": "}"}},
+    ) == [("a", "f", "{}")]
 
 
 def test_calls_without_index_are_put_together_by_id() -> None:
@@ -605,3 +678,141 @@ def test_arguments_that_are_no_json_are_put_right(arguments: str) -> None:
 
     call = sent(MODEL, prompt)["messages"][0]["tool_calls"][0]
     assert call["function"]["arguments"] == "{}"
+
+
+# --- what has to be told again -------------------------------------------------------------------
+
+F = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+
+
+def signed(part: dict[str, Any], signature: Any) -> dict[str, Any]:
+    return part | {"extra_content": {"google": {"thought_signature": signature}}}
+
+
+def test_thoughts_that_led_to_calls_are_told_again_with_them() -> None:
+    outcome = streamed(
+        chunk({"reasoning_content": "I must \ud800"}),
+        chunk({"reasoning_content": None, "content": "So:"}),
+        chunk({"reasoning_content": " call."}),
+        calling(F),
+        chunk(finish="tool_calls"),
+        "[DONE]",
+    )
+    assert outcome.reply is not None
+    calls, thoughts = outcome.reply.calls, outcome.reply.thoughts
+    before = Message("assistant", "So:", calls=calls, thoughts=thoughts)
+    others = evolve(MODEL, id="another")
+
+    assert [thought.block for thought in thoughts] == [
+        '{"reasoning_content": "I must \\ud800 call."}'
+    ]
+    (told,) = MODEL.encode(Prompt((before,)))["messages"]
+    assert told["reasoning_content"] == "I must \ud800 call."
+    assert "reasoning_content" not in others.encode(Prompt((before,)))["messages"][0]
+    assert sent(MODEL, Prompt((evolve(before, thoughts=()),)))["messages"] == [
+        {key: value for key, value in told.items() if key != "reasoning_content"}
+    ]
+
+
+def test_thoughts_that_led_to_no_call_are_not_told_again() -> None:
+    outcome = streamed(chunk({"reasoning_content": "Hm", "content": "a"}, finish="stop"), "[DONE]")
+
+    assert outcome.reply == Reply("a", reasoning="Hm")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "reasoning"),
+    [
+        ([{"reasoning_content": "So\ud800"}, {"reasoning_content": " be it."}], "So\ufffd be it."),
+        ([{"reasoning": "So "}, {"reasoning": "be it.", "reasoning_content": None}], "So be it."),
+        ([{"reasoning": "So", "reasoning_content": "So"}], "So"),
+        ([{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "So"}]}]}], "So"),
+        ([{"content": [{"type": "thinking", "thinking": [1, {"text": 1}]}]}], ""),
+        ([{"content": [{"type": "thinking", "thinking": "So"}]}, {"reasoning": ["So"]}], ""),
+        ([{"reasoning": {"text": "So"}}], ""),
+    ],
+)
+def test_what_was_thought_is_told_apart_from_the_answer(deltas: Any, reasoning: str) -> None:
+    end = chunk({"content": "a"}, finish="stop")
+
+    assert streamed(*map(chunk, deltas), end, "[DONE]").reply == Reply("a", reasoning=reasoning)
+
+
+def test_what_was_thought_is_told_where_the_answer_is_not_streamed() -> None:
+    body = whole({"content": "a", "reasoning_content": "Hm"})
+
+    assert asked(MODEL, HELLO, Played((body,), headers=WHOLE)).reply == Reply("a", reasoning="Hm")
+
+
+def test_the_signature_of_a_call_is_told_again_with_it() -> None:
+    second = signed(F | {"index": 1, "id": "b"}, "S1g==")
+    outcome = streamed(calling(F), calling(second), STOP, "[DONE]")
+    assert outcome.reply is not None
+    calls, thoughts = outcome.reply.calls, outcome.reply.thoughts
+
+    body = sent(MODEL, Prompt((Message("assistant", "", calls=calls, thoughts=thoughts),)))
+
+    first, again = body["messages"][0]["tool_calls"]
+    assert "extra_content" not in first
+    assert again["extra_content"] == {"google": {"thought_signature": "S1g=="}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"extra_content": None},
+        {"extra_content": {"google": 1}},
+        {"extra_content": {"google": {"thought_signature": 1}}},
+        {"reasoning_content": ["a"]},
+    ],
+)
+def test_what_looks_like_neither_is_not_told_again(more: dict[str, Any]) -> None:
+    delta = {"tool_calls": [F | more], **more}
+    outcome = streamed(chunk(delta, finish="tool_calls"), "[DONE]")
+
+    assert outcome.reply == Reply("", calls=(ToolCall("a", "f", "{}"),))
+
+
+def test_what_a_provider_of_another_kind_thought_is_not_told_again() -> None:
+    thoughts = (Thought("gpt", '{"type":"thinking","thinking":"a","signature":"s"}'),)
+    before = Message("assistant", "", calls=(ToolCall("a", "f", "{}"),), thoughts=thoughts)
+
+    (told,) = sent(MODEL, Prompt((before,)))["messages"]
+
+    assert set(told) == {"role", "content", "tool_calls"}
+
+
+@pytest.mark.parametrize(
+    ("url", "unknown"),
+    [
+        ("https://api.deepseek.com/v1", {"reasoning_content": ""}),
+        ("https://api.moonshot.ai/v1", {"reasoning_content": " "}),
+        ("https://api.kimi.com/coding/v1", {"reasoning_content": " "}),
+        ("https://api.openai.com/v1", {}),
+    ],
+)
+def test_who_refuses_messages_without_thoughts_gets_an_empty_one(
+    url: str, unknown: dict[str, str]
+) -> None:
+    model = evolve(MODEL, base_url=url)
+
+    asked_, said = sent(model, Prompt((*HELLO.messages, Message("assistant", "Hi"))))["messages"]
+
+    assert asked_ == {"role": "user", "content": "Hello"}
+    assert said == {"role": "assistant", "content": "Hi", **unknown}
+
+
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_an_answer_that_said_nothing_is_told_as_such(nothing: str) -> None:
+    call = ToolCall("c", "f", "{}")
+    silent = (Message("assistant", nothing), Message("assistant", "", calls=(call,)))
+
+    said, called = sent(MODEL, Prompt(silent))["messages"]
+
+    assert (said["content"], called["content"]) == ("(no text)", None)
+
+
+def test_mistral_is_not_asked_for_the_usage_which_it_tells_anyhow() -> None:
+    model = evolve(MODEL, base_url="https://api.mistral.ai/v1")
+
+    assert "stream_options" not in sent(model, HELLO)

@@ -255,3 +255,28 @@ def test_a_failure_of_any_reason_has_a_sentence_of_its_own() -> None:
 
     assert all(reason in words for reason in SENTENCES)
     assert len(set(SENTENCES.values())) == len(SENTENCES)
+
+
+def thought(text: str) -> bytes:
+    return sse([("", json.dumps({"choices": [{"index": 0, "delta": {"reasoning": text}}]}))])
+
+
+def test_thoughts_are_seen_as_they_come_before_what_came_with_them() -> None:
+    outcome = asked(MODEL, HELLO, Played((thought("Hm"), thought(", so") + said("Hi", "stop"))))
+
+    assert (outcome.thought, outcome.said) == (("Hm", ", so"), ("Hi",))
+    assert outcome.of(Log) == [SETTLED, SETTLED]
+
+
+def test_thoughts_are_seen_where_the_answer_is_whole() -> None:
+    choice = {"message": {"content": "Hi", "reasoning": "Hm"}}
+    body = json.dumps({"choices": [choice]}).encode()
+
+    assert asked(MODEL, HELLO, Played((body,), headers=WHOLE)).thought == ("Hm",)
+
+
+def test_who_breaks_off_while_it_thinks_is_asked_again() -> None:
+    outcome = asked(MODEL, HELLO, Played((thought("Hm"),)), GOOD)
+
+    assert outcome.reply == Reply("Hi")
+    assert outcome.thought == ("Hm",)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import frozen
@@ -41,6 +43,13 @@ class Unfilled:
     name: str = field(init=False)
 
 
+class Modelled:
+    """What pydantic makes of a class."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        return {"name": "B"} if mode == "json" else {"name": object()}
+
+
 class Few(Mapping[str, int]):
     def __getitem__(self, key: str) -> int:
         return {"a": 1}[key]
@@ -73,6 +82,20 @@ TEXTS: list[tuple[Any, str]] = [
         '{"to":{"name":"B","zip":1},"when":"2026-01-01"}',
     ),
     ("a\0b\ud800", "a\ufffdb\ufffd"),
+    (
+        {
+            "id": UUID(int=1),
+            "price": Decimal("9.90"),
+            "at": time(9, 30),
+            "long": timedelta(0, 90),
+        },
+        '{"id":"00000000-0000-0000-0000-000000000001","price":"9.90","at":"09:30:00","long":"0:01:30"}',
+    ),
+    (Decimal("9.90"), '"9.90"'),
+    ({3, 1, 2}, "[1,2,3]"),
+    (frozenset({"b", "a"}), '["a","b"]'),
+    ([deque([1]), range(2), {"a": 1}.values(), {"a": 1}.keys()], '[[1],[0,1],[1],["a"]]'),
+    ([Modelled()], '[{"name":"B"}]'),
 ]
 
 
@@ -93,7 +116,8 @@ def nested(levels: int) -> list[Any]:
 
 
 NONE: list[Any] = [
-    *(b"a", {1}, object(), float("nan"), [float("inf")], {(1, 2): 3}),
+    *(b"a", bytearray(b"a"), memoryview(b"a"), [b"a"], object(), {object()}, {b"a"}),
+    *(float("nan"), [float("inf")], {(1, 2): 3}),
     *(CIRCLE, nested(100_000), Place, Trip, len, Unfilled()),
 ]
 

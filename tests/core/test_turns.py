@@ -292,12 +292,13 @@ def test_calls_of_one_turn_have_ids_of_their_own() -> None:
 
 def test_what_a_model_says_can_be_stored_whatever_the_model() -> None:
     bad = ToolCall("\ud800", "\ud800", '{"\ud800": 1}')
-    one = turn(Says("a\0\ud800", [bad]), "b\udfff")
+    one = turn(Says("a\0\ud800", [bad], reasoning="\ud800"), "b\udfff")
     outcome = play(one.take(), [*ASKED, *STORED, *ASKED])
 
     assert outcome == Answered("b\ufffd")
     assert one.state.calls[0].call == ToolCall("\ufffd", "\ufffd", '{"\ufffd": 1}')
     "".join(content for _, content in told(one)).encode()
+    assert one.state.reasoning == "\ufffd"
     assert one.voice.heard == ["b\ufffd"]
 
 

@@ -92,6 +92,9 @@ class Ear:
     def hear(self, piece: str) -> None:
         self.pieces.append(piece)
 
+    def think(self, piece: str) -> None:
+        """Take no notice."""
+
     def settle(self) -> Program[None]:
         yield from Sleep(self.seconds)
 

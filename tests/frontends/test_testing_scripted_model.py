@@ -30,6 +30,9 @@ class Ear:
     def hear(self, piece: str) -> None:
         self.pieces.append(piece)
 
+    def think(self, piece: str) -> None:
+        self.pieces.extend([f"({piece})"] if piece else [])
+
     def settle(self) -> Program[None]:
         yield from SETTLED
 
@@ -37,6 +40,13 @@ class Ear:
 def ask(model: ModelProtocol, prompt: Prompt = HELLO, script: Any = ()) -> tuple[Reply, list[str]]:
     ear = Ear()
     return play(model.respond(prompt, ear), script), ear.pieces
+
+
+def test_what_it_thinks_is_seen_before_what_it_says() -> None:
+    model = ScriptedModel([Says("Hello.", reasoning="Hm"), Reply("Bye.", reasoning="Well")])
+
+    assert ask(model)[1] == ["(Hm)", "Hello."]
+    assert ask(model)[0].reasoning == "Well"
 
 
 def test_it_answers_with_one_step_after_the_other() -> None:

@@ -4,7 +4,8 @@ What is different from a plain list of messages: what the system says stands apa
 tools are blocks in a message of the user's, all of them in the one behind the calls.  What a model
 thought before it called tools is told again with the calls, unchanged and in its place, as the API
 demands (guide "Extended thinking", Preserving thinking blocks); of earlier turns it may be left
-out, and is.
+out, and is.  Anthropic signs it, and takes none that is not signed; others who speak the protocol
+may not sign, and want it all the same (DeepSeek and Moonshot do).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from attrs import define, field
 
@@ -32,6 +34,7 @@ from .conversation import (
     ToolCall,
     ToolSpec,
     Usage,
+    storable,
 )
 from .exchange import ask
 from .hosted import HostedModel, base_url
@@ -115,7 +118,11 @@ class AnthropicMessages(HostedModel):
         key = (("x-api-key", self.api_key),) if self.api_key else ()
         question = self.question("/v1/messages", (("anthropic-version", VERSION), *key), body)
         taken = frozenset(call.id for message in prompt.messages for call in message.calls)
-        return (yield from ask(question, lambda: _Answer(self.id, taken), listener))
+        return (yield from ask(question, lambda: _Answer(self.id, taken, self._signs()), listener))
+
+    def _signs(self) -> bool:
+        """Return whether what is thought there is signed, all of it."""
+        return (urlsplit(self.base_url).hostname or "").endswith("anthropic.com")
 
     def encode(self, prompt: Prompt) -> dict[str, Any]:
         """Return the body of the request."""
@@ -221,6 +228,11 @@ class _Thinking:
     seal: str
     shown: list[str] = field(factory=list[str])
 
+    @property
+    def said(self) -> str:
+        """What is shown of it."""
+        return "".join(self.shown)
+
     def go_on(self, delta: dict[str, Any]) -> None:
         if delta.get("type") == "thinking_delta":
             self.shown.append(verbatim(delta.get("thinking")))
@@ -231,8 +243,8 @@ class _Thinking:
         """Return it as it was; in ASCII, so that it can be stored whatever is in it."""
         block = {"type": "redacted_thinking", "data": self.seal}
         if not self.redacted:
-            shown = "".join(self.shown)
-            block = {"type": "thinking", "thinking": shown, "signature": self.seal}
+            seal = {"signature": self.seal} if self.seal else {}
+            block = {"type": "thinking", "thinking": self.said, **seal}
         return json.dumps(block, separators=(",", ":"))
 
 
@@ -242,6 +254,7 @@ class _Answer:
 
     model: str
     taken: frozenset[str]
+    signed: bool
     complete: bool = False
     stop: str = ""
     counts: dict[str, int] = field(factory=dict[str, int])
@@ -249,6 +262,8 @@ class _Answer:
     characters: int = 0
     blocks: dict[int, Draft] = field(factory=dict[int, Draft])
     thinking: dict[int, _Thinking] = field(factory=dict[int, _Thinking])
+    shown: list[str] = field(factory=list[str])
+    _showing: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -256,9 +271,14 @@ class _Answer:
         return self.complete or bool(self.stop)
 
     def event(self, event: ForeignEvent) -> str:
-        """Take the next event; those of unknown types are to be ignored, as the API says."""
+        """Take the next event; those of unknown types are to be ignored, as the API says.
+
+        What speaks for others may leave out the type, or the data of what only keeps alive.
+        """
+        if not event.data.strip():
+            return ""
         value = required_table(json_value(event.data))
-        match value.get("type"):
+        match value.get("type", event.name):
             case "message_start":
                 self._count(table(value.get("message")).get("usage"))
             case "content_block_start":
@@ -299,7 +319,10 @@ class _Answer:
         if not self.ended:
             raise Trouble("broken", passing=True)
         calls = finished_calls(list(self.blocks.values()), self.taken)
-        return Reply("".join(self.pieces), self._usage(), calls, self._thoughts() if calls else ())
+        thoughts = self._thoughts() if calls else ()
+        return Reply(
+            "".join(self.pieces), self._usage(), calls, thoughts, storable("".join(self.shown))
+        )
 
     def _usage(self) -> Usage:
         """Return the tokens; of the input they are told apart by where they came from."""
@@ -307,9 +330,12 @@ class _Answer:
         return Usage(fresh + written + read, said, thought, read, written)
 
     def _thoughts(self) -> tuple[Thought, ...]:
-        """Return what can be told again: without its seal, no thinking can."""
-        sealed = (thinking for thinking in self.thinking.values() if thinking.seal)
-        return tuple(Thought(self.model, one.block(), *one.place) for one in sealed)
+        """Return what can be told again: without its seal no thinking can, where all is signed."""
+        known = (one for one in self.thinking.values() if one.seal or self._is_unsigned(one))
+        return tuple(Thought(self.model, one.block(), *one.place) for one in known)
+
+    def _is_unsigned(self, thinking: _Thinking) -> bool:
+        return bool(thinking.said) and not self.signed
 
     def _say(self, said: str) -> str:
         if said:
@@ -339,6 +365,13 @@ class _Answer:
         shown = [verbatim(block.get("thinking"))]
         place = (self.characters, len(self.blocks))
         self.thinking[index] = _Thinking(redacted, place, seal, shown)
+        self._show(index, shown[0])
+
+    def _show(self, index: int, piece: str) -> None:
+        """Keep a piece of the thinking for people to read; what stands in between parts it."""
+        if piece:
+            self.shown.append(piece if self._showing in (None, index) else f"\n\n{piece}")
+            self._showing = index
 
     def _go_on(self, index: Any, delta: dict[str, Any]) -> str:
         """Take a piece of a block; return the text in it."""
@@ -346,20 +379,21 @@ class _Answer:
             return text(delta.get("text"))
         if (thinking := self.thinking.get(count(index))) is not None:
             thinking.go_on(delta)
+            self._show(count(index), verbatim(delta.get("thinking")))
         draft = self.blocks.get(count(index))  # none of a tool that is not ours
         if draft is not None and delta.get("type") == "input_json_delta":
             draft.argue(delta.get("partial_json"))
         return ""
 
     def _count(self, told: Any) -> None:
-        """Keep the counts of tokens, which go on from event to event."""
+        """Keep the counts of tokens, which go on from event to event and never fall."""
         known = table(told)
         details = known.get("output_tokens_details")
         if is_table(details):
             known = {**known, "thinking_tokens": details.get("thinking_tokens")}
         for name in _COUNTED:
             if known.get(name) is not None:
-                self.counts[name] = count(known[name])
+                self.counts[name] = max(self.counts.get(name, 0), count(known[name]))
 
 
 def _told(error: Any) -> Trouble:

@@ -5,12 +5,14 @@ leave out or add a lot, so what is read is read leniently where the meaning is p
 
 * parts of a tool call are put together by index, or by id, or because they follow each other;
 * an answer is whole when a `finish_reason` came, also without `[DONE]` behind it;
-* the usage may be in any chunk; the last one counts.
+* the usage may be in any chunk; the last one counts;
+* an error in place of a chunk is told by the name of its event, its `object` or its `error`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from ..effects import Program
 from ..messages import compact_json
 from ..sse import ForeignEvent
 from ..values import frozen
+from .chat_thoughts import UNKNOWN_THOUGHTS, Thinking, tell_again
 from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
 from .exchange import ask
 from .hosted import HostedModel, base_url
@@ -43,13 +46,25 @@ __all__ = ["ChatCompletions"]
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _DONE: Final = "[DONE]"
+_NO_TEXT: Final = "(no text)"  # Mistral and Moonshot refuse an answer that says nothing
 # What a `finish_reason` says against an answer; any other is an end like `stop`.
-_BAD_ENDS: Final = {"length": "truncated", "content_filter": "refused", "error": "broken"}
+_BAD_ENDS: Final = {
+    "abort": "broken",
+    "content_filter": "refused",
+    "error": "broken",
+    "insufficient_system_resource": "broken",
+    "length": "truncated",
+    "model_context_window_exceeded": "truncated",
+    "model_length": "truncated",
+    "network_error": "broken",
+    "sensitive": "refused",
+}
 # Types and codes of errors in a stream; any other is a fault of the provider, which may pass.
 _REJECTIONS: Final = frozenset(
-    {"authentication_error", "invalid_request_error", "not_found_error", "permission_error"}
+    "authentication_error invalid_request_error not_found_error permission_error "
+    "400 401 402 403 404 413 422".split()
 )
-_LIMITS: Final = frozenset({"rate_limit_error", "rate_limit_exceeded", "requests", "tokens"})
+_LIMITS: Final = frozenset({"429", "rate_limit_error", "rate_limit_exceeded", "requests", "tokens"})
 
 
 @frozen(kw_only=True)
@@ -79,16 +94,17 @@ class ChatCompletions(HostedModel):
         headers = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
         question = self.question("/chat/completions", headers, body)
         taken = frozenset(call.id for message in prompt.messages for call in message.calls)
-        return (yield from ask(question, lambda: _Completion(taken), listener))
+        return (yield from ask(question, lambda: _Completion(self.id, taken), listener))
 
     def encode(self, prompt: Prompt) -> dict[str, Any]:
         """Return the body of the request."""
         body: dict[str, Any] = {
             "model": self.id,
-            "messages": [_message(message) for message in prompt.messages],
+            "messages": [self._message(message) for message in prompt.messages],
             "stream": True,
-            "stream_options": {"include_usage": True},
         }
+        if not self._is_at("mistral."):  # refuses what it does not know, and always tells the usage
+            body["stream_options"] = {"include_usage": True}
         if (limit := self.token_limit(prompt)) is not None:
             body[self._limit_key()] = limit
         if self.temperature is not None:
@@ -107,14 +123,32 @@ class ChatCompletions(HostedModel):
 
         OpenAI's newer models refuse `max_tokens`; most others know no `max_completion_tokens`.
         """
-        host = urlsplit(self.base_url).hostname or ""
-        return "max_completion_tokens" if "openai." in host else "max_tokens"
+        newer = self._is_at("openai.") or self._is_at(".azure.")
+        return "max_completion_tokens" if newer else "max_tokens"
+
+    def _is_at(self, provider: str) -> bool:
+        """Tell whether `provider` is a part of the name of the host."""
+        return provider in (urlsplit(self.base_url).hostname or "")
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        """Return a message, with what the model thought where that is asked for."""
+        told = _message(message)
+        if message.role == "assistant":
+            for provider, unknown in UNKNOWN_THOUGHTS.items():
+                if self._is_at(provider):
+                    told["reasoning_content"] = unknown
+        for thought in message.thoughts:
+            if thought.model == self.id:  # another could not read it
+                tell_again(thought, told)
+        return told
 
 
 def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
     told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.role == "assistant" and not message.content.strip():
+        told["content"] = _NO_TEXT
     if message.calls:
         told["content"] = message.content or None
         told["tool_calls"] = [_called(call) for call in message.calls]
@@ -158,6 +192,7 @@ def _choice(wanted: str) -> Any:
 class _Completion:
     """Reads an answer, streamed or whole."""
 
+    model: str
     taken: frozenset[str]
     complete: bool = False
     finish: str = ""
@@ -166,6 +201,12 @@ class _Completion:
     pieces: list[str] = field(factory=list[str])
     drafts: list[Draft] = field(factory=list[Draft])
     indexed: dict[int, Draft] = field(factory=dict[int, Draft])
+    thinking: Thinking = field(factory=Thinking)
+
+    @property
+    def shown(self) -> Sequence[str]:
+        """What can be seen of the model's thoughts until now, piece by piece."""
+        return self.thinking.shown
 
     @property
     def ended(self) -> bool:
@@ -179,15 +220,15 @@ class _Completion:
         if self.complete or not data:
             return ""
         chunk = required_table(json_value(data))
-        if chunk.get("error"):
-            raise _told(chunk["error"])
+        if event.name == "error":
+            raise _told(chunk.get("error") or chunk)
+        _check(chunk)
         return self._chunk(chunk, "delta")
 
     def whole(self, value: Any) -> str:
         """Take an answer that was not streamed."""
         completion = required_table(value)
-        if completion.get("error"):
-            raise _told(completion["error"])
+        _check(completion)
         if not items(completion.get("choices")):
             raise Trouble("broken")
         self.complete = True
@@ -197,12 +238,13 @@ class _Completion:
         """Return the answer, if it is one."""
         if self.refused:
             raise Trouble("refused")
-        if self.finish in _BAD_ENDS:
-            raise Trouble(_BAD_ENDS[self.finish])
+        if (reason := _BAD_ENDS.get(self.finish)) is not None:
+            raise Trouble(reason, passing=reason == "broken")
         if not self.ended:
             raise Trouble("broken", passing=True)
         calls = finished_calls(self.drafts, self.taken)
-        return Reply("".join(self.pieces), self.usage, calls)
+        thoughts = tuple(self.thinking.thoughts(self.model)) if calls else ()
+        return Reply("".join(self.pieces), self.usage, calls, thoughts, self.thinking.seen())
 
     def _chunk(self, chunk: dict[str, Any], key: str) -> str:
         """Take what is under `key` in the first choice, and the usage; return the text."""
@@ -214,6 +256,7 @@ class _Completion:
                 continue
             part = table(choice.get(key))
             said += _words(part.get("content"))
+            self.thinking.take(part)
             self.refused |= bool(text(part.get("refusal")))
             for call in map(table, items(part.get("tool_calls"))):
                 self._part_of_call(call, whole=key == "message")
@@ -225,8 +268,8 @@ class _Completion:
     def _part_of_call(self, part: dict[str, Any], *, whole: bool) -> None:
         function = table(part.get("function"))
         call_id, name = text(part.get("id")), text(function.get("name"))
-        draft = None if whole else self._draft(part.get("index"), call_id, name)
-        if draft is None:
+        draft = None if whole else self._draft(part.get("index"), call_id)
+        if draft is None or (name and _is_another(part, draft)):
             draft = new_draft(self.drafts)
             self.drafts.append(draft)
         if type(part.get("index")) is int:
@@ -234,20 +277,33 @@ class _Completion:
         draft.id = draft.id or call_id
         draft.name = draft.name or name
         draft.argue(function.get("arguments"))
+        self.thinking.sign(next(n for n, one in enumerate(self.drafts) if one is draft), part)
 
-    def _draft(self, index: Any, call_id: str, name: str) -> Draft | None:
-        """Return the call that a part belongs to; None if it begins one.
+    def _draft(self, index: Any, call_id: str) -> Draft | None:
+        """Return the call that a part may belong to: by index, as the protocol says, else by id.
 
-        By index, as the protocol says: but some number every call 0, and tell them apart by id.
-        Without an index by id, and without either a name begins a call.
+        Without either it is the last one.
         """
         if type(index) is int:
-            draft = self.indexed.get(index)
-            other = draft is not None and draft.id and call_id and call_id != draft.id
-            return None if other else draft
-        if call_id:
-            return next((draft for draft in self.drafts if draft.id == call_id), None)
-        return self.drafts[-1] if self.drafts and not name else None
+            return self.indexed.get(index)
+        named = (draft for draft in self.drafts if draft.id == call_id)
+        last = self.drafts[-1] if self.drafts else None
+        return next(named, last) if call_id else last
+
+
+def _is_another(part: dict[str, Any], draft: Draft) -> bool:
+    """Tell whether a part with a name begins a call of its own, and is no more of `draft`.
+
+    Some number every call 0, or none, and tell them apart by id.  Some give no id either: then a
+    name begins a call where none is numbered, and where all are 0, whole arguments end one.
+    """
+    if part.get("id") and draft.id:
+        return bool(part["id"] != draft.id)
+    if type(part.get("index")) is not int:
+        return True
+    more = part["function"].get("arguments")
+    begun = is_table(more) or (isinstance(more, str) and more.startswith("{"))
+    return begun and is_table(json_value("".join(draft.arguments)))
 
 
 def _usage(told: dict[str, Any]) -> Usage:
@@ -276,12 +332,20 @@ def _words(content: Any) -> str:
     return "".join(text(part.get("text")) for part in parts)
 
 
+def _check(value: dict[str, Any]) -> None:
+    """Raise the error that came in place of an answer, if one did."""
+    if value.get("error"):
+        raise _told(value["error"])
+    if value.get("object") == "error":
+        raise _told(value)
+
+
 def _told(error: Any) -> Trouble:
     """Judge an error that came in place of an answer; its text is not kept."""
     known = error if is_table(error) else {}
     words = {str(known.get(key)) for key in ("type", "code")}
     if words & _REJECTIONS:
         return Trouble("rejected")
-    if words & _LIMITS or "429" in words:
+    if words & _LIMITS:
         return Trouble("rate_limited", passing=True)
     return Trouble("unreachable", passing=True)

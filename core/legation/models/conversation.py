@@ -77,7 +77,7 @@ class Message:
 
     `calls` are what an assistant wanted called, and `thoughts` what it thought on the way there;
     the tool message that answers a call has its id in `call_id`.  `images` stand beside the text of
-    a user.
+    a user.  `reasoning` is what was seen of an assistant's thoughts; no model is told of it.
     """
 
     role: str
@@ -86,6 +86,7 @@ class Message:
     call_id: str | None = None
     images: tuple[Image, ...] = ()
     thoughts: tuple[Thought, ...] = ()
+    reasoning: str = field(default="", repr=False)
 
 
 @frozen
@@ -146,13 +147,15 @@ class Usage:
 class Reply:
     """The whole answer of one call: text, tools to call, or both.
 
-    `thoughts` are those that lead to the calls, and have to be told again with them.
+    `thoughts` are those that lead to the calls, and have to be told again with them.  `reasoning`
+    is what the model lets be seen of its thoughts, for people to read.
     """
 
     content: str
     usage: Usage = Usage()
     calls: tuple[ToolCall, ...] = ()
     thoughts: tuple[Thought, ...] = ()
+    reasoning: str = field(default="", repr=False)
 
 
 class ModelFailed(Exception):
@@ -175,6 +178,10 @@ class Listener(Protocol):
 
     def hear(self, piece: str) -> None:
         """Take the next piece of the answer."""
+        ...
+
+    def think(self, piece: str) -> None:
+        """Take the next piece of what the model lets be seen of its thoughts."""
         ...
 
     def settle(self) -> Program[None]:

@@ -4,13 +4,14 @@ Answers are always asked for as a stream, so that a run can be cancelled in the 
 model that falls silent is noticed.  A provider that sends its answer whole is read all the same.
 
 Asking again is for what passes (RFC 9110 section 15: 408, 429 and 5xx; 409 too, as the providers'
-own clients do) and ends when the first piece of an answer was heard: nothing can be unsaid.  What a
-provider writes about an error stays here: it may quote the conversation, or the key.
+own clients do) and ends when the first piece of an answer was heard: nothing can be unsaid.  What
+was only thought until then may be thought once more.  What a provider writes about an error stays
+here: it may quote the conversation, or the key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from attrs import define, field
@@ -82,6 +83,11 @@ class Answer(Protocol):
         """Whether nothing at all is to come."""
         ...
 
+    @property
+    def shown(self) -> Sequence[str]:
+        """What can be seen of the model's thoughts until now, piece by piece."""
+        ...
+
     def event(self, event: ForeignEvent) -> str:
         """Take the next event of a stream; return the text in it."""
         ...
@@ -107,6 +113,11 @@ class _Ear:
         if piece:
             self.heard = self.unsettled = True
             self.listener.hear(piece)
+
+    def think(self, pieces: Iterable[str]) -> None:
+        if piece := "".join(pieces):
+            self.unsettled = True
+            self.listener.think(piece)
 
     def settle(self) -> Program[None]:
         if self.unsettled:
@@ -228,12 +239,14 @@ def _read(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Pro
 def _take(events: Iterable[ForeignEvent], answer: Answer, ear: _Ear) -> None:
     """Read `events`; what was said in them is one piece, also when one of them is trouble."""
     pieces: list[str] = []
+    known = len(answer.shown)
     try:
         for event in events:
             if answer.complete:
                 break
             pieces.append(answer.event(event))
     finally:
+        ear.think(answer.shown[known:])
         ear.hear("".join(pieces))
 
 
@@ -246,7 +259,9 @@ def _read_whole(question: Question, head: Streaming, answer: Answer, ear: _Ear) 
         body += chunk
         if len(body) > question.max_bytes:
             raise Trouble("too_large")
-    ear.hear(answer.whole(json_value(bytes(body))))
+    said = answer.whole(json_value(bytes(body)))
+    ear.think(answer.shown)
+    ear.hear(said)
 
 
 def _cut(chunk: Unreachable) -> Trouble:

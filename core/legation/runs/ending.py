@@ -53,7 +53,10 @@ def concluded(voice: Voice, told: Told, outcome: Outcome) -> End:
 def _answered(voice: Voice, told: Told, content: Any) -> End:
     output = completed(told, content)
     voice.note("RunContentCompleted")
-    names = ("content", "content_type", "session_state", "metrics", "member_responses")
+    names = (
+        *("content", "content_type", "reasoning_content", "session_state", "metadata", "metrics"),
+        "member_responses",
+    )
     voice.note("RunCompleted", **{name: output[name] for name in names if name in output})
     return End(RunState.COMPLETED, output, usage=_usage(told), input=_asked(told))
 

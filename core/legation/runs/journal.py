@@ -205,6 +205,11 @@ class Voice:
         if self.streamed:
             self.note("RunContent", content=piece, content_type="str", reasoning_content="")
 
+    def think(self, piece: str) -> None:
+        """Note a piece of what the model thinks, for the sake of those who follow it live."""
+        if piece and self.streamed:
+            self.note("RunContent", content_type="str", reasoning_content=storable(piece))
+
     def settle(self) -> Program[None]:
         """Store and show what is pending, of whoever spoke."""
         yield from self.journal.settle()

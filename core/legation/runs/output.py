@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..messages import compact_json
 from ..registry import Component
 from ..store.run_rows import ClaimedRun, RunRow
 from ..values import frozen
@@ -29,6 +30,7 @@ __all__ = [
     "metrics",
     "model_of",
     "paused",
+    "run_json",
     "run_output",
     "run_row",
 ]
@@ -98,6 +100,7 @@ def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
         **_head(told),
         "content": content,
         "content_type": "str" if isinstance(content, str) else "dict",
+        **_reasoning(told.state),
         **model_of(told.component),
         "session_state": json.loads(told.run.state),
         "created_at": told.run.created_us // 1_000_000,
@@ -105,6 +108,12 @@ def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
         **_turn(told, state, asked["message"]),
         **_asked(asked),
     }
+
+
+def _reasoning(state: TurnState | None) -> dict[str, str]:
+    """Return what was seen of the model's thoughts, if there is any."""
+    seen = "" if state is None else state.reasoning
+    return {"reasoning_content": seen} if seen else {}
 
 
 def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
@@ -198,6 +207,11 @@ def run_output(row: RunRow) -> dict[str, Any]:
     }
 
 
+def run_json(row: RunRow) -> bytes:
+    """Return `run_output` as JSON; an output is stored as that."""
+    return (row.output or compact_json(run_output(row))).encode()
+
+
 def run_row(row: RunRow) -> dict[str, Any]:
     """Return a run as an item of its session's list."""
     output = run_output(row)
@@ -212,7 +226,7 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "run_input": asked["input_content"],
         "content": content,
         "run_response_format": "text" if isinstance(content, str | None) else "json",
-        "reasoning_content": "",
+        "reasoning_content": output.get("reasoning_content", ""),
         "reasoning_steps": [],
         "metrics": output["metrics"],
         "messages": output.get("messages", []),

@@ -154,6 +154,7 @@ def messages(run_id: str, state: TurnState, asked: str) -> list[dict[str, Any]]:
         shown.append(
             {
                 **message(f"{run_id}.{number}", one.role, content, said.at_us),
+                **({"reasoning_content": one.reasoning} if one.reasoning else {}),
                 **_calls(one.calls),
                 **_answered(calls.get(one.call_id or "")),
             }

@@ -136,6 +136,11 @@ class TurnState:
         return (*self.before, *(said.message for said in self.said))
 
     @property
+    def reasoning(self) -> str:
+        """What was seen of the model's thoughts, of one answer after the other."""
+        return "\n\n".join(filter(None, (said.message.reasoning for said in self.said)))
+
+    @property
     def due(self) -> tuple[int, ...]:
         """The places of the calls that can be carried out."""
         return tuple(n for n, call in enumerate(self.calls) if call.standing is Standing.DUE)

@@ -149,7 +149,8 @@ class Turn:
         voice.look()
         reply = self._kept(reply)
         said, calls, thoughts = reply.content, reply.calls, reply.thoughts
-        message = Message("assistant", said, calls=calls, thoughts=thoughts)
+        seen = reply.reasoning
+        message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
         first_us = voice.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
         self.state = self.state.replies(message, reply.usage, now_us, seconds)
@@ -180,8 +181,13 @@ class Turn:
             calls.append(ToolCall(unlike(storable(call.id), taken), name, arguments))
             taken.append(calls[-1].id)
         thoughts = (evolve(one, block=storable(one.block)) for one in reply.thoughts)
-        content = storable(reply.content)
-        return evolve(reply, content=content, calls=tuple(calls), thoughts=tuple(thoughts))
+        return evolve(
+            reply,
+            content=storable(reply.content),
+            calls=tuple(calls),
+            thoughts=tuple(thoughts),
+            reasoning=storable(reply.reasoning),
+        )
 
     def _admit(self, reply: Reply, now_us: int) -> None:
         calls = tuple(self.hands.admit(call, now_us) for call in reply.calls)
