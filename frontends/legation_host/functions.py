@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Final, cast
 
 import anyio
@@ -52,7 +53,9 @@ class Functions:
                 if not isinstance(result, AsyncIterable):
                     return Returned(result)
                 pieces = Pieces(aiter(cast("AsyncIterator[Any]", result)))
-            except (Exception, SystemExit) as error:  # noqa: BLE001 (a value for the program)
+            except BaseException as error:
+                if _passes(error):
+                    raise
                 return Raised.by(error)
             self._tasks.start_soon(pieces.serve, name="pieces")
             return pieces
@@ -116,6 +119,27 @@ class _Call:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+def _passes(error: BaseException) -> bool:
+    """Tell whether `error` is more than the failure of a function on the event loop.
+
+    That is an interrupt, and a cancellation that is meant for us.  A function that awaits a task
+    which was cancelled raises one as well, and must not end the host with it.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_passes, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return _is_cancelled()
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+
+
+def _is_cancelled() -> bool:
+    """Tell whether somebody cancels this task; trio raises nothing of the kind otherwise."""
+    if not anyio.get_cancelled_exc_class().__module__.startswith("asyncio"):
+        return True
+    task = import_module("asyncio").current_task()  # a server on trio need not load it
+    return bool(task is None or task.cancelling())
 
 
 def _on_the_loop(function: Callable[..., Any]) -> bool:
@@ -200,12 +224,13 @@ class Pieces:
             self._outcome = Piece(await anext(self._iterator))
         except StopAsyncIteration:
             self._outcome = None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (a value for the program)
-            self._outcome = Raised.by(error)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # noqa: BLE001 (raised to who waits)
-            self._error = error
+        except BaseException as error:
+            if not _passes(error):
+                self._outcome = Raised.by(error)
+            elif isinstance(error, KeyboardInterrupt | GeneratorExit):
+                self._error = error  # raised to who waits
+            else:
+                raise
         self._busy = False
         return self._error is None and isinstance(self._outcome, Piece)
 

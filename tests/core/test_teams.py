@@ -359,7 +359,7 @@ def test_member_runs_are_no_runs_of_the_session() -> None:
         one = client.get(f"/agents/ann/runs/{members[0]['run_id']}").json()
 
     assert [row["run_input"] for row in rows] == ["Weather?", "Again?"]
-    assert [m["role"] for m in chat] == ["user", "assistant", "tool", "assistant"] * 2
+    assert [m["role"] for m in chat] == ["user", "assistant", "assistant"] * 2
     assert one == members[0] == run["member_responses"][0]
 
 
@@ -739,6 +739,21 @@ def test_stream_of_a_member_run_ends_where_the_team_is_cancelled() -> None:
         events = going.response().events()
 
     assert [event.name for event in events] == ["RunStarted", "ModelRequestStarted"]
+
+
+def test_stream_of_a_member_run_has_its_comments_while_others_speak() -> None:
+    """A proxy that sees nothing for a minute closes a stream."""
+    chatty = [Says(["word "] * 120, between_seconds=0.5)]
+    slow = [Says("late", after_seconds=58.0)]
+    leader = [[ask("ann"), ask("bob")], repeat]
+    with Client(Desk(leader=leader, members={"ann": slow, "bob": chatty}).platform()) as client:
+        client.begin("POST", "/teams/desk/runs", form={"message": "x", "session_id": "s"})
+        client.advance(1)
+        (member,) = of_members(client, "ann")
+        answer = own(client, member)
+
+    assert answer.body.count(b": heartbeat\n\n") == 3
+    assert [event.name for event in answer.events()] == [*OF_ANN]
 
 
 def test_stream_of_a_member_run_goes_on_behind_the_pause_of_the_team() -> None:

@@ -166,10 +166,34 @@ def give_up() -> None:
     raise asyncio.CancelledError
 
 
+async def await_what_was_cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(LONG))
+    task.cancel()
+    await task
+
+
+class Odd(BaseException):
+    """What nobody expects."""
+
+
+async def be_odd() -> None:
+    raise Odd
+
+
+async def be_odd_together() -> None:
+    raise BaseExceptionGroup("odd", [Odd(), ValueError()])
+
+
 @BACKENDS
 @pytest.mark.parametrize(
     ("function", "kind"),
-    [(leave, SystemExit), (leave_later, SystemExit), (give_up, asyncio.CancelledError)],
+    [
+        (leave, SystemExit),
+        (leave_later, SystemExit),
+        (give_up, asyncio.CancelledError),
+        (be_odd, Odd),
+        (be_odd_together, BaseExceptionGroup),
+    ],
 )
 def test_a_function_that_leaves_the_process_has_failed_and_no_more(
     backend: str, function: Callable[..., Any], kind: type[BaseException]
@@ -180,6 +204,49 @@ def test_a_function_that_leaves_the_process_has_failed_and_no_more(
     assert isinstance(answer.error, RuntimeError)
     assert isinstance(answer.error.__cause__, kind)
     assert answer.error.__traceback__ is not None
+
+
+async def items_of_what_was_cancelled() -> AsyncIterator[int]:
+    yield 1
+    await await_what_was_cancelled()
+
+
+def test_a_cancellation_of_the_function_s_own_is_its_failure_and_ends_no_host() -> None:
+    async def main() -> list[Any]:
+        async with open_host() as host:
+            failed = await host.run(answers(call(await_what_was_cancelled)))
+            more = (NextPiece(1, LONG), NextPiece(1, LONG))
+            pieces = await host.run(answers(call(items_of_what_was_cancelled), *more))
+            await anyio.sleep(0.01)
+            return [*failed, *pieces, *await host.run(answers(call(double_later, x=2)))]
+
+    failed, _, first, broken, after = run("asyncio", main)
+
+    assert (first, after) == (Piece(1), Returned(4))
+    for one in (failed, broken):
+        assert isinstance(one.error.__cause__, asyncio.CancelledError)
+
+
+def test_a_cancellation_from_outside_passes_through_a_function() -> None:
+    ended: list[str] = []
+
+    async def patient() -> None:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            ended.append("cancelled")
+
+    async def main() -> None:
+        async with open_host() as host:
+            task = asyncio.ensure_future(host.run(answers(call(patient))))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run("asyncio", main)
+
+    assert ended == ["cancelled"]
 
 
 async def interrupted() -> None:

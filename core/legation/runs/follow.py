@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from attrs import define
 
-from ..effects import Emit, NextEvents, Program, RunEvent, Transact
+from ..effects import Emit, NextEvents, Now, Program, RunEvent
 from ..messages import compact_json
 from ..sse import EventId, encode, heartbeat
 from ..store.run_reads import EventsPage, FetchEvents
 from .journal import shown
+from .patience import patiently
 from .states import RunState
 
 __all__ = ["join", "resume", "tail", "tail_of_member"]
@@ -25,6 +26,7 @@ __all__ = ["join", "resume", "tail", "tail_of_member"]
 _SOON_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 15.0
+_HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
 _ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled"})
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
 
@@ -65,9 +67,12 @@ class _Follower:
             self.over = self.over and not page.events
 
     def look(self) -> Program[EventsPage]:
-        """Ask the database for the next events, and whether there will be more."""
+        """Ask the database for the next events, and whether there will be more.
+
+        As patiently as the run itself: who waits for it is not to lose it over a broken connection.
+        """
         fetch = FetchEvents(self.owner, self.run_id, self.after)
-        page: EventsPage = yield from Transact(self.database, fetch)
+        page: EventsPage = yield from patiently(self.database, fetch)
         ended = page.status is None or page.status in _OVER
         self.over = ended and (not page.events or page.events[-1].seq == page.last)
         return page
@@ -113,18 +118,25 @@ def tail_of_member(
     """Emit what is a member's of the events of the run at the top, until the member's run is over.
 
     The numbers are those of the run at the top, so there are gaps.  What stands before `after` is
-    read too, as the end of the member's run may be there: the team goes on without it.
+    read too, as the end of the member's run may be there: the team goes on without it.  Comments
+    go by the clock, for this stream is quiet while others speak.
     """
     follower = _Follower(database, owner, root_id, 0)
+    emitted_us = yield from Now()
     while not follower.over:
-        for event in (yield from follower.listen()):
+        events = yield from follower.listen()
+        now_us = yield from Now()
+        for event in events:
             if json.loads(event.data).get("run_id") != run_id:
                 continue
             if event.seq > after:
                 yield from Emit(encode(event.name, event.data, EventId(run_id, event.seq)))
+                emitted_us = now_us
             if event.name.removeprefix("Team") in _ENDS:
                 return
-        yield from follower.beat()
+        if not 0 <= now_us - emitted_us < _HEARTBEAT_US:
+            yield from Emit(heartbeat())
+            emitted_us = now_us
 
 
 def resume(database: str, owner: str, run_id: str, after: int) -> Program[None]:

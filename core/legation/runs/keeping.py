@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
-from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
+from ..effects import (
+    AwaitNudge,
+    Job,
+    Log,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    Spawn,
+    ThisNode,
+    Transact,
+)
+from ..incidents import where
 from ..messages import compact_json
 from ..store.failures import StoreFailure
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
-from ..store.run_rows import RunRow
+from ..store.run_reads import FetchEvents
+from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
 from .cancelling import REASON, cancel_topic, keeping_topic
-from .ending import broken_off, cut_short
+from .ending import End, broken_off, cut_short, failing
 from .execute import INTERRUPTED, ExecuteRun, Workshop
 from .journal import Journal, Speaker, Voice, shown
 from .output import Told
+from .patience import PASSING
 
-__all__ = ["KeepRuns"]
+__all__ = ["MOST_TRIES", "KeepRuns", "LeftWithoutTrace"]
+
+MOST_TRIES: Final = 3
+"""How often a run is taken up in which nothing happens: it may be what ends its nodes."""
 
 _ROUND_SECONDS: Final = 1.0
 _BEATS: Final = 3
+
+
+class LeftWithoutTrace(Exception):
+    """Whoever took the run up was not heard of again, `MOST_TRIES` times: the log's reason."""
 
 
 @frozen
@@ -35,35 +57,53 @@ class KeepRuns(Job):
     database: str
 
     def program(self) -> Program[None]:
-        """Go round."""
+        """Go round, whatever goes wrong."""
         node = yield from ThisNode()
-        between = int(self.workshop.lease_us / _BEATS / _ROUND_SECONDS) // 1_000_000
-        number = 0
+        told, beaten_us = "", 0
         while True:
-            trouble = ""
+            now_us = yield from Now()
+            beats = not 0 <= now_us - beaten_us < self.workshop.lease_us // _BEATS
+            trouble: Exception | None = None
             try:
-                yield from self._round(node, beats=number % between == 0)
-            except StoreFailure as failure:
-                trouble = type(failure).__name__
-            if trouble:
-                fields = (("database", self.database), ("error", trouble))
-                yield from Log("warning", "leases not kept", fields)
-                number = 0  # as soon as it can be again
-            else:
-                number += 1
+                yield from self._round(node, now_us, beats=beats)
+            except Exception as error:  # noqa: BLE001 (a bug must not end the keeping of all runs)
+                trouble = error
+            if trouble is not None:
+                beaten_us = 0  # as soon as it can be again
+            elif beats:
+                beaten_us = now_us
+            told = yield from self._tell(trouble, told)
             yield from AwaitNudge(keeping_topic(self.database), _ROUND_SECONDS)
 
-    def _round(self, node: str, *, beats: bool) -> Program[None]:
-        now_us = yield from Now()
+    def _tell(self, trouble: Exception | None, told: str) -> Program[str]:
+        """Write what went wrong, unless it was `told` the last time; return what it is."""
+        if trouble is None:
+            return ""
+        found = where(trouble)
+        if found != told:
+            fields = (("database", self.database), ("error", found))
+            level = "warning" if isinstance(trouble, StoreFailure) else "error"
+            yield from Log(level, "leases not kept", fields)
+        return found
+
+    def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
         if held := tuple(sorted(self.workshop.executing)):
             yield from self._kept(node, held, now_us, beats=beats)
         if self.workshop.draining:
             return
         neglected = yield from Transact(self.database, FindNeglected(now_us))
+        stuck: Exception | None = None
         for row in neglected.expired:
-            yield from self._recover(row, node, now_us)
+            try:
+                yield from self._recover(row, node, now_us)
+            except PASSING:
+                raise
+            except Exception as error:  # noqa: BLE001 (of this run alone: the others go on)
+                stuck = stuck or error
         if neglected.expired or neglected.waiting:
-            yield from self._claim(node, now_us)
+            yield from self._claim(node)
+        if stuck is not None:
+            raise stuck
 
     def _kept(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
         if beats:
@@ -73,9 +113,10 @@ class KeepRuns(Job):
         for run_id in (yield from Transact(self.database, CancelsAsked(held))):
             yield from Nudge(cancel_topic(run_id))
 
-    def _claim(self, node: str, now_us: int) -> Program[None]:
+    def _claim(self, node: str) -> Program[None]:
         """Execute what waits in sessions where nothing is executed."""
         while True:
+            now_us = yield from Now()
             unit = ClaimWaiting(node, now_us, now_us + self.workshop.lease_us)
             waiting = yield from Transact(self.database, unit)
             if waiting is None:
@@ -86,27 +127,46 @@ class KeepRuns(Job):
         """End the run of a dead node, under the dead one's lease.
 
         A run in which nothing had happened yet, or nothing since it was continued, was asked
-        nothing of the world: it waits again.
+        nothing of the world: it waits again, unless it was taken up too often.
         One that somebody wanted to end is cancelled.
         """
+        in_vain = False
         if row.untouched and row.cancel_us is None:
-            release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
-            yield from Transact(self.database, release)
-            return
-        finish = self._end(row, node, now_us)
+            in_vain = (yield from self._tries(row)) >= MOST_TRIES
+            if not in_vain:
+                release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
+                yield from Transact(self.database, release)
+                return
+        finish = yield from self._end(row, node, now_us, in_vain=in_vain)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
             yield from Publish(row.run_id, shown(finish.events, final=True), self.database)
         if ended.following is not None:
             yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
 
-    def _end(self, row: RunRow, node: str, now_us: int) -> FinishRun:
+    def _tries(self, row: RunRow) -> Program[int]:
+        """Return how often the run was taken up and nothing came of it.
+
+        Every other time it came to a pause.
+        """
+        tries, after = row.attempt, 0
+        while after < row.events:
+            fetch = FetchEvents(row.owner, row.run_id, after)
+            events = (yield from Transact(self.database, fetch)).events
+            tries -= sum(_pauses(event, row.run_id) for event in events)
+            after = events[-1].seq if events else row.events
+        return tries
+
+    def _end(self, row: RunRow, node: str, now_us: int, *, in_vain: bool) -> Program[FinishRun]:
         run, component = row.claim, self.workshop.component(row.claim)
         told = Told(run, self.workshop.name_of(run), component)
         journal = Journal(self.database, run, node, now_us, lease_us=self.workshop.lease_us)
         voice = Voice(journal, Speaker(run, told.name), streamed=False)
+        end: End
         if row.cancel_us is not None:
             end = cut_short(voice, told, REASON.format(run.run_id))
+        elif in_vain:
+            end = yield from failing(voice, told, LeftWithoutTrace())
         else:
             end = broken_off(voice, told, INTERRUPTED, "interrupted")
         return FinishRun(
@@ -126,3 +186,9 @@ class KeepRuns(Job):
             input=end.input,
             members=row.kind == "team",
         )
+
+
+def _pauses(event: StoredEvent, run_id: str) -> bool:
+    """Whether this is a pause of the run itself, and not of a member."""
+    paused = event.name.endswith("RunPaused")
+    return paused and json.loads(event.data).get("run_id") == run_id

@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 CANCELS: Final = Sql(
-    """select run_id from runs where status = 'RUNNING' and cancel_us is not null
-    and run_id in (select value from json_each(:runs))""",
-    """select run_id from runs where status = 'RUNNING' and cancel_us is not null
-    and run_id = any (:runs)""",
+    """select value from json_each(:runs) where not exists (
+    select 1 from runs where run_id = value and (status <> 'RUNNING' or cancel_us is null))""",
+    """select id from unnest(cast(:runs as text[])) as held (id) where not exists (
+    select 1 from runs where run_id = id and (status <> 'RUNNING' or cancel_us is null))""",
 )
 
 
 @frozen
 class CancelsAsked(Unit[tuple[str, ...]]):
-    """Which of `runs` somebody asked to cancel."""
+    """Which of `runs` somebody asked to cancel, or deleted with their session."""
 
     writes: ClassVar[bool] = False
 

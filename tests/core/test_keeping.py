@@ -1,0 +1,243 @@
+"""Keeping runs: what is done about runs that nobody works on, and that nothing ends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from legation import Agent, Platform
+from legation.effects import Asks, AwaitNudge, Transact
+from legation.runs.keeping import MOST_TRIES, KeepRuns
+from legation.store.failures import Busy, StatementFailed
+from legation.store.run_keeping import (
+    CancelsAsked,
+    ClaimWaiting,
+    ExtendLeases,
+    FindNeglected,
+    Neglected,
+    ReleaseRun,
+)
+from legation.store.run_rows import ClaimedRun
+from legation.store.runs import AppendEvents, FinishRun
+from legation.tools import tool
+from legation_testing import Client, Says, ScriptedModel, call
+
+PATH = "/agents/clerk/runs"
+MINUTES = 10 * 60.0
+
+
+@tool(requires_confirmation=True)
+def book(room: int) -> str:
+    """Book a room."""
+    return f"room {room} is booked"
+
+
+def hosting(model: ScriptedModel) -> Platform:
+    return Platform(agents=(Agent(id="clerk", model=model, tools=[book]),))
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel(["Hello."] * 20)
+
+
+@pytest.fixture
+def client(model: ScriptedModel) -> Generator[Client]:
+    with Client(lambda: hosting(model)) as client:
+        yield client
+
+
+def begin(client: Client, session_id: str) -> Any:
+    form = {"message": "x", "stream": False, "session_id": session_id}
+    exchange = client.begin("POST", PATH, form=form)
+    client.settle()
+    return exchange
+
+
+def own_end(effect: Asks[Any]) -> bool:
+    """Whether a node is about to store the end of a run that it executes itself."""
+    unit = effect.unit if isinstance(effect, Transact) else None
+    return isinstance(unit, FinishRun) and unit.expired_us is None
+
+
+def logged(client: Client, event: str) -> list[dict[str, Any]]:
+    return [dict(log.fields) for log in client.logs if log.event == event]
+
+
+def neglected(client: Client, session_id: str) -> Any:
+    """Begin a run that its node forgets, with nothing stored of it."""
+    client.fail_at(own_end, StatementFailed("no"), times=26)
+    exchange = begin(client, session_id)
+    client.advance(25)
+    return exchange
+
+
+# --- a run that leaves no trace ------------------------------------------------------------------
+
+
+def test_a_run_whose_end_can_never_be_stored_is_taken_up_three_times_and_fails(
+    client: Client, model: ScriptedModel
+) -> None:
+    client.fail_at(own_end, StatementFailed("no"), times=None)
+    exchange = begin(client, "s")
+    client.advance(MINUTES)
+    run = exchange.response().json()
+    (told,) = logged(client, "run failed")
+
+    assert (run["status"], len(model.prompts)) == ("ERROR", MOST_TRIES)
+    assert told["incident"] in run["content"]
+    assert (told["run_id"], told["error"]) == (run["run_id"], "LeftWithoutTrace")
+    (event,) = client.get(f"{PATH}/{run['run_id']}/events").events()
+    assert json.loads(event.data)["error_type"] == "run_failed"
+
+
+def test_a_run_that_kills_its_node_kills_three_and_not_all(client: Client) -> None:
+    client.fail_at(own_end, Busy("dead before that"), times=None)
+    begin(client, "s")
+    seen: list[Any] = []
+    for _ in range(MOST_TRIES):
+        client.restart()
+        client.advance(32)
+        seen += client.get("/sessions/s/runs").json()
+
+    assert [run["status"] for run in seen] == [*["RUNNING"] * (MOST_TRIES - 1), "ERROR"]
+    assert "incident" in seen[-1]["content"]
+
+
+def test_the_next_run_of_the_session_goes_on_after_one_that_failed_so(client: Client) -> None:
+    begin(client, "s")
+    client.fail_at(own_end, StatementFailed("no"), times=26 * MOST_TRIES)
+    begin(client, "s")
+    client.post(PATH, form={"message": "next", "background": True, "session_id": "s"})
+    client.advance(MINUTES)
+
+    runs = client.get("/sessions/s/runs").json()
+    assert [run["status"] for run in runs] == ["COMPLETED", "ERROR", "COMPLETED"]
+
+
+@pytest.mark.parametrize("tries", [MOST_TRIES - 1, MOST_TRIES])
+def test_pauses_are_not_counted_as_tries(tries: int) -> None:
+    steps = [call("book", room=number) for number in range(6)]
+    model = ScriptedModel([*steps, "Done."])
+    with Client(hosting(model)) as client:
+        run = client.run("clerk", "x", session_id="s")
+        for _ in range(5):
+            run = client.go_on(run, confirmed=True)
+        assert run["status"] == "PAUSED"
+        tools = [{**one["tool_execution"], "confirmed": True} for one in run["requirements"]]
+        client.fail_at(AppendEvents, None, times=tries)
+        path = f"{PATH}/{run['run_id']}/continue"
+        form = {"tools": json.dumps(tools), "stream": False}
+        exchange = client.begin("POST", path, form=form)
+        client.advance(MINUTES)
+        run = exchange.response().json()
+
+    assert run["status"] == ("ERROR" if tries == MOST_TRIES else "COMPLETED")
+
+
+# --- trouble -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trouble", "level"), [(Busy("locked"), "warning"), (KeyError("a bug"), "error")]
+)
+def test_trouble_is_told_once_and_ends_nothing(
+    client: Client, trouble: Exception, level: str
+) -> None:
+    exchange = neglected(client, "s")
+    client.fail_at(FindNeglected, trouble, times=60)
+    client.advance(60)
+    assert [(log.level, log.event) for log in client.logs][-1] == (level, "leases not kept")
+    assert len(logged(client, "leases not kept")) == 1
+
+    client.advance(31)
+    assert exchange.response().json()["status"] == "COMPLETED"
+
+
+def test_a_run_that_cannot_be_given_back_keeps_no_other(client: Client) -> None:
+    stuck = neglected(client, "stuck")
+    run_id = client.get("/sessions/stuck/runs").json()[0]["run_id"]
+
+    def meant(effect: Asks[Any]) -> bool:
+        unit = effect.unit if isinstance(effect, Transact) else None
+        return isinstance(unit, ReleaseRun) and unit.run_id == run_id
+
+    client.fail_at(meant, StatementFailed("no"), times=None)
+    other = neglected(client, "other")
+    client.advance(40)
+
+    assert not stuck.done
+    assert other.response().json()["status"] == "COMPLETED"
+    assert len(logged(client, "leases not kept")) == 1
+
+
+def test_a_lock_that_is_not_had_ends_the_round(client: Client) -> None:
+    exchange = neglected(client, "s")
+    client.fail_at(ReleaseRun, Busy("locked"))
+    client.advance(40)
+
+    assert exchange.response().json()["status"] == "COMPLETED"
+
+
+# --- the beat ------------------------------------------------------------------------------------
+
+
+def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
+    """Counted by rounds they would run out where each takes longer than three seconds."""
+    workshop = hosting(ScriptedModel([])).workshop
+    workshop.executing["r"] = 1
+    program, now, beats = KeepRuns(workshop, "main").program(), 1_000_000_000, list[int]()
+    answer: Any = None
+    for _ in range(200):
+        effect = program.send(answer)
+        answer = now
+        if isinstance(effect, Transact):
+            answer = Neglected((), waiting=False)
+            if isinstance(effect.unit, ExtendLeases):
+                beats.append(effect.unit.until_us - workshop.lease_us)
+            elif isinstance(effect.unit, CancelsAsked):
+                answer = ()
+        elif isinstance(effect, AwaitNudge):
+            now += 5_000_000
+    program.close()
+
+    assert {later - sooner for sooner, later in pairwise(beats)} == {10_000_000}
+
+
+def test_what_is_claimed_late_in_a_round_has_a_whole_lease() -> None:
+    workshop = hosting(ScriptedModel([])).workshop
+    program, now, claims = KeepRuns(workshop, "main").program(), 1_000_000_000, list[int]()
+    answer: Any = None
+    while len(claims) < 20:
+        effect = program.send(answer)
+        answer = now
+        if isinstance(effect, Transact):
+            now += 2_000_000
+            answer = Neglected((), waiting=True)
+            if isinstance(effect.unit, ClaimWaiting):
+                claims.append(effect.unit.until_us - now + 2_000_000)
+                answer = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
+    program.close()
+
+    assert {*claims} == {workshop.lease_us}
+
+
+# --- what somebody deletes -----------------------------------------------------------------------
+
+
+def test_a_run_is_broken_off_where_its_session_is_deleted_at_another_node() -> None:
+    long = [Says("late", after_seconds=600.0)]
+    with Client(lambda: hosting(ScriptedModel(long))) as client, client.peer() as peer:
+        begin(client, "s")
+        client.advance(5)
+        assert isinstance(client.platform, Platform)
+        workshop = client.platform.workshop
+        assert len(workshop.executing) == 1
+        peer.delete("/sessions/s").expect_success()
+        client.advance(2)
+
+        assert not workshop.executing
