@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = ["OPERATIONS", "Operation", "Question", "enough", "verdict", "visible_ids"]
@@ -160,6 +160,8 @@ class Question:
         ids: By path parameter.
         owners: Whose each owned thing in the path is, by path parameter; None: there is no such.
         hosted: Whether what the path names otherwise (agent, team, database, channel) exists.
+        session: The `session_id` of the token: the one session that it is for.
+        sessions: Which session each owned thing in the path is, or is in.
     """
 
     method: str
@@ -169,6 +171,8 @@ class Question:
     ids: Mapping[str, str]
     owners: Mapping[str, str | None]
     hosted: bool = True
+    session: str | None = None
+    sessions: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def enough(operation: Operation, scope: str, named: str | None) -> bool:
@@ -228,5 +232,7 @@ def verdict(question: Question) -> str:
     for parameter in operation.owned:
         owner = question.owners.get(parameter)
         if owner is None or (ADMIN not in scopes and owner != question.subject):
+            return "404"
+        if question.session is not None and question.session != question.sessions.get(parameter):
             return "404"
     return "answered"

@@ -11,12 +11,20 @@ from typing import Any, Final, TypeAlias
 from .access.caller import TRUSTED, Gate, Refused
 from .access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
 from .access.rights import describe_need
-from .access.scopes import Public, Signed
+from .access.scopes import Public, Scoped, Signed
 from .cors import Cors
 from .effects import Log, Program, RandomBytes, Record
 from .incidents import where
 from .messages import Answer, Request, Response, empty_response
-from .refusals import Forbidden, Internal, MethodNotAllowed, NotFound, Refusal, Unavailable
+from .refusals import (
+    Forbidden,
+    ForeignPage,
+    Internal,
+    MethodNotAllowed,
+    NotFound,
+    Refusal,
+    Unavailable,
+)
 from .resources.call import Account, Call
 from .resources.idempotency import answer_once
 from .resources.manual import Manual
@@ -54,14 +62,14 @@ class Door:
         request = arrival.request
         match, query = _ROUTER.lead(request.target)
         if match is None:
-            return self._unknown(arrival, NotFound())
+            return (yield from self._unknown(arrival, NotFound()))
         if request.method == "OPTIONS":
             return self._options(request, _methods(match))
         method = "GET" if request.method == "HEAD" else request.method
         route = match.methods.get(method)
         if route is None:
             refusal = MethodNotAllowed(_methods(match))
-            return refusal if self._open(match) else self._unknown(arrival, refusal)
+            return refusal if self._open(match) else (yield from self._unknown(arrival, refusal))
         return (yield from self._enter(arrival, route, match, query))
 
     def _options(self, request: Request, methods: tuple[str, ...]) -> Response:
@@ -74,12 +82,12 @@ class Door:
         routes = match.methods.values()
         return any(isinstance(r.need, Signed) or r.template in self.excluded for r in routes)
 
-    def _unknown(self, arrival: Arrival, refusal: Refusal) -> Outcome:
+    def _unknown(self, arrival: Arrival, refusal: Refusal) -> Program[Outcome]:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
         if self.gate is not None:
             caller = self.gate.caller(arrival.request, arrival.now_us)
             if isinstance(caller, Refused):
-                return caller.refusal
+                return (yield from _turned_away(arrival, caller))
         return refusal
 
     def _enter(
@@ -94,9 +102,11 @@ class Door:
         decision = account.decision
         outcome: Outcome
         if isinstance(caller, Refused):
-            outcome = caller.refusal
+            outcome = yield from _turned_away(arrival, caller)
         elif isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
+        elif self._from_elsewhere(arrival.request, route):
+            outcome = ForeignPage()
         else:
             call = Call(
                 request=arrival.request,
@@ -136,6 +146,15 @@ class Door:
             return principal
         named = params.get(route.parameter) if route.parameter else None
         return Account(arrival, principal, decide(route.need, principal, named), params)
+
+    def _from_elsewhere(self, request: Request, route: Route) -> bool:
+        """Whether a page of another origin tries to change something where all may do everything.
+
+        Its reader's machine may be the only one that reaches this address.
+        """
+        if self.gate is not None or route.method == "GET" or not isinstance(route.need, Scoped):
+            return False
+        return not self.cors.welcomes(request)
 
     # --- Asking about it ------------------------------------------------------------------------
 
@@ -181,6 +200,14 @@ class Door:
         if named is None and (ids := ids_held(route.need, principal)):
             return {"allowed": True, "only": sorted(ids)}
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
+
+
+def _turned_away(arrival: Arrival, refused: Refused) -> Program[Outcome]:
+    """Return the refusal; what is wrong with a token is for the log alone."""
+    if refused.refusal.sent:
+        fields = (("request_id", arrival.request_id), ("reason", refused.reason))
+        yield from Log("info", "token refused", fields)
+    return refused.refusal
 
 
 def _methods(match: Match[Route]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ __all__ = [
     "Conflict",
     "Fault",
     "Forbidden",
+    "ForeignPage",
     "Internal",
     "Invalid",
     "MethodNotAllowed",
@@ -109,6 +110,16 @@ class BadSignature(Refusal):
     error_code: ClassVar[str] = "FORBIDDEN"
 
     detail: str = "Invalid signature"
+
+
+@frozen
+class ForeignPage(Refusal):
+    """The request was made by a web page of another origin, and no token proves its sender."""
+
+    status: ClassVar[int] = 403
+    error_code: ClassVar[str] = "FORBIDDEN"
+
+    detail: str = "Authorization is off, and this origin is not among cors_allowed_origins"
 
 
 @frozen

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import define, field
 
-__all__ = ["Match", "Path", "Router", "parse_target"]
+__all__ = ["Match", "Path", "Router", "is_segment", "parse_target"]
 
 R = TypeVar("R")
 
@@ -62,9 +62,12 @@ def _decode(raw: str) -> str | None:
         segment = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeError:
         return None
-    if segment in {"", ".", ".."} or _REFUSED.search(segment):
-        return None
-    return segment
+    return segment if is_segment(segment) else None
+
+
+def is_segment(text: str) -> bool:
+    """Return whether a path can have `text` as a segment, encoded as it may be."""
+    return text not in {"", ".", ".."} and not _REFUSED.search(text)
 
 
 @define

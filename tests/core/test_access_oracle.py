@@ -216,6 +216,7 @@ class Place:
     ids: Mapping[str, str]
     owners: Mapping[str, str | None]
     hosted: bool
+    sessions: Mapping[str, str]
 
     @property
     def target(self) -> str:
@@ -281,7 +282,9 @@ def places(runs: Mapping[str, str]) -> Iterator[Place]:
                 # A run of alpha is no run of another agent.
                 there = named in ("alpha", "crew", "")
                 owners = dict.fromkeys(owned, owner if there else None)
-                yield Place(route, ids | {name: own[name] for name in owned}, owners, found)
+                sessions = dict.fromkeys(owned, session)
+                full = ids | {name: own[name] for name in owned}
+                yield Place(route, full, owners, found, sessions)
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +300,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
         connection.close()
 
 
-def bearer(scopes: Iterable[str], subject: str | None) -> Headers:
-    token = ISSUER.token(*scopes, sub=subject, exp=None)
+def bearer(scopes: Iterable[str], subject: str | None, session: str | None = None) -> Headers:
+    token = ISSUER.token(*scopes, sub=subject, session_id=session, exp=None)
     return ((b"host", b"legation.test"), (b"authorization", b"Bearer " + token.encode()))
 
 
@@ -338,6 +341,7 @@ def compare(
     headers: Headers,
     scopes: frozenset[str] | None,
     subject: str | None,
+    session: str | None = None,
 ) -> str:
     """Ask the product and the oracle the same, and return what both say."""
     content_type, body = BODIES.get(place.route.template, (b"", b""))
@@ -345,15 +349,23 @@ def compare(
     request = Request(method, place.target, (*headers, *sent))
     answer = world.rehearsal.answer(world.platform, request, body)
     ids = {name: unquote(value) for name, value in place.ids.items()}
-    question = Question(
-        method, place.route.template, scopes, subject, ids, place.owners, place.hosted
-    )
     template = place.route.template
+    question = Question(
+        method,
+        template,
+        scopes,
+        subject,
+        ids,
+        place.owners,
+        place.hosted,
+        session,
+        place.sessions,
+    )
     served = _served(method, template)
     expected = verdict(question) if served else _no_method(template, scopes)
     assert answer.status < 500, (method, place.target, scopes, world.rehearsal.logged)
     said = told(answer)
-    where = (method, place.target, scopes, subject, place.owners)
+    where = (method, place.target, scopes, subject, session, place.owners)
     if expected == "listed" and method == "GET":
         operation = OPERATIONS[(method, place.route.template)]
         hosted = {name for name, there in HOSTED[PARAMETER[operation.resource]] if there}
@@ -407,6 +419,47 @@ def test_every_scope_for_callers_with_another_subject_and_none(
                 seen[compare(world, place, place.route.method, headers, scopes, subject)] += 1
 
     figures(f"access oracle, other subjects, larger sets and admin: {sum(seen.values()):,} cells")
+
+
+def test_every_scope_for_tokens_that_are_for_one_session(
+    world: World, figures: Callable[[str], None]
+) -> None:
+    seen: Counter[str] = Counter()
+    everything = frozenset(ALPHABET) - {ADMIN}
+    for scopes in (*subsets(1), everything, everything | {ADMIN}):
+        for subject in ("ada", "eve", None):
+            for session in ("s-ada", "s-ada-crew", "s-eve", "S-ADA", "s-None", "%2e"):
+                headers = bearer(sorted(scopes), subject, session)
+                for place in world.places:
+                    method = place.route.method
+                    seen[compare(world, place, method, headers, scopes, subject, session)] += 1
+
+    assert min(seen[kind] for kind in ("answered", "403", "404")) > 100
+    figures(f"access oracle, tokens that are for one session: {sum(seen.values()):,} cells")
+
+
+def test_no_list_holds_more_than_the_session_that_a_token_is_for(world: World) -> None:
+    sessions = ("s-ada", "s-ada-crew", "s-eve", "s-eve-crew", "s-None")
+    there = {name: name.split("-")[1] for name in sessions[:4]}
+    for subject, scopes in (("ada", ()), ("eve", ()), (None, ()), ("root", (ADMIN,))):
+        held = ("sessions:read", "agents:run", "teams:run", *scopes)
+        for only in sessions:
+            headers = bearer(held, subject, only)
+
+            def read(target: str, headers: Headers = headers) -> Any:
+                answer = world.rehearsal.answer(world.platform, Request("GET", target, headers))
+                assert isinstance(answer, Response)
+                return json.loads(answer.body)
+
+            listed = [read(f"/sessions?type={kind}") for kind in ("agent", "team")]
+            shown = {item["session_id"] for page in listed for item in page["data"]}
+            visible = only in there and (bool(scopes) or there[only] == subject)
+            assert shown == ({only} if visible else set())
+            assert sum(page["meta"]["total_count"] for page in listed) == len(shown)
+            for asked in sessions:
+                for target in ("/agents/alpha", "/teams/crew"):
+                    runs = read(f"{target}/runs?session_id={asked}")
+                    assert {run["session_id"] for run in runs} <= shown
 
 
 def test_every_method_on_every_path(world: World, figures: Callable[[str], None]) -> None:

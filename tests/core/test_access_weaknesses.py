@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from legation import AuthorizationConfig, ConfigurationError, Platform
+from legation.access.scopes import Scoped
 from legation.effects import Record
 from legation.routes import ROUTES
 from legation_testing import Client, ClientResponse
@@ -103,6 +104,44 @@ def test_3_no_route_but_those_for_any_token_answers_one_without_scopes(
 
     documents = {"/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"}
     assert answered - documents <= {"/", "/health", "/info", "/ready", "/me", "/{channel}/status"}
+
+
+def test_3_what_any_token_is_told_holds_nothing_that_asks_for_a_scope(
+    client: Client, issuer: Issuer
+) -> None:
+    def ready(*scopes: str) -> Any:
+        return client.get("/ready", token=issuer.token(*scopes)).expect_success().json()
+
+    bare = {"main": {"id": "main", "state": "current", "serving": True}}
+    assert ready() == {"status": "ready", "databases": bare}
+    assert ready("channels:other:read", "databases:other:read") == ready()
+    for name in ("chat", "*"):
+        told = ready(f"channels:{name}:read", "databases:main:read")
+        assert [channel["id"] for channel in told["channels"]] == ["chat"]
+        assert told["databases"]["main"]["engine"] == "sqlite"
+    assert ready("platform:admin") == ready("channels:read", "databases:read")
+
+
+def test_3_where_readiness_is_open_it_is_no_more_than_that(issuer: Issuer) -> None:
+    with Client(demo(issuer, options={"excluded_routes": ("/ready",)})) as client:
+        assert client.get("/ready").json().keys() == {"status", "databases"}
+        assert "chat" not in client.get("/ready").text
+
+
+def test_3_a_session_does_not_tell_of_an_agent_that_the_caller_may_not_know(
+    client: Client, issuer: Issuer
+) -> None:
+    def told(kind: str, name: str, *scopes: str) -> Any:
+        token = issuer.token("sessions:write", *scopes)
+        made = client.post(f"/sessions?type={kind}", json={f"{kind}_id": name}, token=token)
+        return made.expect_success().json()[f"{kind}_data"]
+
+    for kind, hosted in (("agent", "alpha"), ("team", "crew")):
+        for name in (hosted, "ghost"):
+            assert told(kind, name) == {f"{kind}_id": name}
+            assert told(kind, name, f"{kind}s:beta:run") == {f"{kind}_id": name}
+        for scope in (f"{kind}s:{hosted}:run", f"{kind}s:read"):
+            assert told(kind, hosted, scope)["name"] == hosted
 
 
 def _filled(template: str) -> str:
@@ -330,6 +369,75 @@ def test_17_the_session_of_a_token_is_the_session_of_its_runs(
     assert client.get("/sessions/chosen", token=pinned).status == 404
 
 
+def test_17_a_token_for_one_session_changes_no_other(client: Client, issuer: Issuer) -> None:
+    scopes = ("agents:run", "sessions:read", "sessions:write", "sessions:delete")
+    for sub, held in (("ada", scopes), ("root", ("platform:admin",))):
+        told = run(client, issuer.token("agents:run"), session_id="private")
+        pinned = issuer.token(*held, sub=sub, session_id="pinned")
+        path = f"/agents/alpha/runs/{told['run_id']}"
+
+        for action in ("cancel", "continue", "resume"):
+            for form in ({}, {"session_id": "private"}):
+                assert client.post(f"{path}/{action}", form=form, token=pinned).status == 404
+        for target in (path, f"{path}?session_id=private", f"{path}/events", "/sessions/private"):
+            assert client.get(target, token=pinned).status == 404
+        rename = {"session_name": "mine"}
+        assert client.patch("/sessions/private", json=rename, token=pinned).status == 404
+        assert client.post("/sessions/private/rename", json=rename, token=pinned).status == 404
+        assert client.delete("/sessions/private", token=pinned).status == 404
+        both = {"session_ids": ["private", "pinned"], "session_types": ["agent", "agent"]}
+        assert client.request("DELETE", "/sessions", json=both, token=pinned).status == 204
+        kept = client.get("/sessions/private", token=issuer.token("sessions:read")).json()
+        assert kept["session_name"] == "hi" and kept["user_id"] == "ada"
+
+
+def test_17_a_token_for_one_session_does_there_whatever_its_scopes_allow(
+    client: Client, issuer: Issuer
+) -> None:
+    pinned = issuer.token(
+        *("agents:run", "sessions:read", "sessions:write", "sessions:delete"), session_id="pinned"
+    )
+    created = client.post("/sessions", json={"session_id": "chosen"}, token=pinned)
+    told = run(client, pinned)
+    run(client, issuer.token("agents:run"), session_id="other")
+
+    assert created.json()["session_id"] == "pinned"
+    for name in ("pinned", "chosen"):  # what the request says of the session does not count
+        named = f"/agents/alpha/runs/{told['run_id']}?session_id={name}"
+        assert client.get(named, token=pinned).json()["session_id"] == "pinned"
+        listed = client.get(f"/agents/alpha/runs?session_id={name}", token=pinned).json()
+        assert [item["run_id"] for item in listed] == [told["run_id"]]
+    for query, found in (
+        ("", 1),
+        ("?limit=1&page=2", 0),
+        ("?type=team", 0),
+        ("?component_id=alpha", 1),
+        ("?component_id=beta", 0),
+        ("?session_name=H", 1),
+        ("?session_name=hello", 0),
+    ):
+        page = client.get(f"/sessions{query}", token=pinned).json()
+        assert len(page["data"]) == found, query
+        assert page["meta"]["total_count"] == (1 if "page" in query else found)
+    renamed = client.patch("/sessions/pinned", json={"session_name": "Hers"}, token=pinned)
+    assert renamed.json()["session_name"] == "Hers"
+    both = {"session_ids": ["other", "pinned"], "session_types": ["agent", "agent"]}
+    assert client.request("DELETE", "/sessions", json=both, token=pinned).status == 204
+    assert client.get("/sessions", token=pinned).json()["data"] == []
+    rest = client.get("/sessions", token=issuer.token("sessions:read")).json()["data"]
+    assert [item["session_id"] for item in rest] == ["other"]
+
+
+def test_17_no_key_gives_the_answer_of_another_session(client: Client, issuer: Issuer) -> None:
+    def ask(session: str) -> Any:
+        token = issuer.token("agents:run", session_id=session)
+        headers = {"idempotency-key": "k"}
+        return client.post("/agents/alpha/runs", form=FORM, token=token, headers=headers)
+
+    assert ask("first").json()["session_id"] == ask("first").json()["session_id"] == "first"
+    assert ask("second").status == 422
+
+
 # 20: a key that protects only a part.
 
 
@@ -498,6 +606,33 @@ def test_an_audience_is_verified_where_that_is_configured(issuer: Issuer) -> Non
             assert client.get("/agents", token=token).status == status
     with pytest.raises(ConfigurationError, match=r"platform\.id: '' is not an id"):
         demo(issuer, options={"verify_audience": True}, id="")
+
+
+@pytest.mark.parametrize("origin", ["null", "http://evil.test", "http://legation.test"])
+def test_where_authorization_is_off_no_page_of_another_origin_changes_anything(origin: str) -> None:
+    headers = {"origin": origin, "host": "legation.test"}
+    with Client(demo(None)) as client:
+        for route in ROUTES:
+            if route.method != "GET" and isinstance(route.need, Scoped):
+                path = _filled(route.template)
+                response = client.request(route.method, path, headers=headers)
+                detail = "Authorization is off, and this origin is not among cors_allowed_origins"
+                refused(response, 403, "FORBIDDEN", detail)
+        assert client.get("/sessions").json()["data"] == []
+        assert client.get("/agents", headers=headers).header("access-control-allow-origin") is None
+        allowed = {"origin": "http://localhost:3000"}
+        assert client.post("/agents/alpha/runs", form=FORM, headers=allowed).status == 200
+        assert client.post("/agents/alpha/runs", form=FORM).status == 200
+        assert client.post("/chat/webhook", headers=headers).json()["detail"] == "Invalid signature"
+
+
+def test_a_token_proves_its_sender_whatever_the_page(client: Client, issuer: Issuer) -> None:
+    headers = {"origin": "http://evil.test"}
+    token = issuer.token("agents:run")
+    response = client.post("/agents/alpha/runs", form=FORM, headers=headers, token=token)
+
+    assert response.status == 200
+    assert response.header("access-control-allow-origin") is None
 
 
 @pytest.mark.parametrize("origin", ["null", "*", "http://evil.test", "http://localhost:3000.x"])

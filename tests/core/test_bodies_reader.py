@@ -218,6 +218,7 @@ READS: dict[str, Callable[[Reader], object]] = {
     "integer": lambda read: read.integer("a"),
     "choice": lambda read: read.choice("a", ("1",)),
     "json": lambda read: read.json_object("a"),
+    "required": lambda read: read.text("a", required=True),
 }
 
 

@@ -7,6 +7,7 @@ from legation.messages import Headers, Request, Response, Streamed, empty_respon
 
 PAGE = b"https://app.test"
 CORS = Cors.allowing(("https://app.test",))
+UNSAID: Headers = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
 def asked(method: str, **headers: bytes) -> Request:
@@ -93,6 +94,48 @@ def test_an_answer_keeps_what_it_has() -> None:
     whole = Response(200, ((b"a", b"b"),), b"body")
     stream = Streamed(200, (), iter(()))  # type: ignore[arg-type]
 
+    added = (*UNSAID, *more, *CORS.headers(request))
     dressed = CORS.dressed(whole, request, more)
-    assert dressed == Response(200, ((b"a", b"b"), *more, *CORS.headers(request)), b"body")
-    assert CORS.dressed(stream, request, more).headers == (*more, *CORS.headers(request))
+    assert dressed == Response(200, ((b"a", b"b"), *added), b"body")
+    assert CORS.dressed(stream, request, more).headers == added
+
+
+@pytest.mark.parametrize("field", [(b"cache-control", b"no-cache"), UNSAID[1]])
+def test_what_an_answer_says_of_itself_stands_alone(field: tuple[bytes, bytes]) -> None:
+    dressed = CORS.dressed(Response(200, (field,)), asked("GET"), ())
+
+    assert [value for name, value in dressed.headers if name == field[0]] == [field[1]]
+    assert len(dressed.headers) == 2
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "welcome"),
+    [
+        (None, b"a.test", True),
+        (PAGE, b"127.0.0.1:7777", True),
+        (b"http://localhost:3000", b"127.0.0.1:7777", True),
+        (b"http://127.0.0.1:7777", b"127.0.0.1:7777", True),
+        (b"http://[::1]:7777", b"[::1]:7777", True),
+        (b"http://localhost", b"localhost", True),
+        (b"https://app.localhost:7777", b"app.localhost:7777", True),
+        (b"http://legation_1:7777", b"legation_1:7777", True),
+        # Whoever owns a name can make it lead here, and then Host and Origin agree.
+        (b"http://evil.test:7777", b"evil.test:7777", False),
+        (b"http://evil.test", b"127.0.0.1:7777", False),
+        (b"http://localhost:8080", b"localhost:7777", False),
+        (b"http://127.0.0.1:7777/", b"127.0.0.1:7777", False),
+        (b"http://127.0.0.1.evil.test", b"127.0.0.1.evil.test", False),
+        (b"null", b"127.0.0.1:7777", False),
+        (b"", b"", False),
+        (b"http://", b"", False),
+        (b"http://localhost", None, False),
+    ],
+)
+def test_a_page_is_welcome_that_is_allowed_or_of_this_host(
+    origin: bytes | None, host: bytes | None, welcome: bool
+) -> None:
+    sent = {b"host": host, b"origin": origin}
+    fields = tuple((name, value) for name, value in sent.items() if value is not None)
+
+    assert CORS.welcomes(Request("POST", "/", fields)) == welcome
+    assert not CORS.welcomes(Request("POST", "/", (*fields, (b"origin", b"http://evil.test"))))

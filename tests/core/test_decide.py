@@ -121,3 +121,12 @@ def test_an_administrator_is_one_whose_token_says_so() -> None:
     assert Principal(admin_scope="root").admin
     assert not Principal("root", frozenset({"root"})).admin
     assert not Principal(trusted=True).admin
+
+
+@pytest.mark.parametrize("admin_scope", ["", "root"])
+def test_a_token_for_one_session_is_for_no_other(admin_scope: str) -> None:
+    pinned = Principal("ada", session_id="s", admin_scope=admin_scope)
+
+    assert pinned.enters("s")
+    assert not any(map(pinned.enters, ("S", "s ", "", "t")))
+    assert Principal("ada", admin_scope=admin_scope).enters("t")

@@ -65,6 +65,36 @@ def test_what_is_public_is_not_recorded() -> None:
         assert played(platform, Request("GET", "/health"), ARRIVED).status == 200
 
 
+@pytest.mark.parametrize("target", ["/agents", "/nowhere", "/ready?x"])
+@pytest.mark.parametrize(
+    ("token", "reason", "detail"),
+    [
+        (ISSUER.token(exp=1), "expired", "Token has expired"),
+        (ISSUER.token(aud=1), "aud is not an array", "Invalid token"),
+        ("secret.of.mine", "not canonical base64url", "Invalid token"),
+    ],
+    ids=["expired", "claim", "rubbish"],
+)
+def test_what_is_wrong_with_a_token_is_told_to_the_log_alone(
+    target: str, token: str, reason: str, detail: str
+) -> None:
+    headers: Headers = ((b"authorization", b"Bearer " + token.encode()),)
+    logged = Log("info", "token refused", (("request_id", bytes(16).hex()), ("reason", reason)))
+    record = [] if target == "/nowhere" else RECORDED
+    answer = played(CLOSED, Request("GET", target, headers), [*ARRIVED, (logged, None), *record])
+
+    assert json.loads(answer.body) == {"detail": detail, "error_code": "UNAUTHENTICATED"}
+
+
+@pytest.mark.parametrize(
+    "headers", [(), ((b"authorization", b"Basic abc"),)], ids=["nothing", "another scheme"]
+)
+def test_who_sends_no_token_is_not_told_to_the_log(headers: Headers) -> None:
+    request = Request("GET", "/agents", headers)
+
+    assert played(CLOSED, request, [*ARRIVED, *RECORDED]).status == 401
+
+
 def test_the_record_says_who_asked_for_what_and_what_came_of_it() -> None:
     [entry] = entries(CLOSED, asking("GET", "/agents/alpha", "agents:alpha:read", sub="ada"))
 

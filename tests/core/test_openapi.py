@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import urljoin
 
 import pytest
 from attrs import evolve
@@ -119,6 +120,14 @@ def test_no_operation_id_is_there_twice(document: dict[str, Any]) -> None:
 def test_it_is_openapi_of_the_interface_version(document: dict[str, Any]) -> None:
     assert document["openapi"] == "3.1.0"
     assert document["info"]["version"] == INTERFACE_VERSION == "2.5.6"
+
+
+def test_its_paths_are_below_wherever_the_document_is(document: dict[str, Any]) -> None:
+    """What is relative is resolved against the document (OpenAPI 3.1 section 4.8.5)."""
+    (server,) = document["servers"]
+
+    assert urljoin("http://host/openapi.json", server["url"]) == "http://host/"
+    assert urljoin("http://host/mission/openapi.json", server["url"]) == "http://host/mission/"
 
 
 def test_its_title_and_description_are_configured() -> None:

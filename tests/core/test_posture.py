@@ -44,7 +44,15 @@ def test_a_route_that_is_open_beyond_the_usual_is_a_finding() -> None:
         ("http://[", "'http://[' is not an origin and allows nothing"),
         ("http://a.test", "http://a.test is not HTTPS: its pages can be forged on the way"),
         ("http://localhost.a.test", "http://localhost.a.test is not HTTPS: its pages can be"),
-        ("app.test", "app.test is not HTTPS: its pages can be forged on the way"),
+        ("app.test", "'app.test' is not an origin and allows nothing; one is as https://app"),
+        ("https://a.test/", "'https://a.test/' is not an origin and allows nothing"),
+        ("https://a.test/chat", "'https://a.test/chat' is not an origin and allows nothing"),
+        ("https://A.test", "'https://A.test' is not an origin and allows nothing"),
+        ("HTTPS://a.test", "'HTTPS://a.test' is not an origin and allows nothing"),
+        ("https://*.a.test", "'https://*.a.test' is not an origin and allows nothing"),
+        ("https://a.test:443", "'https://a.test:443' is not an origin and allows nothing"),
+        ("http://localhost:80", "'http://localhost:80' is not an origin and allows nothing"),
+        ("https://a.test\n", "'https://a.test\\n' is not an origin and allows nothing"),
     ],
 )
 def test_an_origin_that_protects_nobody_is_a_finding(origin: str, told: str) -> None:

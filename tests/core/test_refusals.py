@@ -14,6 +14,7 @@ from legation.refusals import (
     Conflict,
     Fault,
     Forbidden,
+    ForeignPage,
     Internal,
     Invalid,
     MethodNotAllowed,
@@ -57,6 +58,13 @@ TABLE: tuple[tuple[Refusal, int, str, str, Headers], ...] = (
         ),
     ),
     (BadSignature(), 403, "FORBIDDEN", "Invalid signature", ()),
+    (
+        ForeignPage(),
+        403,
+        "FORBIDDEN",
+        "Authorization is off, and this origin is not among cors_allowed_origins",
+        (),
+    ),
     (NotFound(), 404, "NOT_FOUND", "Not Found", ()),
     (
         MethodNotAllowed(("GET", "HEAD")),

@@ -10,8 +10,9 @@ import pytest
 from legation import Platform
 from legation.config import Agent, AuthorizationConfig, Model, Team
 from legation.store.audit import Changed
-from legation.store.failures import Busy, CommitLost, DatabaseFull, StatementFailed
+from legation.store.failures import Busy, CommitLost, DatabaseFull, StatementFailed, Unavailable
 from legation.store.run_keeping import FindNeglected
+from legation.store.run_reads import FetchEvents
 from legation.store.run_steering import CancelRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation_testing import NEW_YEAR_2026, Client
@@ -101,6 +102,9 @@ def test_the_state_of_a_session_is_merged_with_that_of_each_run(client: Client) 
         ({"message": "x", "run_id": "mine"}, 422),
         ({"message": "x", "stream": "maybe"}, 422),
         ({"message": "x", "session_id": "a\x01b"}, 422),
+        ({"message": "x", "user_id": "a\x01b"}, 422),
+        ({"message": "x", "session_id": "."}, 422),
+        ({"message": "x", "session_id": "a\x85b"}, 422),
         ({"message": "x", "session_state": "[]"}, 422),
         ({"message": "x", "metadata": "{"}, 422),
         ({"message": "x", "images": "[1]"}, 422),
@@ -112,6 +116,19 @@ def test_a_form_has_an_effect_or_is_refused(
 ) -> None:
     assert client.post(QUICK, form=form).status == status
     assert client.run("quick", "next")["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("query", "path"), [("session_id=s", "query.session_id"), ("%zz", "query")]
+)
+@pytest.mark.parametrize("action", ["", "/x/cancel", "/x/continue", "/x/resume"])
+def test_what_belongs_into_a_form_is_refused_in_the_query(
+    client: Client, action: str, query: str, path: str
+) -> None:
+    response = client.post(f"{QUICK}{action}?{query}", form={"message": "x"})
+
+    assert response.status == 422
+    assert [error["path"] for error in response.json()["errors"]] == [path]
 
 
 INLINE = "data:image/PNG;base64,iVBORw0KGgo="
@@ -521,6 +538,17 @@ def test_a_run_of_what_is_hosted_no_more_ends_as_an_error() -> None:
 def test_whose_a_run_is_may_be_said_where_everybody_sees_all(client: Client) -> None:
     assert client.run("quick", "x", session_id="s", user_id="ada")["user_id"] == "ada"
     assert client.run("quick", "x", session_id="s")["user_id"] == "ada"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_waits_for_a_run_does_not_lose_it_over_a_database_that_is_away_for_a_while(
+    client: Client, stream: bool
+) -> None:
+    client.fail_at(FetchEvents, Unavailable("restarted"), times=10)
+    answer = client.post(SLOW, form={"message": "one two", "stream": stream})
+
+    assert answer.status == 200
+    assert b"one two" in answer.body
 
 
 def test_a_run_that_goes_while_its_client_waits_is_told_as_gone(client: Client) -> None:

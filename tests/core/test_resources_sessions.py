@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -181,6 +182,10 @@ def test_values_are_replaced_one_by_one(client: Client) -> None:
     [
         ("POST", "/sessions", {"session_id": 1}, 422),
         ("POST", "/sessions", {"session_id": "a\x01"}, 422),
+        ("POST", "/sessions", {"session_name": "a\x01"}, 422),
+        ("POST", "/sessions", {"session_id": ".."}, 422),
+        ("POST", "/sessions", {"session_id": "CORP\\ada"}, 422),
+        ("POST", "/sessions", {"session_id": "a;b"}, 422),
         ("POST", "/sessions", {"session_state": []}, 422),
         ("POST", "/sessions", {"x": 1}, 422),
         ("POST", "/sessions?x=1", {}, 422),
@@ -297,3 +302,20 @@ def test_config_and_models_list_what_is_hosted() -> None:
         assert config["teams"][0]["mode"] == "coordinate"
         assert config["interfaces"] == [{"type": "standard", "version": "1.0", "route": "/chat"}]
         assert client.get("/models").json() == [{"id": "echo", "provider": "Legation"}]
+
+
+@pytest.mark.parametrize("session_id", ["a/b", "a%2Fb", "...", "a b", "?#", ":", "é", "x" * 255])
+def test_a_session_is_found_under_the_id_that_was_chosen(client: Client, session_id: str) -> None:
+    assert create(client, session_id=session_id).status == 201
+
+    found = client.get(f"/sessions/{quote(session_id, safe='')}")
+    assert found.json()["session_id"] == session_id
+
+
+def test_an_id_that_none_can_have_does_not_swell_the_audit_trail(client: Client) -> None:
+    create(client, session_id="s")
+    body = {"session_ids": ["s", "x" * 1_000_000], "session_types": ["agent", "agent"]}
+
+    assert client.request("DELETE", "/sessions", json=body).status == 204
+    deleted = [entry for entry in client.audit if entry.operation == "delete_sessions"]
+    assert [entry.resource for entry in deleted] == ["s"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.routes import ROUTES
-from legation.routing import Path, Router, parse_target
+from legation.routing import Path, Router, is_segment, parse_target
 
 PATHS: dict[str, Path | None] = {
     "/": Path((), ""),
@@ -89,6 +89,18 @@ def test_whatever_is_sent_is_a_path_decoded_once_or_none(target: str) -> None:
     query = f"?{path.query}" if path.query else ""
     again = "/" + "/".join(quote(segment, safe="") for segment in path.segments) + query
     assert parse_target(again) == path
+
+
+ODD = ["", ".", "..", "...", "a;b", "a\\b", "a/b", "a\x85", "\x7f", "a%2Fb", " ", "?", "#", "é"]
+
+
+@given(st.text() | st.sampled_from(ODD))
+def test_what_is_a_segment_can_be_named_by_a_path_and_nothing_else_can(text: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return
+    path = parse_target("/x/" + quote(text, safe=""))
+
+    assert is_segment(text) == (path == Path(("x", text), ""))
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))

@@ -25,6 +25,8 @@ class Principal:
     `trusted` is set where authorization is off: everybody may do everything, and the caller's
     word is taken for whose data it is.  A principal that is neither trusted nor admin and has no
     subject owns nothing.  `admin_scope` is the admin scope when the token grants it, else empty.
+    `session_id` is the one session that the token is for: every other, and what is in it, is as if
+    absent, whatever the scopes.
     """
 
     subject: str | None = None
@@ -58,6 +60,10 @@ class Principal:
     def may_see(self, owner: str) -> bool:
         """Return whether rows of `owner` are visible."""
         return self.sees_all or (self.owner is not None and self.owner == owner)
+
+    def enters(self, session_id: str) -> bool:
+        """Return whether the token is for this session, as one that names none is for each."""
+        return self.session_id is None or self.session_id == session_id
 
 
 @frozen

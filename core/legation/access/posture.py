@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from urllib.parse import SplitResult, urlsplit
+from typing import Final
 
 from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
 from ..values import frozen
@@ -12,7 +13,13 @@ __all__ = ["Finding", "posture"]
 
 # Beside the default ones, what a load balancer asks: it tells states, and nothing of anybody.
 _HARMLESS = frozenset({*DEFAULT_EXCLUDED_ROUTES, "/ready"})
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+# As browsers write it (RFC 6454 section 6.2): small letters, no path, no port that is the usual.
+_ORIGIN: Final = re.compile(
+    r"(?!http://[^/]*:80\Z|https://[^/]*:443\Z)"
+    r"([a-z][a-z0-9+.-]*)://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?"
+)
+_NO_ORIGIN: Final = "{!r} is not an origin and allows nothing; one is as https://app.example.com"
 
 
 @frozen
@@ -37,14 +44,7 @@ def _findings(config: PlatformConfig) -> Iterator[Finding]:
             yield Finding(where, f"{template} is open to everybody")
     for index, origin in enumerate(config.cors_allowed_origins):
         where = f"platform.cors_allowed_origins[{index}]"
-        if origin in {"*", "null"} or (parts := _split(origin)) is None:
-            yield Finding(where, f"{origin!r} is not an origin and allows nothing")
-        elif parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+        if (parts := _ORIGIN.fullmatch(origin)) is None:
+            yield Finding(where, _NO_ORIGIN.format(origin))
+        elif parts[1] != "https" and parts[2] not in _LOOPBACK:
             yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
-
-
-def _split(origin: str) -> SplitResult | None:
-    try:
-        return urlsplit(origin)
-    except ValueError:  # brackets that hold no IPv6 address
-        return None

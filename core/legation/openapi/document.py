@@ -100,6 +100,7 @@ def document(registry: Registry) -> dict[str, Any]:
             "description": config.description or _DESCRIPTION,
             "version": INTERFACE_VERSION,
         },
+        "servers": [{"url": ".", "description": "Where this document is"}],
         "paths": _paths(registry),
         "components": {
             "schemas": dict(SCHEMAS),

@@ -38,6 +38,13 @@ _OBJECTS: Final = list_of(OBJECT)
 MOST: Final = 10**18 - 1  # what a column of 64 bits surely holds
 _PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
 _CHOSEN_ID: Final = text(maxLength=255, pattern=_PRINTED)
+# What a path can name: neither `.` nor `..`, and without `;` and a backslash.  Written without
+# lookahead, which not every reader of schemas has.
+_SAFE: Final = r"[^\x00-\x1f\x7f-\x9f;\\]"
+_FIRST: Final = r"[^\x00-\x1f\x7f-\x9f;\\.]"
+_CHOSEN_SESSION: Final = text(
+    maxLength=255, pattern=rf"^({_FIRST}{_SAFE}*|\.{_FIRST}{_SAFE}*|\.\.{_SAFE}+)?$"
+)
 _SESSION_NAME: Final = text(maxLength=500, pattern=_PRINTED)
 _PAGED: Final[Mapping[str, Schema]] = {
     "page": integer(minimum=1),
@@ -182,6 +189,7 @@ def _run_output(kind: str) -> Schema:
             f"{kind}_name": TEXT,
             "content": ANYTHING,
             "content_type": TEXT,
+            "reasoning_content": {**TEXT, "description": "What was seen of the model's thoughts"},
             "model": TEXT,
             "model_provider": TEXT,
             "parent_run_id": TEXT,
@@ -285,7 +293,7 @@ _RUN: Final[Mapping[str, Schema]] = {
     "stream": _STREAM,
     "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
     "session_id": {
-        **_CHOSEN_ID,
+        **_CHOSEN_SESSION,
         "description": "The session to go on with; empty or absent begins one",
     },
     "user_id": {**_CHOSEN_ID, "description": "Whose; counts for administrators alone"},
@@ -434,9 +442,8 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "TeamSessionRun": _run_row("team"),
     "NewSession": _members(
         {
-            **dict.fromkeys(
-                ("session_id", "user_id", "agent_id", "team_id", "workflow_id"), _CHOSEN_ID
-            ),
+            "session_id": _CHOSEN_SESSION,
+            **dict.fromkeys(("user_id", "agent_id", "team_id", "workflow_id"), _CHOSEN_ID),
             **_CHANGES,
         }
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -15,6 +16,7 @@ from ..effects import Program, ReadBody, ThisNode, Transact
 from ..messages import Answer, Request
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
+from ..routing import is_segment
 from ..runs.execute import Workshop
 from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
@@ -23,12 +25,36 @@ from ..values import frozen
 from ..watch import Arrival, Watch
 from .manual import Manual
 
-__all__ = ["BODY_LIMIT", "Account", "Call", "Handler", "Surface", "Whose", "resource_of"]
+__all__ = [
+    "BODY_LIMIT",
+    "Account",
+    "Call",
+    "Handler",
+    "Surface",
+    "Whose",
+    "chosen_session",
+    "resource_of",
+]
 
 R = TypeVar("R")
 
 BODY_LIMIT: Final = 10 << 20
 """The longest body of a request, in bytes; channels have their own."""
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SESSION_LENGTH: Final = 255
+_NO_SEGMENT: Final = "must be what a path can name: neither . nor .., and without ; and \\"
+
+
+def chosen_session(read: Reader) -> str | None:
+    """Return the id that a new session is to have: text that `/sessions/{session_id}` leads to."""
+    text = read.text("session_id", max_length=_SESSION_LENGTH) or None
+    if text is not None and _CONTROL.search(text):
+        read.fault("session_id", "must not have control characters")
+    elif text is not None and not is_segment(text):
+        read.fault("session_id", _NO_SEGMENT)
+    return text
 
 
 @frozen
@@ -132,7 +158,15 @@ class Call:
         return Reader("query", fields)
 
     def form(self) -> Program[Form | Refusal]:
-        """Read the body as a form, whichever of the three encodings it has."""
+        """Read the body as a form, whichever of the three encodings it has.
+
+        What belongs into it has no effect in the query, and is refused there.
+        """
+        query = self.reader()
+        if isinstance(query, Invalid):
+            return query
+        if faults := query.faults():
+            return Invalid(faults)
         body = yield from ReadBody(BODY_LIMIT)
         if body is None:
             return TooLarge(BODY_LIMIT)

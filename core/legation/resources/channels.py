@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final, TypeAlias
 
-from ..access.decide import AllowOnly
+from ..access.decide import Allow, AllowOnly, Decision, Deny
 from ..channels.replies import keys_of
 from ..correspondence.answering import owner_of
 from ..effects import Now, Nudge, Program, Transact
@@ -33,6 +33,7 @@ __all__ = [
     "survey",
 ]
 
+_EVERY: Final = Allow()
 _PAGE: Final = 20
 _MOST: Final = 200
 _MESSAGE_STATES: Final = ("ready", "done", "dead")
@@ -45,16 +46,23 @@ Told: TypeAlias = dict[str, Any]
 # --- all channels ------------------------------------------------------------------------------
 
 
-def survey(registry: Registry) -> Program[tuple[Told, ...]]:
-    """Return every channel with what waits in it; null where the database does not answer."""
+def survey(registry: Registry, decision: Decision = _EVERY) -> Program[tuple[Told, ...]]:
+    """Return the channels that `decision` opens, with what waits in each.
+
+    That is null where the database does not answer.
+    """
+    shown = [hosted for hosted in registry.channels.values() if _open(hosted.id, decision)]
     now_us = yield from Now()
     found: dict[str, _Counted | None] = {}
-    for database in sorted({c.component.database for c in registry.channels.values()}):
+    for database in sorted({hosted.component.database for hosted in shown}):
         found[database] = yield from _count(database, now_us)
-    return tuple(
-        _channel(hosted, found[hosted.component.database], now_us)
-        for hosted in registry.channels.values()
-    )
+    return tuple(_channel(hosted, found[hosted.component.database], now_us) for hosted in shown)
+
+
+def _open(channel: str, decision: Decision) -> bool:
+    if isinstance(decision, AllowOnly):
+        return channel in decision.ids
+    return not isinstance(decision, Deny)
 
 
 @frozen
@@ -110,11 +118,7 @@ def list_channels(call: Call) -> Program[Answer | Refusal]:
         return read
     if faults := read.faults():
         return Invalid(faults)
-    channels = yield from survey(call.registry)
-    decision = call.decision
-    if isinstance(decision, AllowOnly):
-        channels = tuple(told for told in channels if told["id"] in decision.ids)
-    return json_response(200, channels)
+    return json_response(200, (yield from survey(call.registry, call.decision)))
 
 
 def status(call: Call) -> Program[Answer | Refusal]:

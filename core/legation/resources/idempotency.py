@@ -94,7 +94,7 @@ def _key(call: Call, operation: str, sent: list[bytes]) -> Key | Invalid:
 
 
 def fingerprint_of(call: Call, body: bytes) -> str:
-    """Return what makes two requests the same: target, type and content.
+    """Return what makes two requests the same: target, type and content, and the token's session.
 
     The boundary of a multipart body is drawn anew each time it is sent, and does not count.
     """
@@ -102,7 +102,9 @@ def fingerprint_of(call: Call, body: bytes) -> str:
     if boundary := _BOUNDARY.search(content_type):
         body = body.replace(boundary[1], b"")
         content_type = content_type.replace(boundary[1], b"")
-    content = (call.request.target.encode(), content_type, body)
+    content = [call.request.target.encode(), content_type, body]
+    if (session_id := call.principal.session_id) is not None:
+        content.append(session_id.encode())
     digest = hashlib.sha256()
     for part in content:
         digest.update(b"%d:" % len(part) + part)

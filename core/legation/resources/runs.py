@@ -11,14 +11,15 @@ from attrs import field
 
 from ..bodies import Form, Reader
 from ..effects import Program, Transact
-from ..messages import Answer, Headers, Streamed, json_response
+from ..messages import Answer, Headers, Streamed, encoded_json_response, json_response
 from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
 from ..runs.answers import Reply, answered, read_replies
 from ..runs.cancelling import cancel
 from ..runs.continuing import go_on, turn_at_pause
 from ..runs.follow import join, resume, tail, tail_of_member
-from ..runs.output import run_output
+from ..runs.output import run_json, run_output
+from ..runs.patience import patiently
 from ..runs.starting import NewRun, start
 from ..runs.states import RunState
 from ..runs.turn_state import TurnState
@@ -28,7 +29,7 @@ from ..store.run_rows import RunRow
 from ..store.sessions import FetchSession
 from ..tools.structured import check_schema
 from ..values import frozen
-from .call import Call, Handler
+from .call import Call, Handler, chosen_session
 from .components import component
 from .media import Media, read_media
 
@@ -93,7 +94,7 @@ def _read(form: Form) -> _Asked | Invalid | BadRequest:
         message=read.text("message", required=True, max_length=_MESSAGE_LENGTH),
         stream=read.boolean("stream", default=True),
         background=read.boolean("background", default=False),
-        session_id=_id(read, "session_id") or "",
+        session_id=chosen_session(read) or "",
         user_id=_id(read, "user_id") or None,
         state=read.json_object("session_state") or {},
         details=_details(read),
@@ -199,11 +200,12 @@ def list_runs(kind: str) -> Handler:
             return read
         session_id = read.text("session_id", required=True)
         status = read.choice("status", _STATUSES)
-        user_id = read.text("user_id")
+        user_id = read.text("user_id") or None
         page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
         limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_PAGE)
         if faults := read.faults():
             return Invalid(faults)
+        session_id = call.principal.session_id or session_id
         whose = call.whose(user_id)
         fetch = FetchSession(session_id, whose.owner, whose.any_owner)
         session = yield from Transact(hosted.database, fetch)
@@ -230,7 +232,7 @@ def get_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, session_id)
         if isinstance(own, Refusal):
             return own
-        return json_response(200, run_output(own.row))
+        return encoded_json_response(200, run_json(own.row))
 
     return handler
 
@@ -360,7 +362,7 @@ def continue_run(kind: str) -> Handler:
         replies = read_replies(items)
         if isinstance(replies, str):
             return BadRequest(_BAD_TOOLS.format(replies))
-        own = yield from _own_run(call, kind, call.principal.session_id or session_id)
+        own = yield from _own_run(call, kind, session_id)
         if isinstance(own, Refusal):
             return own
         state = _ready(own.row, replies)
@@ -403,8 +405,8 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
 def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
     """Return a run when it is over, or waits for a person."""
     yield from join(database, owner, run_id, after)
-    row = yield from Transact(database, FetchRun(run_id, owner))
-    return Internal("The run is gone") if row is None else json_response(200, run_output(row))
+    row = yield from patiently(database, FetchRun(run_id, owner))
+    return Internal("The run is gone") if row is None else encoded_json_response(200, run_json(row))
 
 
 @frozen
@@ -416,14 +418,18 @@ class _Own:
 
 
 def _own_run(call: Call, kind: str, session_id: str | None = None) -> Program[_Own | NotFound]:
-    """Return the run that the path names, if it is one the caller may see, in that session."""
+    """Return the run that the path names, if it is one the caller may see, in that session.
+
+    The session of the token counts before the one that the request says.
+    """
     hosted = component(call, kind)
     if isinstance(hosted, NotFound):
         return hosted
     whose = call.whose(None)
     fetch = FetchRun(call.params["run_id"], whose.owner, whose.any_owner)
     row = yield from Transact(hosted.database, fetch)
-    if row is None or not _of(row, hosted) or session_id not in (None, row.session_id):
+    wanted = call.principal.session_id or session_id
+    if row is None or not _of(row, hosted) or wanted not in (None, row.session_id):
         return NotFound("Run not found")
     return _Own(hosted, row)
 

@@ -6,12 +6,14 @@ import re
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from ..access.decide import Allow, decide
+from ..access.scopes import Scoped
 from ..bodies import JsonObject, Reader
 from ..effects import Now, Nudge, Program, Transact
 from ..messages import Answer, empty_response, json_response
 from ..models.conversation import Usage as Cost
 from ..refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
-from ..runs.cancelling import cancel_topic
+from ..runs.cancelling import cancel_topic, keeping_topic
 from ..runs.output import iso_time, run_output, run_row
 from ..runs.patience import FEW, PASSING, patiently
 from ..runs.shapes import spent
@@ -24,12 +26,13 @@ from ..store.sessions import (
     FetchSession,
     ListSessions,
     SessionChange,
+    SessionPage,
     SessionRow,
     UpdateSession,
 )
 from ..store.units import Unit
 from ..values import frozen
-from .call import Call
+from .call import Call, chosen_session
 
 __all__ = [
     "create_session",
@@ -46,10 +49,17 @@ __all__ = [
 R = TypeVar("R")
 
 _KINDS: Final = ("agent", "team", "workflow")
+# Whoever may neither read nor run an agent or a team is not told whether it exists.
+_KNOWN: Final = {
+    kind: Scoped(f"{kind}s", ("read", "run"), parameter=f"{kind}_id") for kind in _KINDS
+}
+# What a model was told beside is no part of the conversation, nor is what tools returned.
+_CHATTING: Final = ("user", "assistant")
 _ORDERS: Final = ("asc", "desc")
 _SORTS: Final = {"created_at": "created_us", "updated_at": "updated_us"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ID_LENGTH: Final = 255
+_LONGEST_ID: Final = 1024
 _NAME_LENGTH: Final = 500
 _PAGE: Final = 20
 _MOST: Final = 1000
@@ -105,7 +115,7 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     )
     if faults := read.faults():
         return Invalid(faults)
-    page = yield from Transact(where.database, asked)
+    page = yield from _page(call, where.database, asked)
     meta = {
         "page": asked.page,
         "limit": asked.size,
@@ -114,6 +124,26 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         "search_time_ms": 0.0,
     }
     return json_response(200, {"data": [_item(row) for row in page.rows], "meta": meta})
+
+
+def _page(call: Call, database: str, asked: ListSessions) -> Program[SessionPage]:
+    """Return the page; of one session alone, if that is all that the token is for."""
+    only = call.principal.session_id
+    if only is None:
+        return (yield from Transact(database, asked))
+    row = yield from Transact(database, FetchSession(only, asked.owner, asked.any_owner))
+    if row is None or not _matches(row, asked):
+        return SessionPage((), 0)
+    return SessionPage((row,) if asked.page == 1 else (), 1)
+
+
+def _matches(row: SessionRow, asked: ListSessions) -> bool:
+    """Return whether the list asked for, narrowed as it is, has `row` in it."""
+    return (
+        row.kind == asked.kind
+        and asked.component_id in (None, row.component_id)
+        and (asked.name or "").lower() in (row.name or "").lower()
+    )
 
 
 def get_session(call: Call) -> Program[Answer | Refusal]:
@@ -183,6 +213,8 @@ def _found(call: Call, read: Reader) -> Program[_Found | Refusal]:
         return Invalid(faults)
     whose = call.whose(where.user_id)
     session_id = call.params["session_id"]
+    if not call.principal.enters(session_id):
+        return _absent(call)
     row = yield from Transact(
         where.database, FetchSession(session_id, whose.owner, whose.any_owner)
     )
@@ -210,7 +242,7 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
     if isinstance(where, Refusal):
         return where
     read = _reader(body)
-    session_id = _id(read, "session_id")
+    session_id = chosen_session(read)
     user_id = _id(read, "user_id")
     components = {kind: _id(read, f"{kind}_id") for kind in _KINDS}
     change = _change(read)
@@ -218,7 +250,7 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
         return Invalid(faults)
     if where.kind == "workflow":
         return BadRequest("This platform hosts no workflows")
-    session_id = session_id or call.principal.session_id or (yield from call.new_id("session"))
+    session_id = call.principal.session_id or session_id or (yield from call.new_id("session"))
     whose = call.whose(user_id or where.user_id)
     now_us = yield from Now()
     unit = CreateSession(
@@ -343,9 +375,19 @@ def delete_sessions(call: Call) -> Program[Answer | Refusal]:
     if len(ids) != len(kinds):
         return BadRequest("Session IDs and session types must have the same length")
     whose = call.whose(where.user_id)
-    unit = DeleteSessions(whose.owner, tuple(zip(ids, kinds, strict=True)), whose.any_owner)
+    named = zip(ids, kinds, strict=True)
+    meant = tuple(pair for pair in named if _possible(call, pair[0]))
+    unit = DeleteSessions(whose.owner, meant, whose.any_owner)
     yield from _delete(call, where.database, unit)
     return empty_response(204)
+
+
+def _possible(call: Call, session_id: str) -> bool:
+    """Return whether there can be such a session for the caller.
+
+    No id is longer, those of channels included; one that is would only swell the audit trail.
+    """
+    return len(session_id) <= _LONGEST_ID and call.principal.enters(session_id)
 
 
 def _delete(call: Call, database: str, unit: DeleteSessions) -> Program[Deleted]:
@@ -354,6 +396,8 @@ def _delete(call: Call, database: str, unit: DeleteSessions) -> Program[Deleted]
     deleted = yield from _stored(database, unit, change)
     for run_id in deleted.runs:
         yield from Nudge(cancel_topic(run_id))
+    if deleted.runs:
+        yield from Nudge(keeping_topic(database), database)
     return deleted
 
 
@@ -395,17 +439,18 @@ def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -
         "session_summary": row.summary,
         "metrics": spent(cost) if cost.total_tokens else {},
         "metadata": row.metadata,
-        "chat_history": [message for message in messages if message["role"] != "system"],
+        "chat_history": [message for message in messages if message["role"] in _CHATTING],
     }
     return {name: value for name, value in told.items() if value is not None}
 
 
 def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:
-    """Return the agent or team of a session as far as this platform knows it."""
+    """Return the agent or team of a session, as far as the platform and the caller know it."""
     if not row.component_id:
         return None
     known = call.registry.components(row.kind).get(row.component_id)
-    if known is None:
+    decision = decide(_KNOWN[row.kind], call.principal, row.component_id)
+    if known is None or not isinstance(decision, Allow):
         return {f"{row.kind}_id": row.component_id}
     name, model_id, provider = known.answering
     model = {"name": name, "provider": provider, "id": model_id}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
+from ..access.decide import Allow, decide
+from ..access.scopes import Scoped
 from ..bodies import Reader
 from ..effects import Program
 from ..messages import Answer, Response, json_response
@@ -16,6 +18,11 @@ from .channels import survey
 from .databases import described
 
 __all__ = ["explain", "health", "home", "info", "me", "ready"]
+
+# What is asked before `ready` tells the details; a load balancer needs none.
+_READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
+_READ_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
+_FOR_EVERYBODY: Final = ("id", "state", "serving")
 
 
 def home(call: Call) -> Program[Answer | Refusal]:
@@ -50,18 +57,28 @@ def _alive(started_us: int) -> Response:
 def ready(call: Call) -> Program[Answer | Refusal]:
     """Return 200 when every database is at hand and at a schema this code serves, else 503.
 
-    A process that is about to end is not ready for more either.
+    A process that is about to end is not ready for more either.  What the scopes on databases and
+    channels protect is told to those who hold them.
     """
     states: dict[str, Any] = {}
     for name in call.registry.databases:
-        states[name] = yield from described(call, name)
+        states[name] = yield from _state(call, name)
     draining = call.workshop.draining
     serving = all(state["serving"] for state in states.values()) and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
     told: dict[str, Any] = {"status": status, "databases": states}
-    if call.registry.channels:
-        told["channels"] = yield from survey(call.registry)
+    decision = decide(_READ_CHANNELS, call.principal)
+    if channels := (yield from survey(call.registry, decision)):
+        told["channels"] = channels
     return json_response(200 if serving else 503, told)
+
+
+def _state(call: Call, name: str) -> Program[dict[str, Any]]:
+    """Return a database as the caller may see it, at least whether it is served."""
+    told = yield from described(call, name)
+    if isinstance(decide(_READ_DATABASE, call.principal, name), Allow):
+        return told
+    return {key: told[key] for key in _FOR_EVERYBODY}
 
 
 def info(call: Call) -> Program[Answer | Refusal]:
