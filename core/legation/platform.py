@@ -147,7 +147,9 @@ class Platform:
 
         A host calls it before it asks for the jobs.
         """
-        self._recorder = self._recorder or Recorder()
+        if self._recorder is None:
+            self._recorder = Recorder()
+            self.watch.after_all = self._recorder.answered_after_all
         return self._recorder
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:

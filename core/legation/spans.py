@@ -255,6 +255,14 @@ class Recorder:
         )
         self._keep(span, self._given_up if end_us is None else self._ended)
 
+    def answered_after_all(self, arrival: Arrival, status: int, end_us: int) -> None:
+        """Record that a request was answered which was recorded as given up just now."""
+        trace = arrival.trace
+        if trace is None or not self._given_up or self._given_up[-1].span_id != trace.span_id:
+            return
+        self._given_up.pop()
+        self.answered(arrival, trace, status, end_us)
+
     def worked(self, work: Work, start_us: int, end_us: int | None) -> None:
         """Record the work on a message; without `end_us` it was given up."""
         told: dict[str, str | int] = {

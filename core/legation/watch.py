@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from attrs import define, field
@@ -101,6 +101,7 @@ class Watch:
 
     Attributes:
         lines: The request log, from the oldest; None where nobody keeps one.
+        after_all: Told of a request that was cut and then answered: its status, and when.
         gauges: What the host says of itself; it brings new ones now and then.
         labels: On every sample, where several processes answer at one address.
         active: Requests that are being answered, streams included.
@@ -109,6 +110,7 @@ class Watch:
     """
 
     lines: deque[Line] | None = None
+    after_all: Callable[[Arrival, int, int], object] = lambda _, __, ___: None
     gauges: Gauges = field(factory=dict[str, Gauge])
     labels: Labels = ()
     active: int = 0
@@ -170,6 +172,7 @@ class Watch:
         given_up, self._given_up = self._given_up, None
         if given_up is not None and given_up[0].request is arrival.request:
             arrival = self._take_back(*given_up)
+            self.after_all(arrival, status, end_us)
         self.answered(arrival, status, end_us)
         return arrival.request_id
 

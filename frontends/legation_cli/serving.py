@@ -120,6 +120,7 @@ class Service:
     options: Options
     greet: Callable[[Platform, str], object]
     platform: Platform = field(init=False)
+    _former: Platform = field(init=False)
     settings: Settings = field(init=False)
     proxies: Proxies = field(init=False)
     certificate: Certificate | None = field(init=False)
@@ -205,7 +206,7 @@ class Service:
         if options.access_log:
             observer.write_lines = open_request_log(self.log.write, options.log_format)
         if options.traces:
-            observer.exporter = _exporter()
+            observer.exporter = _exporter(self.log.write)
         if options.workers > 1:
             observer.labels = (("worker", str(os.getpid())),)
         return observer
@@ -274,6 +275,7 @@ class Service:
             log=self.log.write,
             ready=ready,
             reload=self._reload_for_successors,
+            abandoned=self._keep_former,
             stopping=self.notifier.stopping,
         )
 
@@ -305,20 +307,24 @@ class Service:
             return False
         finally:
             self.notifier.ready()
-        self.platform = platform
+        self._former, self.platform = self.platform, platform
         return True
+
+    def _keep_former(self) -> None:
+        """Let workers that are replaced later be what those are that serve."""
+        self.platform = self._former
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:
         return url_of(address_of(listeners[0]), secure=self.certificate is not None)
 
 
-def _exporter() -> Exporter:
+def _exporter(log: Write) -> Exporter:
     """Return where spans are sent."""
     try:
         from legation_host.otel import open_exporter
     except ImportError:
         raise CannotGoOn("--traces needs OpenTelemetry: pip install 'legation[otel]'") from None
-    return open_exporter(os.environ)
+    return open_exporter(os.environ, log)
 
 
 async def _open_nothing() -> None:

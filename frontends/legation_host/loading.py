@@ -139,7 +139,8 @@ def _why(error: BaseException) -> str:
     told = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError):  # it says where
         return told
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    last = [frame for frame in frames if not frame.filename.startswith("<")][-1]  # none frozen
     return f"{told} ({Path(last.filename).name}, line {last.lineno})"
 
 
@@ -156,18 +157,20 @@ def read_jwks(config: PlatformConfig) -> bytes | None:
 
 def _from_module(target: str) -> Platform:
     module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        raise LoadError(f"{target!r} is not module:attribute")
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: the module is beside whoever names it
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise LoadError(f"{target}: there is no module {error.name!r}") from None
-    except AttributeError:
-        raise LoadError(f"{target}: {module!r} has no {attribute!r}") from None
+        found = getattr(importlib.import_module(module), attribute, None)
     except ConfigurationError as error:
         raise LoadError(f"{target} cannot be served:\n{_listed(error)}") from None
     except ToolFault as fault:
         raise LoadError(f"{target} cannot be served:\n  {fault}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may do anything
+        raise LoadError(f"{target}: {_why(error)}") from None
+    if found is None:
+        raise LoadError(f"{target}: {module!r} has no {attribute!r}")
     if not isinstance(found, Platform):
         raise LoadError(f"{target} is a {type(found).__name__}, not a Platform")
     return found

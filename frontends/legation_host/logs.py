@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from legation.incidents import where
 from legation.watch import Line
@@ -44,7 +44,7 @@ def open_log(form: str = "auto", *, level: str = "info", stream: TextIO | None =
     """
     if form not in FORMATS or level not in LEVELS:
         raise ValueError(f"a log is one of {FORMATS}, from one of {LEVELS}: {form}, {level}")
-    target = sys.stderr if stream is None else stream
+    target = _standard_error() if stream is None else stream
     return _Log(_WholeLines(target), _for_eyes(form, target), LEVELS.index(level)).write
 
 
@@ -56,7 +56,7 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
         form: As of `open_log`.
         stream: Standard error unless given.
     """
-    target = sys.stderr if stream is None else stream
+    target = _standard_error() if stream is None else stream
     if _for_eyes(form, target):
 
         def show(lines: Sequence[Line]) -> None:
@@ -65,12 +65,18 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
 
         return show
 
-    output = _WholeLines(target)
+    output = _WholeLines(target, _LONG_PATIENCE_MS)
 
     def note(lines: Sequence[Line]) -> None:
         output.write(*map(_request_line, lines))
 
     return note
+
+
+def _standard_error() -> TextIO:
+    """Return standard error; where it was closed, what takes its lines and keeps none."""
+    stream: TextIO | None = sys.stderr
+    return open(os.devnull, "w") if stream is None else stream  # noqa: PTH123  no file
 
 
 def _for_eyes(form: str, stream: TextIO) -> bool:
@@ -79,17 +85,31 @@ def _for_eyes(form: str, stream: TextIO) -> bool:
 
 _AT_ONCE: Final[int] = getattr(select, "PIPE_BUF", 512)  # bytes; POSIX promises 512
 
+_PATIENCE_MS: Final = 1_000
+"""How long a reader of the log may be behind before lines are lost: requests may wait for one."""
 
-@frozen(eq=False)
+_LONG_PATIENCE_MS: Final = 5_000
+"""The same for lines of the request log, for which nobody waits."""
+
+
+@define(eq=False)
 class _WholeLines:
     """A stream that workers share, in which no line of one ends up within a line of another.
 
     What is written to a pipe at once is kept together as long as it fits in `PIPE_BUF` (POSIX,
     write(2)): lines are written in portions that do.  Only a line that is longer may be torn.
+
+    Where nothing can be written, as on a full disk or to a reader that is gone or has stopped
+    reading, lines are lost and everything else goes on; how many is told as soon as it can be.
+    Nothing is left in a buffer, which would be written later, in the middle of something else.
     """
 
     stream: TextIO
+    _patience_ms: int = _PATIENCE_MS
     _turn: threading.Lock = field(factory=threading.Lock, init=False)
+    _lost: int = field(default=0, init=False)
+    _torn: bool = field(default=False, init=False)
+    """Whether what was written last is the beginning of a line."""
 
     def write(self, *lines: str) -> None:
         """Write lines, each with its end; from any thread."""
@@ -98,19 +118,55 @@ class _WholeLines:
         for line in lines:
             bound = len(line) if line.isascii() else len(line.encode(errors="replace"))
             if portion and size + bound > _AT_ONCE:
-                self._at_once("".join(portion))
+                self._at_once(portion)
                 portion, size = [], 0
             portion.append(line)
             size += bound
-        self._at_once("".join(portion))
+        self._at_once(portion)
 
     def flush(self) -> None:
         """Do nothing: all that was written has left the process."""
 
-    def _at_once(self, text: str) -> None:
+    def _at_once(self, lines: Sequence[str]) -> None:
         with self._turn:
+            if self._lost and self._put(self._loss()):
+                self._lost = 0
+            if self._lost or not self._put("".join(lines)):
+                self._lost += len(lines)
+
+    def _loss(self) -> str:
+        fields = {"lines": self._lost, "event": "log_lines_lost", "level": "warning"}
+        return "\n" * self._torn + _as_json({**fields, "time": _now()}) + "\n"
+
+    def _put(self, text: str) -> bool:
+        """Tell whether `text` could be written."""
+        try:
+            descriptor = self.stream.fileno()
+        except (OSError, ValueError):  # it is in memory, or closed
+            return self._put_in_memory(text)
+        data = text.encode(self.stream.encoding or "utf-8", "backslashreplace")
+        try:
+            if not _has_room(descriptor, 0 if self._lost else self._patience_ms):
+                return False
+            written = os.write(descriptor, data)
+        except OSError:
+            return False
+        self._torn = written < len(data)
+        return not self._torn
+
+    def _put_in_memory(self, text: str) -> bool:
+        try:
             self.stream.write(text)
             self.stream.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def _has_room(descriptor: int, patience_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(patience_ms))
 
 
 def _level(line: Line) -> str:
@@ -180,8 +236,7 @@ class _Log:
                 self._console = self._open_console()
             self._console.log((rank + 1) * 10, event, **told)
             return
-        stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        line = _as_json({**told, "event": event, "level": LEVELS[rank], "time": stamp})
+        line = _as_json({**told, "event": event, "level": LEVELS[rank], "time": _now()})
         self.output.write(line + "\n")
 
     def _open_console(self) -> Any:
@@ -198,6 +253,10 @@ class _Log:
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
         )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _coloured(stream: TextIO) -> bool:

@@ -6,6 +6,7 @@ of the OpenTelemetry SDK.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -32,6 +33,7 @@ from legation.tracing import Trace
 from legation.version import VERSION
 
 from .errors import BadExporter
+from .units import Write, quiet
 
 __all__ = ["OpenTelemetry", "open_exporter"]
 
@@ -42,6 +44,7 @@ _KINDS: Final = {
     Kind.CONSUMER: SpanKind.CONSUMER,
 }
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_SDK: Final = logging.getLogger("opentelemetry")
 _GROUP: Final = "opentelemetry_traces_exporter"
 
 
@@ -59,11 +62,37 @@ class _Given(IdGenerator):
         return self.span_id
 
 
+class _Complaints(logging.Handler):
+    """Makes lines of the log of what the SDK has to say, which would stand between them."""
+
+    def __init__(self, log: Write) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        fields: dict[str, Any] = {"reason": record.getMessage()}
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            fields["error"] = record.exc_info[1]
+        self._log("warning", "spans_not_sent", fields)
+
+
 class OpenTelemetry:
     """Hands spans to `processor`; an `Exporter` of the host."""
 
-    def __init__(self, processor: SpanProcessor, service: str = "legation") -> None:
-        """Make a provider of our own: the global one is the application's."""
+    def __init__(
+        self, processor: SpanProcessor, service: str = "legation", *, log: Write = quiet
+    ) -> None:
+        """Make a provider of our own: the global one is the application's.
+
+        Args:
+            processor: Takes the spans.
+            service: Its `service.name`.
+            log: Takes what the SDK complains of; unless given, Python's `logging` alone does.
+        """
+        self._complaints = None if log is quiet else _Complaints(log)
+        if self._complaints is not None:
+            _SDK.addHandler(self._complaints)
         self._given = _Given()
         resource = Resource.create({"service.name": service})
         self._provider = TracerProvider(
@@ -95,6 +124,8 @@ class OpenTelemetry:
     def close(self) -> None:
         """Send what is left."""
         self._provider.shutdown()
+        if self._complaints is not None:
+            _SDK.removeHandler(self._complaints)
 
 
 def _within(span: Span) -> Context:
@@ -111,8 +142,12 @@ def _context(trace: Trace) -> SpanContext:
     return SpanContext(int(trace.trace_id, 16), int(trace.span_id, 16), True, flags)
 
 
-def open_exporter(environ: Mapping[str, str]) -> OpenTelemetry:
+def open_exporter(environ: Mapping[str, str], log: Write = quiet) -> OpenTelemetry:
     """Return what sends spans as `OTEL_TRACES_EXPORTER` says, by OTLP over HTTP unless it does.
+
+    Args:
+        environ: The environment.
+        log: As of `OpenTelemetry`.
 
     Raises:
         BadExporter: In words for the operator.
@@ -126,4 +161,4 @@ def open_exporter(environ: Mapping[str, str]) -> OpenTelemetry:
         known = ", ".join(sorted({entry.name for entry in entry_points(group=_GROUP)}))
         raise BadExporter(f"OTEL_TRACES_EXPORTER: there is no {name!r} here, but {known}")
     service = environ.get("OTEL_SERVICE_NAME") or "legation"
-    return OpenTelemetry(BatchSpanProcessor(found.load()()), service)
+    return OpenTelemetry(BatchSpanProcessor(found.load()()), service, log=log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from ipaddress import IPv6Address
 
 from legation.refusals import Refusal, TooManyRequests, Unavailable
 
@@ -19,7 +20,7 @@ class Admission:
     def __init__(self, limits: Settings) -> None:
         self._limits = limits
         self._admitted = 0
-        self._by_address: Counter[str] = Counter()
+        self._by_address: Counter[str | int] = Counter()
 
     def enter(self, client: str, *, proxied: bool = False) -> Refusal | None:
         """Count a connection from `client` in, or return why it may not stay.
@@ -28,20 +29,30 @@ class Admission:
         """
         if self._admitted >= self._limits.connections:
             return Unavailable("The server has too many connections")
-        full = self._by_address[client] >= self._limits.connections_per_address
+        origin = _origin(client)
+        full = self._by_address[origin] >= self._limits.connections_per_address
         if full and not proxied and not is_near(client):
             sentence = "Too many connections from this address"
             return TooManyRequests(retry_after=1, detail=sentence)
         self._admitted += 1
-        self._by_address[client] += 1
+        self._by_address[origin] += 1
         return None
 
     def leave(self, client: str) -> None:
         """Count a connection out that was counted in."""
         self._admitted -= 1
-        self._by_address[client] -= 1
-        if not self._by_address[client]:
-            del self._by_address[client]
+        origin = _origin(client)
+        self._by_address[origin] -= 1
+        if not self._by_address[origin]:
+            del self._by_address[origin]
+
+
+def _origin(client: str) -> str | int:
+    """Return what counts as one address: of IPv6 the first 64 bits.
+
+    The rest is for the client to choose, as often as it likes (RFC 4291 section 2.5.4).
+    """
+    return int(IPv6Address(client)) >> 64 if ":" in client else client
 
 
 def is_near(client: str) -> bool:

@@ -46,13 +46,18 @@ class UnixListener(socket.socket):
 
     path: str | None = None
     owner: int = 0
+    file: tuple[int, int] | None = None
+
+    def own(self, path: str) -> None:
+        """Take note of what this process has put at `path`."""
+        self.path, self.owner, self.file = path, os.getpid(), _file_at(path)
 
     def close(self) -> None:
-        """Close the socket, and remove its path if it is this process's."""
+        """Close the socket, and remove its path if it is this process's, and no other's by now."""
         super().close()
-        if self.path is not None and self.owner == os.getpid():
-            Path(self.path).unlink(missing_ok=True)
-        self.path = None
+        path, self.path = self.path, None
+        if path is not None and self.owner == os.getpid() and _file_at(path) == self.file:
+            Path(path).unlink(missing_ok=True)
 
 
 def open_listeners(
@@ -129,9 +134,8 @@ def open_unix_listener(
     """
     _remove_stale(path)
     listener = UnixListener(socket.AF_UNIX, socket.SOCK_STREAM)
-    _begin(listener, path, backlog)
-    listener.path, listener.owner = path, os.getpid()
-    Path(path).chmod(mode)
+    _begin(listener, path, backlog, mode)
+    listener.own(path)
     return listener
 
 
@@ -185,10 +189,17 @@ def _listen(
     return listener
 
 
-def _begin(listener: socket.socket, address: tuple[str | int, ...] | str, backlog: int) -> None:
-    """Bind `listener` and listen, or close it."""
+def _begin(
+    listener: socket.socket,
+    address: tuple[str | int, ...] | str,
+    backlog: int,
+    mode: int | None = None,
+) -> None:
+    """Bind `listener` and listen, or close it.  Nobody connects to a path without its `mode`."""
     try:
         listener.bind(address)
+        if isinstance(address, str) and mode is not None:
+            Path(address).chmod(mode)
         listener.listen(backlog)
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
@@ -201,6 +212,15 @@ def _refused(address: tuple[str | int, ...] | str, error: Exception) -> ListenEr
     number = error.errno if isinstance(error, OSError) else None
     reason = _REASONS.get(number or 0, str(error))
     return ListenError(f"Cannot listen on {where}: {reason}")
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from another one there."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _remove_stale(path: str) -> None:

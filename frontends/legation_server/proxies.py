@@ -17,7 +17,7 @@ from attrs import frozen
 
 from legation.messages import Headers
 
-__all__ = ["NO_PROXIES", "UNIX", "BadNetwork", "Named", "Proxies", "parse_networks"]
+__all__ = ["NO_PROXIES", "UNIX", "BadNetwork", "Named", "Proxies", "parse_networks", "plain"]
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -113,6 +113,12 @@ def parse_networks(texts: Iterable[str], header: Named = "x-forwarded-for") -> P
             example = "10.0.0.0/8, ::1 or unix"
             raise BadNetwork(f"{text!r} is not a network of proxies: write {example}") from None
     return Proxies(tuple(networks), unix, header)
+
+
+def plain(peer: str) -> str:
+    """Return the address of a peer; that of IPv4 as such, also on a socket for both families."""
+    mapped = peer.removeprefix("::ffff:")
+    return mapped if "." in mapped else peer
 
 
 def _for(element: str) -> str:

@@ -29,7 +29,7 @@ from legation_host.units import quiet
 from .admission import Admission
 from .connection import Connection
 from .listeners import close_listeners
-from .proxies import NO_PROXIES, Proxies
+from .proxies import NO_PROXIES, Proxies, plain
 from .settings import DEFAULT, Settings
 from .wire import Wire
 from .worker import Platform, Runner, Worker
@@ -156,15 +156,14 @@ class Server:
 
     def _admit(self, sock: socket.socket, address: Any, nursery: trio.Nursery) -> None:
         sock.setblocking(False)
-        client = ""
-        if sock.family != socket.AF_UNIX:
-            client = str(address[0])
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = "" if sock.family == socket.AF_UNIX else plain(str(address[0]))
         proxied = self._worker.proxies.trusts(client)
         try:
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire = self._wire(sock, self._worker)
         except (OSError, ValueError):
-            sock.close()  # TLS: gone before it began
+            sock.close()  # gone before it began
             return
         refusal = self._admission.enter(client, proxied=proxied)
         if refusal is not None and self._refused >= REFUSED:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from attrs import evolve, field, fields, frozen
-from attrs.validators import ge, gt, optional
+from attrs.validators import ge, gt, le, optional
 
 __all__ = ["DEFAULT", "BadLimit", "Settings", "parse_limits"]
 
@@ -33,7 +33,8 @@ class Settings:
         connections: Open at once per worker; the next one is answered 503.
         connections_per_address: Open at once from one address, the next is answered 429.
             Loopback and Unix sockets are exempt: behind a proxy on the same machine every
-            client has the proxy's address.
+            client has the proxy's address.  Of IPv6, a network of 64 bits is one address: a
+            single client has all of it.
         requests_in_flight: Being answered at once per worker, streams aside; the next is
             answered 503.
         header_line: Bytes of one line of a head, its line ending aside.
@@ -44,7 +45,7 @@ class Settings:
             before authorization; no more is learned by that than this limit.
         unread_body: Bytes of a body nobody asked for that are read and dropped to keep the
             connection; a longer one ends it.
-        drain_seconds: From the order to drain to the end of the last connection.
+        drain_seconds: From the order to drain to the end of the last connection; a day at most.
         grace_seconds: What idle connections and event streams get of that.
         backlog: Connections that the kernel queues before they are accepted.
         remembered_heads: Heads that need not be parsed when the same bytes come again, whatever
@@ -66,7 +67,7 @@ class Settings:
     header_fields: int = field(default=100, validator=gt(0))
     body: int = field(default=10 << 20, validator=ge(0))
     unread_body: int = field(default=64 << 10, validator=ge(0))
-    drain_seconds: float = field(default=30.0, validator=ge(0))
+    drain_seconds: float = field(default=30.0, validator=[ge(0), le(86_400)])
     grace_seconds: float = field(default=5.0, validator=ge(0))
     backlog: int = field(default=1024, validator=gt(0))
     remembered_heads: int = field(default=256, validator=ge(0))

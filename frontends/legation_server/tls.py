@@ -5,12 +5,14 @@ Nothing of this is imported where no certificate is named, and a plain connectio
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 from contextlib import suppress
 from typing import Final
 
-from attrs import define
+import trio
+from attrs import define, field
 from trio.lowlevel import wait_readable, wait_writable
 
 from .wire import RECEIVE, ClientGone, Phase, Wire
@@ -20,6 +22,9 @@ __all__ = ["Certificate", "CertificateError", "TlsWire"]
 
 RECORD: Final = 16 << 10
 """Bytes encrypted at once: one record, so that progress shows in the time for writing."""
+
+QUIET_SECONDS: Final = 60.0
+"""Between two lines about the same trouble with handshakes: strangers make them all day."""
 
 _WAITS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -35,6 +40,7 @@ class Certificate:
     certfile: str
     keyfile: str
     context: ssl.SSLContext
+    _failures: dict[str, _Failures] = field(factory=dict[str, "_Failures"], init=False)
 
     @classmethod
     def load(cls, certfile: str, keyfile: str) -> Certificate:
@@ -55,7 +61,31 @@ class Certificate:
 
     def wire(self, sock: socket.socket, worker: Worker) -> TlsWire:
         """Return the wire of a connection that was accepted."""
-        return TlsWire(self.context, sock, worker)
+        return TlsWire(self, sock, worker)
+
+    def failed(self, error: ssl.SSLError, worker: Worker) -> None:
+        """Tell the log why a handshake failed, unless that was told a short while ago.
+
+        OpenSSL has a few words for it, in which nothing of the client's stands.
+        """
+        reason = _words(error, "unknown")
+        failures = self._failures.setdefault(reason, _Failures())
+        failures.times += 1
+        if failures.due <= trio.current_time():
+            worker.log("info", "tls_failed", {"reason": reason, "times": failures.times})
+            self._failures[reason] = _Failures(trio.current_time() + QUIET_SECONDS)
+
+
+@define
+class _Failures:
+    """How often a handshake failed for one reason since that was told, and when it is told next."""
+
+    due: float = -math.inf
+    times: int = 0
+
+
+def _words(error: ssl.SSLError, otherwise: str) -> str:
+    return (error.reason or otherwise).lower().replace("_", " ")
 
 
 def _context(certfile: str, keyfile: str) -> ssl.SSLContext:
@@ -67,7 +97,7 @@ def _context(certfile: str, keyfile: str) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certfile, keyfile, password=_no_password)
     except ssl.SSLError as error:
-        reason = (error.reason or "they cannot be read").lower().replace("_", " ")
+        reason = _words(error, "they cannot be read")
         raise CertificateError(f"{certfile} and {keyfile} cannot be used: {reason}") from None
     except OSError as error:
         raise CertificateError(f"{_missing(certfile, keyfile)}: {error.strerror}") from None
@@ -93,10 +123,11 @@ def _missing(*paths: str) -> str:
 class TlsWire(Wire):
     """A wire whose bytes are encrypted."""
 
-    __slots__ = ("_tls",)
+    __slots__ = ("_certificate", "_tls")
 
-    def __init__(self, context: ssl.SSLContext, sock: socket.socket, worker: Worker) -> None:
-        self._tls = context.wrap_socket(
+    def __init__(self, certificate: Certificate, sock: socket.socket, worker: Worker) -> None:
+        self._certificate = certificate
+        self._tls = certificate.context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
         )
         super().__init__(self._tls, worker)
@@ -113,6 +144,9 @@ class TlsWire(Wire):
             except ssl.SSLWantWriteError:
                 await wait_writable(self.fd)
             except OSError as error:
+                # Who just leaves has no trouble, as a balancer that looks whether somebody listens.
+                if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+                    self._certificate.failed(error, self.worker)
                 raise ClientGone from error
         self.enter(Phase.HEAD, self.worker.settings.header_seconds)
 

@@ -187,7 +187,7 @@ class Wire:
     def _render(self, refusal: Refusal, request: Request, waited: float = 0.0) -> bytes:
         request_id = self.worker.instead(request, refusal.status, waited)
         response = refuse(refusal, request_id)
-        return response_bytes(response, self.method, self.worker.clock.date, close=True)
+        return response_bytes(response, request.method, self.worker.clock.date, close=True)
 
     async def linger(self) -> None:
         """Close the sending side, and drop what comes until the client closes too.

@@ -2,11 +2,14 @@
 
 The parent has no event loop, no thread and no database: nothing that a fork would tear in two.
 It loads the platform, so that the workers share those pages, and it keeps the listening sockets
-of every slot for as long as it lives; a worker inherits those of its slot.
+of every slot until the end begins; a worker inherits those of its slot.
 
 **A restart loses no request.**  The successor accepts from the same socket, beside its
 predecessor, before the predecessor is told to drain; nothing that the kernel has queued is ever
 closed.  One slot after the other, and none further once a successor did not come up.
+
+**At the end nobody is left waiting.**  Once the workers have accepted what was queued, no process
+has the sockets any more: who comes then is refused at once, and may go elsewhere.
 """
 
 from __future__ import annotations
@@ -23,13 +26,15 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 from attrs import define, field
 
 from legation_host import Write
 from legation_host.units import quiet
+
+from .listeners import close_listeners
 
 __all__ = ["Work", "run_workers"]
 
@@ -79,6 +84,7 @@ def run_workers(
     log: Write = quiet,
     ready: Callable[[], object] = lambda: None,
     reload: Callable[[], bool] = lambda: True,
+    abandoned: Callable[[], object] = lambda: None,
     stopping: Callable[[], object] = lambda: None,
 ) -> int:
     """Run a worker for each of `slots` until SIGTERM or SIGINT; return the exit code.
@@ -86,15 +92,17 @@ def run_workers(
     SIGHUP replaces the workers in turn.  A second SIGTERM or SIGINT ends their work at once.
 
     Args:
-        slots: The listeners of each worker.  They stay open.
+        slots: The listeners of each worker.  They are closed when the end begins.
         work: Called in each worker's process.
         drain_seconds: What a worker takes to end, at most.
         log: Takes what happened to workers.
         ready: Called when the first generation serves.
         reload: Called at SIGHUP, before workers are replaced; False leaves them as they are.
+        abandoned: Called when a successor did not come up: what `reload` has brought does not
+            serve, and workers that are replaced later are to be what they were.
         stopping: Called when the end begins.
     """
-    parent = _Parent(slots, work, drain_seconds, log, ready, reload, stopping)
+    parent = _Parent(slots, work, drain_seconds, log, ready, reload, abandoned, stopping)
     return parent.run()
 
 
@@ -106,6 +114,7 @@ class _Parent:
     log: Write
     ready: Callable[[], object]
     reload: Callable[[], bool]
+    abandoned: Callable[[], object]
     stopping: Callable[[], object]
     _children: dict[int, _Child] = field(factory=dict[int, _Child], init=False)
     _renew: deque[int] = field(factory=deque[int], init=False)
@@ -186,6 +195,8 @@ class _Parent:
         if not self._ending:
             self._ending = True
             self.stopping()
+            for listeners in self.slots:
+                close_listeners(listeners)
         for child in self._children.values():
             self._retire(child)
 
@@ -198,8 +209,7 @@ class _Parent:
         pipe, ready = os.pipe()
         gc.collect()
         gc.freeze()  # what the workers share stays shared: no collection touches it
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         # A signal between the fork and the worker's own handlers waits for these.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
@@ -233,8 +243,7 @@ class _Parent:
         except BaseException:  # noqa: BLE001 (the boundary of the process)
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush()
             os._exit(code)
 
     def _came_up(self, child: _Child) -> None:
@@ -282,6 +291,7 @@ class _Parent:
         elif self._serving(child.slot):
             self.log("error", "restart_abandoned", fields)
             self._renew.clear()
+            self.abandoned()
         else:
             self._replace(child)
 
@@ -291,6 +301,13 @@ class _Parent:
         self._failures[child.slot] = failures + 1
         pause = BACK_OFF[min(failures, len(BACK_OFF) - 1)]
         self._due[child.slot] = time.monotonic() + pause
+
+
+def _flush() -> None:
+    """Write what is in buffers, so that a child does not write it again."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # None where it was closed
+            stream.flush()
 
 
 def _note(_: int, __: object) -> None:

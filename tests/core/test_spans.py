@@ -305,6 +305,36 @@ def test_a_request_is_a_span(
     assert recorder.take(9) == ()
 
 
+def test_a_request_that_was_given_up_and_then_answered_is_one_span() -> None:
+    recorder = Recorder()
+    recorder.answered(requested(), evolve(TRACE, span_id="d" * 16), None, None)
+    recorder.answered(requested(), TRACE, None, None)
+    recorder.answered_after_all(requested(), 503, 5)
+    answered, cut = recorder.take(9)
+
+    assert (answered.span_id, answered.error, answered.end_us) == ("b" * 16, "503", 5)
+    assert answered.attributes["http.response.status_code"] == 503
+    assert (cut.span_id, cut.error) == ("d" * 16, "cut")
+
+
+@pytest.mark.parametrize("trace", [None, evolve(TRACE, span_id="d" * 16)])
+def test_a_request_without_a_span_gets_none_after_all(trace: Trace | None) -> None:
+    recorder = Recorder()
+    recorder.answered(requested(), TRACE, None, None)
+    recorder.answered_after_all(evolve(requested(), trace=trace), 503, 5)
+
+    assert [span.error for span in recorder.take(9)] == ["cut"]
+
+
+def test_a_span_that_was_taken_already_stays_what_it_was() -> None:
+    recorder = Recorder()
+    recorder.answered(requested(), TRACE, None, None)
+    recorder.take(9)
+    recorder.answered_after_all(requested(), 503, 5)
+
+    assert recorder.take(9) == ()
+
+
 # --- Within a trace -----------------------------------------------------------------------------
 
 

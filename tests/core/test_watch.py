@@ -135,10 +135,13 @@ def test_an_answer_to_what_was_given_up_just_now_is_the_answer_to_it(kept: bool)
     seen = arrival()
     watch.cut(seen)
     other = Arrival(seen.request, CAME + 5, "id-2")
+    after_all: list[tuple[Arrival, int, int]] = []
+    watch.after_all = lambda asked, status, at: after_all.append((asked, status, at))
     found = (watch.instead(other, 503, CAME + 9), samples(watch))
     line = Line(CAME, CAME + 9, "id-1", "GET", "/agents", "get_agents", 503, "")
 
     assert found[0] == "id-1"
+    assert after_all == [(seen, 503, CAME + 9)]
     assert (found[1][f"{ANSWERED} /agents GET 5xx"], found[1][f"{CUT} /agents GET"]) == (1, 0)
     assert watch.take_lines() == ((line,) if kept else ())
 
@@ -148,6 +151,7 @@ def test_an_answer_to_anything_else_stands_for_itself() -> None:
     watch.keep_lines()
     watch.cut(arrival())
     unread = Arrival(Request("BREW", "*"), CAME, "id-2")
+    watch.after_all = lambda *_: pytest.fail("nothing was given up")
 
     assert [watch.instead(unread, 400, CAME + 1) for _ in range(2)] == ["id-2", "id-2"]
     assert samples(watch)[f"{ANSWERED} * other 4xx"] == 2

@@ -153,6 +153,36 @@ def test_a_module_with_a_tool_that_cannot_be_is_refused_by_its_name(folder: Path
         load_platform("loading_platform:platform", {})
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def (:", "SyntaxError: invalid syntax"),
+        ("from legation import Nothing", "ImportError: cannot import name 'Nothing'"),
+        ("platform = 1 / 0", r"ZeroDivisionError: division by zero \(.*\.py, line 1\)"),
+        ("import os\nos.environ['NOT_SET']", r"KeyError: 'NOT_SET' \(loading_.*\.py, line 2\)"),
+        ("raise SystemExit(3)", r"SystemExit: 3 \(.*\.py, line 1\)"),
+        ("import no_such_module", "there is no module 'no_such_module'"),
+        ("", "'loading_broken_.' has no 'platform'"),
+        ("platform = 7", "is a int, not a Platform"),
+    ],
+)
+def test_a_module_that_cannot_be_served_is_told_in_a_line(
+    folder: Path, text: str, told: str, request: pytest.FixtureRequest
+) -> None:
+    sys.path.insert(0, str(folder))
+    name = f"loading_broken_{request.node.callspec.indices['text']}"
+    written(folder, **{name: text})
+
+    with pytest.raises(LoadError, match=f"^{name}:platform:? .*{told}"):
+        load_platform(f"{name}:platform", {})
+
+
+@pytest.mark.parametrize("target", [":platform", "module:"])
+def test_what_is_half_a_name_is_said_to_be_none(target: str) -> None:
+    with pytest.raises(LoadError, match="is not module:attribute"):
+        load_platform(target, {})
+
+
 def test_what_is_no_file_and_no_toml_is_said(folder: Path) -> None:
     with pytest.raises(LoadError, match=r"platform\.toml: No such file"):
         from_file(folder / "platform.toml", {})

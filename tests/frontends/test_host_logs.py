@@ -7,13 +7,18 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation_host.logs import open_log
+from legation.watch import Line
+from legation_host.logs import open_log, open_request_log
+from legation_host.units import quiet
+
+LINE: Final = Line(0, 1, "a" * 32, "GET", "/agents", "get_agents", 200, "")
 
 
 class Terminal(io.StringIO):
@@ -165,6 +170,92 @@ def test_workers_that_share_a_pipe_tear_no_line_of_one_another(form: str) -> Non
 
     assert [worker.wait() for worker in workers] == [0, 0, 0]
     assert sorted(told) == [[name * 32] for name in "abc" for _ in range(40 * 31)]
+
+
+# --- a log that cannot be written ----------------------------------------------------------------
+
+
+def told(reading: int) -> list[dict[str, object]]:
+    return [json.loads(line) for line in os.read(reading, 1 << 20).splitlines()]
+
+
+def test_lines_for_a_reader_that_is_gone_are_lost_and_that_is_all() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        write = open_log("json", stream=stream)
+        for _ in range(3):
+            write("info", "said", {})
+        open_request_log(write, "json", stream)([LINE] * 100)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+def test_lines_for_a_full_disk_are_lost_and_nothing_is_kept_for_later() -> None:
+    with Path("/dev/full").open("w") as stream:
+        open_log("json", stream=stream)("info", "said", {})
+        open_request_log(quiet, "json", stream)([LINE] * 100)
+
+
+def test_lines_of_a_stream_that_was_closed_are_lost() -> None:
+    stream = io.StringIO()
+    write = open_log("json", stream=stream)
+    stream.close()
+
+    write("info", "said", {})
+
+
+def test_a_reader_that_stops_reading_is_waited_for_once_and_told_what_it_missed() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, closefd=True), os.fdopen(writing, "w") as stream:
+        write = open_log("json", stream=stream)
+        began, written = time.monotonic(), 0
+        while time.monotonic() - began < 0.5:
+            write("info", "said", {"text": "x" * 1000})
+            written += 1
+        stalled = time.monotonic() - began
+        for _ in range(50):
+            write("info", "said", {"text": "x" * 1000})
+        waited = time.monotonic() - began - stalled
+        before = told(reading)
+        write("info", "heard", {})
+        loss, heard = told(reading)
+
+    assert 0.5 <= stalled < 5  # the one line that found no room
+    assert waited < 0.5
+    assert (loss["event"], loss["level"]) == ("log_lines_lost", "warning")
+    assert loss["lines"] == written + 50 - len(before)
+    assert heard["event"] == "heard"
+
+
+def test_what_is_told_behind_half_a_line_begins_a_line_of_its_own(tmp_path: Path) -> None:
+    most = 500
+    writer = (
+        "import resource, signal, sys\n"
+        "from legation_host.logs import open_log\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, resource.RLIM_INFINITY))\n"
+        "write = open_log('json')\n"
+        "for number in range(9):\n"
+        "    write('info', 'said', {'text': 'x' * 100})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "write('info', 'heard', {})\n"
+    )
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run([sys.executable, "-c", writer], stderr=log, check=True)
+    *whole, torn, loss, heard = (tmp_path / "log").read_text().splitlines()
+
+    assert {json.loads(line)["event"] for line in whole} == {"said"}
+    with pytest.raises(ValueError, match=r"Unterminated|delimiter|Expecting"):
+        json.loads(torn)
+    assert (json.loads(loss)["lines"], json.loads(heard)["event"]) == (9 - len(whole), "heard")
+
+
+def test_a_process_without_standard_error_logs_nothing_and_goes_on() -> None:
+    program = "from legation_host import open_log; open_log()('info', 'said', {}); print('on')"
+    shell = 'exec "$0" -c "$1" 2>&-'
+    command = ["sh", "-c", shell, sys.executable, program]
+
+    assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == b"on\n"
 
 
 def test_a_line_longer_than_a_portion_is_written_whole() -> None:

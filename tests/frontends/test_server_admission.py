@@ -21,6 +21,15 @@ def test_one_address_has_a_share() -> None:
     assert statuses(admission, "192.0.2.1", "192.0.2.1") == [None, 429]
 
 
+def test_a_network_of_ipv6_is_one_address() -> None:
+    admission = Admission(LIMITS)
+    others = ("2001:db8:0:1::", "2001:db8:0:1:ffff:ffff:ffff:ffff", "2001:db8:0:2::")
+
+    assert statuses(admission, "2001:db8:0:1::5", *others) == [None, None, 429, None]
+    admission.leave("2001:db8:0:1::5")
+    assert statuses(admission, "2001:db8:0:1::6", "2001:db8:0:1::7") == [None, 429]
+
+
 def test_all_together_have_a_share() -> None:
     admission = Admission(LIMITS)
 

@@ -98,6 +98,17 @@ def test_a_unix_socket_that_nobody_listens_at_is_replaced(tmp_path: Path) -> Non
         client.connect(path)
 
 
+def test_a_unix_socket_that_took_the_path_stays_when_the_former_one_goes(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    former = open_unix_listener(str(path))
+    path.unlink()
+
+    with open_unix_listener(str(path)), socket.socket(socket.AF_UNIX) as client:
+        former.close()
+        client.connect(str(path))
+    assert not path.exists()
+
+
 def test_a_unix_socket_in_use_is_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with open_unix_listener(path), socket.socket(socket.AF_UNIX) as client:

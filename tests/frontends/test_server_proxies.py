@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from legation_server import BadNetwork, Proxies, Settings, parse_networks
 from legation_server.admission import Admission
+from legation_server.proxies import plain
 
 from .server_kit import Client, serving
 
@@ -110,6 +111,21 @@ def test_a_long_hostile_header_is_read_in_time_that_grows_with_its_length() -> N
 )
 def test_only_listed_networks_are_trusted(peer: str, trusted: bool) -> None:
     assert PROXIES.trusts(peer) is trusted
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::ffff:127.0.0.1", "127.0.0.1"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("::ffff:0:1", "::ffff:0:1"),
+        ("64:ff9b::192.0.2.1", "64:ff9b::192.0.2.1"),
+    ],
+)
+def test_an_ipv4_peer_has_an_ipv4_address(peer: str, address: str) -> None:
+    assert plain(peer) == address
 
 
 def test_nobody_is_trusted_by_default() -> None:

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
 from legation.metrics import exposition
+from legation.spans import Kind, Recorder
 from legation.watch import NOWHERE, Line, Watch
 from legation_host.hosting import open_platform
 from legation_server import DEFAULT, Settings, open_listeners, serve
@@ -25,6 +26,7 @@ from .server_kit import PATIENCE, Client, Reply, connected, reset, serving
 
 RUNS: Final = "/agents/{agent_id}/runs"
 QUICK: Final = evolve(DEFAULT, header_seconds=0.5, body_seconds=0.5, linger_seconds=0.2)
+PARENT: Final = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 FORM: Final = b"content-type: application/x-www-form-urlencoded\r\n"
 
 
@@ -51,6 +53,7 @@ class Watched:
 
     watch: Watch
     port: int
+    recorder: Recorder
 
     def client(self) -> AbstractAsyncContextManager[Client]:
         return connected(self.port)
@@ -95,11 +98,12 @@ async def watched(folder: Path, settings: Settings = DEFAULT) -> AsyncGenerator[
     agents = [Agent(id="alpha"), Agent(id="slow", run=slow)]
     made = Platform(agents=agents, databases=[Database("main", f"sqlite:///{folder}/main.db")])
     made.watch.keep_lines()
+    recorder = made.record_spans()
     listeners = open_listeners("127.0.0.1", 0)
     port = listeners[0].getsockname()[1]
     async with open_platform(made, drain_seconds=0.0) as host, trio.open_nursery() as nursery:
         await nursery.start(partial(serve, made, host, listeners, settings))
-        yield Watched(made.watch, port)
+        yield Watched(made.watch, port, recorder)
         nursery.cancel_scope.cancel()
 
 
@@ -234,6 +238,24 @@ async def test_a_request_that_takes_too_long_is_told_with_its_route(tmp_path: Pa
 
     assert (reply.status, line.template) == (503, RUNS)
     assert re.fullmatch(r"[0-9a-f]{32}", line.request_id)
+
+
+@pytest.mark.parametrize("late", ["body", "answer"])
+async def test_a_request_that_was_refused_in_its_middle_has_a_span_with_the_status(
+    late: str, tmp_path: Path
+) -> None:
+    body = b"message=x&stream=false"
+    fields = (b"Content-Length: %d" % len(body), b"traceparent: " + PARENT)
+    asked = run_of(b"slow", *fields) + (body if late == "answer" else b"")
+    async with watched(tmp_path, evolve(QUICK, request_seconds=1.0)) as served:
+        reply = await served.told(asked)
+        spans = served.recorder.take(0)
+
+    assert reply.status == (408 if late == "body" else 503)
+    (span,) = [span for span in spans if span.kind is Kind.SERVER]
+    assert span.attributes["http.response.status_code"] == reply.status
+    assert span.error == ("503" if late == "answer" else None)
+    assert span.trace_id.encode() in PARENT
 
 
 async def test_a_client_that_leaves_is_cut_and_answered_nothing(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def test_every_limit_can_be_changed(name: str) -> None:
         ("body_seconds=soon", "the limit 'body_seconds' takes a number, not 'soon'"),
         ("connections=0", "a limit is out of range: 'connections' must be > 0: 0"),
         ("drain_seconds=-1", "a limit is out of range: 'drain_seconds' must be >= 0: -1.0"),
+        ("drain_seconds=inf", "a limit is out of range: 'drain_seconds' must be <= 86400: inf"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(text: str, told: str) -> None:

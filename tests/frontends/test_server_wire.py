@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+from functools import partial
 from typing import Final
 
 import pytest
 import trio
 
-from legation_server import Settings
+from legation_host import open_host
+from legation_server import Settings, serve
 
-from .server_kit import ALIVE, HIDDEN, Client, Served, reset, serving
+from .server_kit import ALIVE, HIDDEN, Client, Served, Tried, connected, reset, serving
 
 OPEN, CLOSED = True, False
 
@@ -267,6 +270,14 @@ async def test_a_refusal_of_head_has_no_body_either() -> None:
         assert await client.rest() == b""
 
 
+async def test_a_head_of_head_that_is_refused_is_answered_without_a_body() -> None:
+    async with serving() as served, served.client() as client:
+        reply = await client.get(b"HEAD / HTTP/1.1\r\nHost: a b\r\n\r\n", "HEAD")
+
+        assert reply.status == 400
+        assert await client.rest() == b""
+
+
 # Bodies
 
 
@@ -468,6 +479,22 @@ async def test_a_crowd_beyond_the_limit_is_closed_without_a_word() -> None:
         assert set(ends) == {b"HTTP/1.1 503", b""}
         await served.until_connections(0)
         assert await served.lives()
+
+
+async def test_loopback_has_no_limit_per_address_on_a_socket_for_both_families_either() -> None:
+    """A socket of systemd is one, and IPv4 clients have an address of IPv6 on it."""
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    both.setblocking(False)
+    settings = Settings(connections_per_address=1)
+    tried = Tried()
+    async with open_host() as host, trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, tried, host, (both,), settings))
+        port = both.getsockname()[1]
+        async with connected(port) as first, connected(port) as second:
+            assert [(await each.get(ALIVE)).status for each in (first, second)] == [200, 200]
+        nursery.cancel_scope.cancel()
+
+    assert {request.client for request in tried.asked} == {"127.0.0.1"}
 
 
 async def test_loopback_has_no_limit_per_address() -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -186,6 +186,29 @@ def test_a_connection_reset_before_the_handshake_stops_nothing(served: Served) -
         client.close()
     with closing(served.connect()) as alive:
         assert ask(alive)[0] == 200
+
+
+def test_why_a_handshake_failed_is_told_once_a_minute(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path)
+    tls = ("--certfile", pair.certfile, "--keyfile", pair.keyfile)
+    with running(write_platform(tmp_path), "--port", "0", *tls) as command:
+        served = Served(command, pair, command.port(), tmp_path)
+        for _ in range(3):
+            with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+                served.connect(ssl.create_default_context())
+            with socket.create_connection(("127.0.0.1", served.port), timeout=10) as client:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: secret\r\n\r\n")
+                with suppress(OSError):
+                    client.recv(1)
+            socket.create_connection(("127.0.0.1", served.port), timeout=10).close()
+        with closing(served.connect()) as client:
+            assert ask(client)[0] == 200
+        command.until(lambda: len(command.named("request")) == 1)
+        told = {line["reason"]: line["times"] for line in command.named("tls_failed")}
+
+    assert told == {"tlsv1 alert unknown ca": 1, "http request": 1}
+    assert len(command.named("tls_failed")) == 2
+    assert "secret" not in "".join(command.lines)
 
 
 def test_nothing_of_this_was_logged_as_a_failure(served: Served) -> None:

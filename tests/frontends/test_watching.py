@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import logging
 import re
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -313,6 +314,28 @@ def test_the_exporter_is_the_one_that_the_environment_names(
         open_exporter({"OTEL_TRACES_EXPORTER": "pigeon"})
     with pytest.raises(BadExporter, match="otlp_proto_grpc"):
         open_exporter({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+
+
+def test_spans_that_cannot_be_sent_are_told_to_the_log() -> None:
+    told: list[tuple[str, str, Mapping[str, Any]]] = []
+    environ = {"OTEL_TRACES_EXPORTER": "console"}
+
+    def log(level: str, event: str, fields: Mapping[str, Any]) -> None:
+        told.append((level, event, fields))
+
+    exporter = open_exporter(environ, log)
+    sdk = logging.getLogger("opentelemetry.sdk.trace.export")
+    sdk.warning("%s is full", "The queue")
+    sdk.info("of no interest")
+    error = OSError("refused")
+    sdk.error("Nobody took them", exc_info=error)
+    exporter.close()
+    sdk.warning("after the end")
+
+    assert told == [
+        ("warning", "spans_not_sent", {"reason": "The queue is full"}),
+        ("warning", "spans_not_sent", {"reason": "Nobody took them", "error": error}),
+    ]
 
 
 def test_nothing_of_opentelemetry_is_imported_before_it_is_asked_for() -> None:

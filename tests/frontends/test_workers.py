@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +24,9 @@ RESTARTS: Final = int(os.environ.get("LEGATION_RESTARTS", "20"))
 CLIENTS: Final = 6
 
 QUICK: Final = ("--limit", "grace_seconds=0.3", "--limit", "drain_seconds=5")
+
+SLOW: Final = ("--limit", "grace_seconds=3", "--limit", "drain_seconds=5")
+BANNER: Final = re.compile(r" served at \S+:(\d+)$")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="slots are spread on Linux")
 
@@ -160,6 +165,49 @@ def test_what_is_in_flight_is_answered_when_the_parent_is_told_to_end(tmp_path: 
         assert command.ended() == 0
 
 
+def test_who_comes_while_workers_drain_is_refused_at_once(tmp_path: Path) -> None:
+    with running(write_platform(tmp_path), "--port", "0", "--workers", "2", *SLOW) as command:
+        port = command.port()
+        with closing(connect(port)) as client:
+            assert ask(client)[0] == 200
+            command.signal(signal.SIGTERM)
+            time.sleep(0.3)
+            for _ in range(8):
+                with pytest.raises(ConnectionRefusedError):
+                    connect(port)
+            assert ask(client)[0] == 200  # that one is still served
+
+        assert command.ended() == 0
+
+
+def test_a_log_that_nobody_reads_any_more_ends_no_worker(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    arguments = ("serve", write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK)
+    told = [sys.executable, "-m", "legation_cli", *map(str, arguments)]
+    with subprocess.Popen(told, stderr=writing) as process, os.fdopen(reading) as log:
+        os.close(writing)
+        try:
+            port = next(int(found[1]) for line in log if (found := BANNER.search(line)))
+            log.close()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            before = children.read_text().split()
+            with closing(connect(port)) as client:
+                for _ in range(3):
+                    assert ask(client)[0] == 200
+                    time.sleep(0.3)  # the lines of the log are written meanwhile
+            process.send_signal(signal.SIGHUP)
+            due = time.monotonic() + 10
+            while set(before) & set(children.read_text().split()):
+                assert time.monotonic() < due, "the workers are not replaced"
+                time.sleep(0.02)
+            with closing(connect(port)) as client:
+                assert ask(client)[0] == 200
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
 def test_ctrl_c_reaches_the_group_and_ends_it_in_order(tmp_path: Path) -> None:
     arguments = (write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK)
     with running(*arguments, start_new_session=True) as command:
@@ -201,6 +249,58 @@ def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path
 
     assert status == 200
     assert b'"second"' in body
+
+
+HOPEFUL: Final = """
+import os, signal, sys, time
+from legation_server import run_workers
+
+config = ["good"]
+
+def reload():
+    config[0] = "broken"
+    return True
+
+def abandoned():
+    config[0] = "good"
+
+def work(listeners, ready, parent):
+    print(config[0], flush=True)
+    if config[0] == "broken":
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    ready()
+    while True:
+        time.sleep(1)
+
+def log(level, event, fields):
+    print(event, fields["pid"] if "pid" in fields else "", flush=True)
+
+run_workers([[]], work, drain_seconds=1, log=log, reload=reload, abandoned=abandoned)
+"""
+
+
+def test_a_worker_that_dies_after_a_restart_was_abandoned_is_replaced_as_it_was() -> None:
+    told = [sys.executable, "-c", HOPEFUL]
+    with subprocess.Popen(told, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+
+        def until(event: str) -> str:
+            assert process.stdout is not None
+            return next(line for line in process.stdout if line.startswith(event)).split()[-1]
+
+        try:
+            first = until("worker_serves")
+            process.send_signal(signal.SIGHUP)
+            until("restart_abandoned")
+            os.kill(int(first), signal.SIGKILL)
+            assert until("worker_ended") == first
+            assert process.stdout.readline() == "good\n"
+            assert until("worker_serves") != first
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
 
 def test_workers_on_one_unix_socket_leave_no_path_behind(tmp_path: Path) -> None:
