@@ -71,6 +71,21 @@ def test_tests_among_the_examples_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_tests_among_the_examples_need_no_plugin_of_pytest() -> None:
+    """What a checkout with `pip install . pytest` has."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_platform_in_python_and_as_a_file_are_the_same() -> None:
     in_python = load("plain").platform
 

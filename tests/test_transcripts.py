@@ -99,6 +99,26 @@ def test_what_is_not_so_is_told(tmp_path: Path, exchange: Exchange) -> None:
         terminal.expect(exchange)
 
 
+SERVED = """\
+```console
+$ WHERE=first
+$ legation serve
+…
+$ echo ${WHERE:-nowhere}; WHERE=second
+nowhere
+```
+"""
+
+
+def test_what_is_told_where_a_server_runs_is_not_known_in_another_terminal(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(SERVED)
+    with Terminal(tmp_path) as terminal:
+        assert follow(page, terminal) == 3
+        terminal.expect(Exchange("echo $WHERE", "second"))
+        terminal.expect(Exchange("echo $WHERE", "first"), first=True)
+
+
 def test_shell_keeps_what_it_was_told(tmp_path: Path) -> None:
     with Terminal(tmp_path) as terminal:
         terminal.expect(Exchange("export WHO=ada", ""))

@@ -4,10 +4,12 @@ What a document says is what happens.  In a Markdown page
 
 * a `code-block` or `literalinclude` with a caption is a file of that name, and so is a block behind
   a comment `<!-- file: NAME -->`, where captions are not shown;
-* a `console` block is typed, line by line, into one shell that lives as long as the page:  `$ `
+* a `console` block is typed, line by line, into a shell that lives as long as the page:  `$ `
   begins a command, `> ` goes on with it, and the lines after it are what it prints;
 * `…` stands for anything, line breaks included, as what differs from run to run;
-* `legation serve` runs beside the shell until another one takes its port, or the page ends.
+* `legation serve` keeps its shell, so what comes after it is typed into another one, which knows
+  nothing of the variables of the first; what stands before it in its block is typed into the first,
+  also later on the page.  It runs until another one takes its port, or the page ends.
 
 Ports are those of the text, so that a reader can type it; here each is another one, a free one.
 """
@@ -125,33 +127,42 @@ def follow(page: Path, terminal: Terminal) -> int:
         if block.caption is not None:
             terminal.write(block.caption, block.text)
         elif block.language == "console":
-            for exchange in exchanges(block.text):
-                terminal.expect(exchange)
-                typed += 1
+            found = exchanges(block.text)
+            serves = [place for place, one in enumerate(found) if _SERVE.match(one.command)]
+            for place, exchange in enumerate(found):
+                terminal.expect(exchange, first=bool(serves) and place <= serves[-1])
+            typed += len(found)
     return typed
 
 
 class Terminal:
-    """A shell in a folder, with the commands of this environment on its path.
+    """Two shells in a folder, with the commands of this environment on their path.
+
+    Servers are started in the first.  As long as there was none, all is typed there.
 
     Attributes:
-        folder: Where it works.
+        folder: Where they work.
     """
 
     def __init__(self, folder: Path, instead: Mapping[str, str] | None = None) -> None:
-        """Prepare a shell; `instead` are texts of the page, each with what is meant here."""
+        """Prepare the shells; `instead` are texts of the page, each with what is meant here."""
         self.folder = folder
         self._ports = {port: str(_free_port()) for port in PORTS}
         self._instead = {**(instead or {}), **self._ports}
-        self._shell: subprocess.Popen[str] | None = None
+        self._shells: list[subprocess.Popen[str]] = []
+        self._served = False
         self._servers: dict[str, int] = {}
 
     def __enter__(self) -> Self:
+        self._shells = [self._open(), self._open()]
+        return self
+
+    def _open(self) -> subprocess.Popen[str]:
         kept = {name: os.environ[name] for name in ("SYSTEMROOT", "TMPDIR") if name in os.environ}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         home = str(self.folder)
         environ = {**kept, "PATH": path, "HOME": home, "LEGATION_DATA": home, "LANG": "C.UTF-8"}
-        self._shell = subprocess.Popen(
+        return subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=self.folder,
             env=environ,
@@ -161,7 +172,6 @@ class Terminal:
             text=True,
             encoding="utf-8",
         )
-        return self
 
     def __exit__(
         self,
@@ -169,13 +179,13 @@ class Terminal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._shell is not None
-        with self._shell as shell:
-            try:
-                for port in tuple(self._servers):
-                    self._stop(port)
-            finally:
-                shell.kill()
+        try:
+            for port in tuple(self._servers):
+                self._stop(port)
+        finally:
+            for shell in self._shells:
+                with shell:
+                    shell.kill()
 
     def translate(self, text: str) -> str:
         """Return `text` with the ports and the other things of this run."""
@@ -189,30 +199,35 @@ class Terminal:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.translate(text), encoding="utf-8")
 
-    def expect(self, exchange: Exchange) -> None:
-        """Type a command; what it prints is what is shown, and it succeeds unless it says so."""
+    def expect(self, exchange: Exchange, *, first: bool = False) -> None:
+        """Type a command; what it prints is what is shown, and it succeeds unless it says so.
+
+        Args:
+            exchange: The command, with what is shown.
+            first: Whether it is typed where servers are started, also when one runs there.
+        """
         command, shown = self.translate(exchange.command), self.translate(exchange.shown)
         if _SERVE.match(command):
             self._serve(command, shown)
             return
-        got, code = self.type(command)
+        got, code = self.type(command, first=first)
         assert matches(shown, got), f"{command}\nshown: {shown}\ngot: {got}"
         assert code == 0 or "echo $?" in command, f"{command}\nexit code {code}\n{got}"
 
-    def type(self, command: str) -> tuple[str, int]:
+    def type(self, command: str, *, first: bool = False) -> tuple[str, int]:
         """Return what `command` prints, and its exit code."""
-        assert self._shell is not None
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
+        shell = self._shells[self._served and not first]
+        assert shell.stdin is not None
+        assert shell.stdout is not None
         end = f"printf '\\n{_SENTINEL} %s\\n' \"$?\""
-        self._shell.stdin.write(f"{{ {command}\n}} </dev/null\n{end}\n")
-        self._shell.stdin.flush()
+        shell.stdin.write(f"{{ {command}\n}} </dev/null\n{end}\n")
+        shell.stdin.flush()
         got, deadline = b"", time.monotonic() + COMMAND_SECONDS
         while not (found := re.search(rf"\n{_SENTINEL} (\d+)\n".encode(), got)):
             left = deadline - time.monotonic()
             assert left > 0, f"{command}\ndoes not end; so far: {got.decode()}"
-            if select.select([self._shell.stdout], [], [], left)[0]:
-                piece = os.read(self._shell.stdout.fileno(), 1 << 16)
+            if select.select([shell.stdout], [], [], left)[0]:
+                piece = os.read(shell.stdout.fileno(), 1 << 16)
                 assert piece, f"{command}\nended the shell: {got.decode()}"
                 got += piece
         return got[: found.start()].decode(), int(found[1])
@@ -220,14 +235,16 @@ class Terminal:
     # --- servers --------------------------------------------------------------------------------
 
     def _serve(self, command: str, shown: str) -> None:
-        """Start a server beside the shell; it is up when it listens."""
+        """Start a server in the first shell; it is up when it listens."""
         named = re.search(r"--port (\d+)", command)
         port = named[1] if named else self._ports["7777"]
         self._stop(port)
         log = self.folder / f"serve-{port}.log"
         whole = command if named else f"{command} --port {port}"
-        self.type(f"{whole} > {log.name} 2>&1 & LEGATION_PID=$!; disown $LEGATION_PID")
-        pid, _ = self.type("printf $LEGATION_PID")
+        start = f"{whole} > {log.name} 2>&1 & LEGATION_PID=$!; disown $LEGATION_PID"
+        self.type(start, first=True)
+        pid, _ = self.type("printf $LEGATION_PID", first=True)
+        self._served = True
         self._servers[port] = int(pid)
         deadline = time.monotonic() + START_SECONDS
         while not (_listens(port) and matches(shown, _lines(log))):

@@ -21,7 +21,7 @@ from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
 from .demonstration import data_folder, demonstration
-from .failing import CannotGoOn, sentences
+from .failing import CannotGoOn, sentences, why
 
 __all__ = ["HeadText", "audit", "prune", "verify"]
 
@@ -48,7 +48,7 @@ def audit() -> None:
 
 
 @audit.command(short_help="Find out whether a row was edited, removed or put in.")
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] [DATABASE]")
+@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
 @click.option(
     "--head",
     "heads",
@@ -101,7 +101,7 @@ def verify(
 
 
 @audit.command()
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML] [DATABASE]")
+@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
 @click.option(
     "--before",
     required=True,
@@ -115,7 +115,7 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
     Rows go from the beginning of each chain.  Where a chain was cut, who did it and how many rows
     went is an entry of the trail itself (operation audit.prune), and `legation audit verify` goes
     by it.  Without DATABASE the trail of every database is pruned; without a file, platform.toml
-    is taken.
+    is taken where there is one, and the demonstration otherwise.
 
     Verify before you prune, for what is gone proves nothing; and export the heads anew
     afterwards, as those of rows that went are no longer looked at.  Servers may go on meanwhile.
@@ -151,8 +151,8 @@ async def _prune(
             try:
                 count = await host.run(prune_trail(name, before_us, f"local:{_user()}"))
             except StoreFailure as failure:
-                kind = type(failure).__name__
-                raise CannotGoOn(f"the audit trail of {name!r} cannot be pruned: {kind}") from None
+                told = f"the audit trail of {name!r} cannot be pruned: {why(failure)}"
+                raise CannotGoOn(told) from None
             counts.append((name, count))
     return counts
 
@@ -223,8 +223,8 @@ def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:
             try:
                 rows = read(effect.unit)
             except StoreFailure as failure:
-                kind = type(failure).__name__
-                raise CannotGoOn(f"the audit trail of {name!r} cannot be read: {kind}") from None
+                told = f"the audit trail of {name!r} cannot be read: {why(failure)}"
+                raise CannotGoOn(told) from None
 
 
 def _sentence(name: str, verdict: Intact | Broken) -> str:

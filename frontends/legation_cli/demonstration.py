@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from legation import Agent, Database, Platform, Team
 
@@ -41,7 +42,7 @@ def demonstration(folder: Path) -> Platform:
     return Platform(
         id="demo",
         name="Demonstration",
-        databases=[Database("main", f"sqlite:///{folder / 'demonstration.db'}")],
+        databases=[Database("main", f"sqlite:///{quote(str(folder / 'demonstration.db'))}")],
         agents=[
             Agent(
                 id="concierge",

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 import click
 
 from legation import ConfigurationError
+from legation.store.failures import (
+    Busy,
+    CommitLost,
+    Conflict,
+    DatabaseFull,
+    StatementFailed,
+    StoreFailure,
+    Unavailable,
+    WrongSchema,
+)
 from legation_host.errors import HostError
 
-__all__ = ["CannotGoOn", "sentences"]
+__all__ = ["CannotGoOn", "sentences", "why"]
+
+_WORDS: Final[Mapping[type[StoreFailure], str]] = {
+    Busy: "somebody else holds a lock",
+    CommitLost: "no answer came to the commit, and it may be done",
+    Conflict: "somebody else was faster",
+    DatabaseFull: "there is no space left, or nothing may be written there",
+    StatementFailed: "the database refused a statement",
+    Unavailable: "the database does not answer, or is damaged",
+    WrongSchema: "its schema is not that of this release; see `legation migrate --plan`",
+}
 
 
 class CannotGoOn(click.ClickException):
     """Nothing more can be done; the message is for the person at the terminal."""
 
     exit_code = 2
+
+
+def why(failure: StoreFailure) -> str:
+    """Return what a failure of a database means for the person at the terminal."""
+    return _WORDS.get(type(failure)) or str(failure)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ Switch authorization on in platform.toml:
 
 Then make a token and use it:
 
-  TOKEN=$(legation token --key {private} --algorithm {algorithm} --sub ada --scope agents:read)
+  TOKEN=$(legation token --key {key} --algorithm {algorithm} --sub ada --scope agents:read)
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7777/agents
 """
 
@@ -78,8 +79,8 @@ def new(folder: Path, algorithm: str) -> None:
         _write(public, pem, 0o644)
     except OSError as error:
         raise CannotGoOn(f"{error.filename or folder}: {error.strerror}") from None
-    text = _NEXT.format(private=private, public=public, algorithm=algorithm, pem=pem.decode())
-    click.echo(text, nl=False)
+    told = {"private": private, "public": public, "key": shlex.quote(str(private))}
+    click.echo(_NEXT.format(**told, algorithm=algorithm, pem=pem.decode()), nl=False)
 
 
 def _generate(algorithm: str) -> Any:

@@ -5,7 +5,11 @@ Each command imports what it needs when it runs: `legation token` should not pay
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +18,7 @@ from legation import __version__
 from .audit import audit
 from .channels import channels
 from .check import check, explain
+from .failing import CannotGoOn
 from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
@@ -23,7 +28,28 @@ from .token import token
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """The commands; what the system refuses them is told in a sentence, as all else is."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed.
+
+        Raises:
+            CannotGoOn: The system refused something, such as to write to a full disk.
+        """
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # nobody reads on: click ends it
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            raise CannotGoOn(f"{where}{error.strerror or error}") from None
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="legation")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -36,6 +62,9 @@ def main(context: click.Context) -> None:
       legation serve platform.toml          your own agents
       legation check platform.toml          every route with its scope, every unsafe setting
     """
+    if sys.stdin is None:  # it was closed
+        empty = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 (the context closes it)
+        sys.stdin = context.with_resource(empty)
     if os.environ.get("NO_COLOR"):  # no-color.org; what is no terminal has none anyway
         context.color = False
 

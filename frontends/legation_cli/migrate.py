@@ -20,11 +20,11 @@ from legation.migrations.migrate import Migrated, MigrationOutcome
 from legation.migrations.migrate import migrate as migrate_program
 from legation.migrations.plan import LosesData, Move, Plan, plan
 from legation.migrations.version import MalformedVersion, Version, parse_version
-from legation.store.failures import StoreFailure
+from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
 
 from .demonstration import data_folder, demonstration
-from .failing import CannotGoOn, sentences
+from .failing import CannotGoOn, sentences, why
 
 __all__ = ["migrate"]
 
@@ -32,6 +32,7 @@ R = TypeVar("R")
 
 _DEFAULT_FILE = "platform.toml"
 _SHOWN_SECONDS = 1.0
+_FOREIGN = "the ledger in {name!r} is none of ours: this is the database of something else"
 
 
 @click.command(short_help="Migrate a database to a version of the schema.")
@@ -123,8 +124,13 @@ async def _migrate(asked: _Asked) -> None:
     async with open_host({asked.database: url}, log=_complain) as host:
         try:
             reading = await host.run(_read(asked.database))
-        except StoreFailure:
+        except Unavailable:
             raise CannotGoOn(f"the database {asked.database!r} does not answer") from None
+        except WrongSchema:
+            raise CannotGoOn(_FOREIGN.format(name=asked.database)) from None
+        except StoreFailure as failure:
+            told = f"the schema of {asked.database!r} cannot be read: {why(failure)}"
+            raise CannotGoOn(told) from None
         way = _planned(asked, reading)
         _show(asked, way, reading)
         if asked.plan_only:

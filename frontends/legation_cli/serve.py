@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import click
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from legation import Platform
 
 __all__ = ["banner", "serve"]
+
+_BESIDE = "platform.toml"
 
 
 def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -132,7 +137,8 @@ def serve(target: str | None, **options: Any) -> None:
         return load_platform(target, os.environ)
 
     def greet(platform: Platform, url: str) -> None:
-        click.echo(banner(platform, url, demo=target is None), err=True)
+        with suppress(OSError):  # a full disk: lines of the log are lost as well, and it serves
+            click.echo(banner(platform, url, demo=target is None), err=True)
 
     raise SystemExit(Service(load, Options(**options), greet).run())
 
@@ -150,7 +156,13 @@ def banner(platform: Platform, url: str, *, demo: bool) -> str:
         f"  databases      {', '.join(registry.databases)}",
     ]
     if demo:
+        lines[-1] += f" ({unquote(platform.databases['main'].removeprefix('sqlite:///'))})"
+    if config.docs and not url.startswith("unix:"):
+        lines.append(f"  docs           {url}/docs")
+    if demo:
         lines += ["", "Try:", *(f"  {line}" for line in _first_steps(url))]
+        if Path(_BESIDE).exists():
+            lines += ["", f"{_BESIDE} is here, and not served: `legation serve {_BESIDE}` does it."]
     lines += ["", "Ctrl-C ends it."]
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ from .postgres import PostgresDatabase
 from .sqlite import MEMORY, connect, run_unit
 from .units import Write, quiet
 
-__all__ = ["Database", "Read", "in_memory", "open_database", "open_reader"]
+__all__ = ["Database", "Read", "check_url", "in_memory", "open_database", "open_reader"]
 
 R = TypeVar("R")
 
@@ -103,9 +103,15 @@ def _scheme(url: str) -> str:
         return ""
 
 
+def check_url(name: str, url: str) -> None:
+    """Raise `BadDatabaseUrl` where no database can be at `url`; open nothing."""
+    if _scheme(url) not in _POSTGRES:
+        _sqlite_path(name, url)
+
+
 def in_memory(url: str) -> bool:
     """Tell whether the database at `url` lives in its process alone."""
-    return urlsplit(url).scheme == "sqlite" and _sqlite_path("", url) == MEMORY
+    return _scheme(url) == "sqlite" and _sqlite_path("", url) == MEMORY
 
 
 def _sqlite_path(name: str, url: str) -> str:

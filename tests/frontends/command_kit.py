@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PLATFORM", "Command", "ask", "read_reply", "running", "write_platform"]
+__all__ = ["PATIENCE", "PLATFORM", "Command", "ask", "read_reply", "running", "write_platform"]
 
 PATIENCE: Final = 20.0
 """Seconds after which a test that waits is a failed one."""

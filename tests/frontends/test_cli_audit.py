@@ -160,7 +160,10 @@ def test_a_database_without_a_trail_is_a_sentence(operator: Operator) -> None:
     told = operator.run("audit", "verify")
 
     assert told.exit_code == 2
-    assert told.stderr == "Error: the audit trail of 'main' cannot be read: WrongSchema\n"
+    assert told.stderr == (
+        "Error: the audit trail of 'main' cannot be read:"
+        " its schema is not that of this release; see `legation migrate --plan`\n"
+    )
 
 
 def test_of_several_databases_each_is_told(operator: Operator) -> None:
@@ -251,4 +254,4 @@ def test_a_trail_that_cannot_be_written_is_told_in_one_sentence(operator: Operat
 
     done = operator.run("audit", "prune", "--before", "1970-01-02")
     assert done.exit_code == 2
-    assert "the audit trail of 'main' cannot be pruned: WrongSchema" in done.output
+    assert "the audit trail of 'main' cannot be pruned: its schema is not that of" in done.output

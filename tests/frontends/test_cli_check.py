@@ -102,8 +102,14 @@ def test_who_agrees_to_a_call_is_said_of_every_tool(operator: Operator) -> None:
         ("[platform]\nautorization = true", "unknown: autorization"),
         ("[platform]\nauthorization = true", "verification_keys"),
         ("[platform]\nname = 5\n[[agents]]\nid = 'a/b'", "platform.name"),
+        ("[databases.main]\nurl = 'mysql://host/name'", "databases.main.url: not a database URL"),
+        ("[databases.main]\nurl = 'sqlite:///'", "databases.main.url: the path is empty"),
+        ("[databases.main]\nurl = 'sqlite://['", "databases.main.url: not a database URL"),
     ],
-    ids=["no file", "no TOML", "a misspelt key", "no keys", "a wrong type"],
+    ids=[
+        *("no file", "no TOML", "a misspelt key", "no keys", "a wrong type"),
+        *("another engine", "no path", "no URL"),
+    ],
 )
 def test_what_cannot_be_served_is_said_with_exit_code_2(
     operator: Operator, content: str | None, sentence: str
@@ -114,7 +120,7 @@ def test_what_cannot_be_served_is_said_with_exit_code_2(
 
     assert checked.exit_code == 2
     assert checked.stdout == ""
-    assert checked.stderr.startswith("Error: platform.toml")
+    assert checked.stderr.startswith(("Error: platform.toml", "Error: databases.main.url"))
     assert sentence in checked.stderr
     assert "Traceback" not in checked.stderr
 

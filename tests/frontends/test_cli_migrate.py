@@ -168,6 +168,17 @@ def test_a_database_that_does_not_answer_is_named_and_its_password_is_not(
     assert "hunter2" not in done.stderr
 
 
+def test_a_database_of_something_else_is_not_said_to_be_silent(terminal: Terminal) -> None:
+    run(terminal.url, "create table schema_ledger (of_something_else text)")
+
+    done = terminal.type("main")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.endswith(
+        "Error: the ledger in 'main' is none of ours: this is the database of something else\n"
+    )
+
+
 def test_what_was_tried_and_failed_tells_the_reason(terminal: Terminal) -> None:
     terminal.succeed("main", "--to", "2.5.0")
     run(terminal.url, "create table background (in_the_way text)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 import tomllib
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_what_is_printed_can_be_pasted(operator: Operator) -> None:
     assert pem == Path("keys/public.pem").read_text()
     assert "legation token --key keys/private.pem --algorithm EdDSA" in made.output
     assert Path("keys/private.pem").read_text().splitlines()[1] not in made.output
+
+
+def test_what_is_printed_can_be_typed_whatever_the_folder_is_called(operator: Operator) -> None:
+    made = operator.run("keys", "new", "Ada's keys")
+    (line,) = (line for line in made.output.splitlines() if "legation token" in line)
+
+    typed = shlex.split(line.strip().removeprefix("TOKEN=$(").removesuffix(")"))
+    assert typed[typed.index("--key") + 1] == "Ada's keys/private.pem"
 
 
 @pytest.mark.parametrize("there", ["private.pem", "public.pem"])

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from legation_asgi import asgi
 from legation_host.assets import read_assets
 
 from ..browser import Browser, NoBrowser, browser
 from ..callers import Issuer, demo
 from .hosted import hosted
+from .test_asgi_servers import outer_application, quiet, uvicorn_in_a_thread
 
 pytestmark = pytest.mark.skipif(
     not read_assets(), reason="the files of the pages are not here: build the package, or -e it"
@@ -87,6 +89,22 @@ def test_an_operation_is_tried_on_the_page(
     assert status.startswith("200")
     assert [agent["id"] for agent in json.loads(body)] == ["alpha", "beta"]
     assert_at_home(page, origin)
+
+
+def test_an_operation_is_tried_where_the_platform_is_mounted(issuer: Issuer, page: Browser) -> None:
+    mounted = outer_application(asgi(demo(issuer, options={}), log=quiet), "/mission")
+    with uvicorn_in_a_thread(mounted) as port:
+        origin = f"http://127.0.0.1:{port}"
+        page.go(f"{origin}/mission/docs")
+        page.click("#operations-Health-health_check .opblock-summary-control")
+        page.click("#operations-Health-health_check .try-out__btn")
+        page.click("#operations-Health-health_check .execute")
+
+        answer = "#operations-Health-health_check .live-responses-table tbody"
+        assert page.text(f"{answer} .response-col_status").startswith("200")
+        assert f"{origin}/mission/health" in page.requests
+        assert_at_home(page, origin)
+        page.go("about:blank")
 
 
 def test_every_operation_is_on_the_page(origin: str, page: Browser, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +19,7 @@ from legation_cli import main
 from legation_cli.serving import HeldLog, url_of
 from legation_server import DEFAULT
 
-from .command_kit import ask, running, write_platform
+from .command_kit import PATIENCE, ask, running, write_platform
 
 
 def serve(*arguments: str | Path) -> tuple[int, str]:
@@ -94,6 +96,65 @@ def test_only_a_trusted_proxy_names_the_client_that_the_audit_knows(
         rows = store.execute("select * from audit").fetchall()
 
     assert f'"{expected}"' in json.dumps(rows, default=str)
+
+
+@pytest.mark.parametrize("folder", ["data", "a b", "50%41", "#1", "what?"])
+def test_the_demonstration_says_where_its_database_and_its_pages_are(
+    tmp_path: Path, folder: str
+) -> None:
+    data = tmp_path / folder
+    with running("--port", "0", env={"LEGATION_DATA": str(data)}) as command:
+        url = command.until_served()
+        command.until(lambda: "Ctrl-C ends it." in command.lines)
+
+    assert f"  databases      main ({data}/demonstration.db)" in command.lines
+    assert f"  docs           {url}/docs" in command.lines
+    assert (data / "demonstration.db").exists()
+
+
+def test_the_demonstration_says_that_a_platform_beside_it_is_not_served(tmp_path: Path) -> None:
+    environ = {"LEGATION_DATA": str(tmp_path)}
+    told: list[list[str]] = []
+    for _ in range(2):
+        with running("--port", "0", env=environ, cwd=tmp_path) as command:
+            command.until(lambda: "Ctrl-C ends it." in command.lines)
+        told.append([line for line in command.lines if "platform.toml" in line])
+        write_platform(tmp_path)
+
+    assert told == [
+        [],
+        ["platform.toml is here, and not served: `legation serve platform.toml` does it."],
+    ]
+
+
+@pytest.mark.parametrize(("docs", "listed"), [("true", 1), ("false", 0)])
+def test_pages_that_are_not_served_are_not_named(tmp_path: Path, docs: str, listed: int) -> None:
+    path = write_platform(tmp_path)
+    path.write_text(f"[platform]\ndocs = {docs}\n{path.read_text()}")
+    with running(path, "--port", "0") as command:
+        command.until(lambda: "Ctrl-C ends it." in command.lines)
+
+    assert sum(line.startswith("  docs ") for line in command.lines) == listed
+    assert "  databases      main" in command.lines
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_server_that_can_tell_nobody_where_it_is_serves(tmp_path: Path) -> None:
+    path = tmp_path / "legation.sock"
+    command = [sys.executable, "-m", "legation_cli", "serve", str(write_platform(tmp_path))]
+    with Path("/dev/full").open("w") as full:
+        server = subprocess.Popen([*command, "--unix", str(path)], stderr=full)
+    try:
+        due = time.monotonic() + PATIENCE
+        with closing(socket.socket(socket.AF_UNIX)) as client:
+            while client.connect_ex(str(path)):
+                assert server.poll() is None
+                assert time.monotonic() < due
+                time.sleep(0.05)
+            assert ask(client)[0] == 200
+    finally:
+        server.terminate()
+        assert server.wait(PATIENCE) == 0
 
 
 def test_lines_are_held_until_they_are_let_go() -> None:
