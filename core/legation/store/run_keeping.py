@@ -30,10 +30,12 @@ __all__ = [
 ]
 
 CANCELS: Final = Sql(
-    """select value from json_each(:runs) where not exists (
-    select 1 from runs where run_id = value and (status <> 'RUNNING' or cancel_us is null))""",
-    """select id from unnest(cast(:runs as text[])) as held (id) where not exists (
-    select 1 from runs where run_id = id and (status <> 'RUNNING' or cancel_us is null))""",
+    """select held.value as run_id from json_each(:runs) as held where not exists (
+    select 1 from runs
+    where runs.run_id = held.value and (status <> 'RUNNING' or cancel_us is null))""",
+    """select held.run_id from unnest(cast(:runs as text[])) as held (run_id) where not exists (
+    select 1 from runs
+    where runs.run_id = held.run_id and (status <> 'RUNNING' or cancel_us is null))""",
 )
 
 
