@@ -273,3 +273,14 @@ def test_what_is_given_up_has_a_line_and_a_span_too() -> None:
     assert told == [(None, None, True), (200, None, True)]
     assert [s.error for s in recorder.take(99)].count("cut") == 2
     assert platform.watch.active == 0
+
+
+def test_spans_are_recorded_once_however_often_that_is_asked_for() -> None:
+    platform = Platform()
+
+    assert platform.record_spans() is platform.record_spans()
+
+
+def test_the_generation_of_the_keys_is_empty_where_there_are_none() -> None:
+    assert Platform().keys_generation == b""
+    assert demo(Issuer()).keys_generation != b""
