@@ -289,9 +289,11 @@ LOCK: Final = Sql(
     and (cast(:kind as text) is null or kind = :kind) returning session_id"""
 )
 ANY_LOCK: Final = Sql(
-    """update sessions set version = version + 1 where session_id = :session_id
-    and (cast(:owner as text) is null or owner = :owner)
-    and (cast(:kind as text) is null or kind = :kind) returning owner"""
+    """update sessions set version = version + 1 where session_id = :session_id and owner = (
+        select owner from sessions where session_id = :session_id
+        and (cast(:owner as text) is null or owner = :owner)
+        and (cast(:kind as text) is null or kind = :kind) order by updated_us desc limit 1)
+    returning owner"""
 )
 UNFINISHED: Final = Sql(
     """select run_id from runs where owner = :owner and session_id = :session_id
@@ -340,7 +342,7 @@ class DeleteSessions(Unit[Deleted]):
         return deleted if gone else Undo(deleted)
 
     def _locked(self, session_id: str, kind: str | None) -> Statements[tuple[str, ...]]:
-        """Return the owners whose sessions of this id are meant."""
+        """Return the owner whose session of this id is meant, if there is one."""
         wanted = {"owner": self.owner, "session_id": session_id, "kind": kind}
         if self.any_owner:
             return tuple(row[0] for row in (yield ANY_LOCK(**wanted)))
