@@ -95,7 +95,7 @@ def _hmac(key: bytes, message: bytes) -> bytes:
     return hmac.new(key, message, hashlib.sha256).hexdigest().encode()
 
 
-def _signed(scheme: str, key: bytes, now: int = NOW) -> Headers:
+def _signed(scheme: str, key: bytes, now: int | str = NOW) -> Headers:
     stamp = str(now).encode()
     match scheme:
         case "hub256":
@@ -158,6 +158,16 @@ def test_a_timestamp_may_be_300_seconds_off(scheme: str, age: int, fresh: int) -
     verdict = _judge(scheme, headers, BODY, SECRETS, (NOW + age) * 1_000_000)
 
     assert isinstance(verdict, Verified) == bool(fresh)
+
+
+@pytest.mark.parametrize("scheme", TIMED)
+@pytest.mark.parametrize("stamp", ["", f"+{NOW}", f"{NOW}.0", f"{NOW:x}", f" {NOW}", "soon"])
+def test_a_timestamp_is_digits_alone(scheme: str, stamp: str) -> None:
+    headers = _signed(scheme, b"new", stamp)
+
+    verdict = _judge(scheme, headers, BODY, SECRETS, NOW * 1_000_000)
+
+    assert verdict == Refused("timestamp outside the tolerance")
 
 
 @pytest.mark.parametrize("scheme", ["hub256", "slack", "stripe"])
