@@ -391,6 +391,23 @@ def test_17_a_token_for_one_session_changes_no_other(client: Client, issuer: Iss
         assert kept["session_name"] == "hi" and kept["user_id"] == "ada"
 
 
+@pytest.mark.parametrize("name", ["Äpfel", "äpfel", "ÄPFEL", "pf", "P%", "_", "\\"])
+def test_17_a_token_for_one_session_finds_it_by_what_others_find_it(
+    client: Client, issuer: Issuer, name: str
+) -> None:
+    scopes = ("agents:run", "sessions:read", "sessions:write")
+    pinned = issuer.token(*scopes, session_id="pinned")
+    run(client, pinned)
+    client.patch("/sessions/pinned", json={"session_name": "Äpfel_%"}, token=pinned)
+
+    pages = [
+        client.get("/sessions", query={"session_name": name}, token=token).json()
+        for token in (pinned, issuer.token(*scopes))
+    ]
+
+    assert pages[0] == pages[1]
+
+
 def test_17_a_token_for_one_session_does_there_whatever_its_scopes_allow(
     client: Client, issuer: Issuer
 ) -> None:

@@ -246,3 +246,11 @@ def test_the_answer_to_many_unknown_fields_is_short() -> None:
 
     assert len(faults) == MAX_FAULTS
     assert max(len(fault.path) for fault in faults) == len("body.") + 80
+
+
+@pytest.mark.parametrize("sent", ["a\n", "\0", "\x1f", "a\x7fb"])
+def test_a_line_has_no_control_characters(sent: str) -> None:
+    read = body(a=sent, b="one line")
+
+    assert (read.line("a", max_length=9), read.line("b", max_length=9)) == (None, "one line")
+    assert messages(read) == ["body.a: must not have control characters"]

@@ -31,6 +31,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_LIST": "as ANY_FETCH",
     "ANY_COUNT": "as ANY_FETCH",
     "ANY_LOCK": "as ANY_FETCH",
+    "ANY_ONLY": "as ANY_FETCH",
     "ANY_EXTEND": "a node keeps its own leases, which it names; nobody asks for it",
     "ANY_EXPIRED": "a node looks for runs whose node has died, whoever's they are",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",

@@ -35,6 +35,7 @@ _NAME_SHOWN: Final = 80  # characters of an unknown name
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)  # within a signed 64 bit column
 
 # What pydantic reads as a boolean, and so what clients of AgentOS send.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "1", "on", "yes", "t", "y"), True),
     **dict.fromkeys(("false", "0", "off", "no", "f", "n"), False),
@@ -104,6 +105,14 @@ class Reader:
         else:
             return value
         return "" if required else default
+
+    def line(self, name: str, *, max_length: int) -> str | None:
+        """Return a string as `text` does, but for control characters, line ends among them."""
+        text = self.text(name, max_length=max_length)
+        if text is not None and _CONTROL.search(text):
+            self.fault(name, "must not have control characters")
+            return None
+        return text
 
     @overload
     def boolean(self, name: str, *, default: bool) -> bool: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -48,7 +47,6 @@ SSE_HEADERS: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ID_LENGTH: Final = 255
 _MESSAGE_LENGTH: Final = 1 << 20
 _PAGE: Final = 1000
@@ -95,7 +93,7 @@ def _read(form: Form) -> _Asked | Invalid | BadRequest:
         stream=read.boolean("stream", default=True),
         background=read.boolean("background", default=False),
         session_id=chosen_session(read) or "",
-        user_id=_id(read, "user_id") or None,
+        user_id=_id(read, "user_id"),
         state=read.json_object("session_state") or {},
         details=_details(read),
     )
@@ -122,11 +120,8 @@ def _with_media(asked: _Asked, media: Media) -> _Asked:
 
 
 def _id(read: Reader, name: str) -> str | None:
-    """Return an id of the caller's choice: any text, but for control characters."""
-    text = read.text(name, max_length=_ID_LENGTH)
-    if text is not None and _CONTROL.search(text):
-        read.fault(name, "must not have control characters")
-    return text
+    """Return an id of the caller's choice; one that is empty was not sent."""
+    return read.line(name, max_length=_ID_LENGTH) or None
 
 
 def _details(read: Reader) -> dict[str, Any]:
@@ -287,7 +282,7 @@ def resume_run(kind: str) -> Handler:
             return form
         read = form.reader()
         last = read.integer("last_event_index", default=-1, minimum=-1)
-        session_id = _id(read, "session_id") or None
+        session_id = _id(read, "session_id")
         read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
@@ -311,7 +306,7 @@ def cancel_run(kind: str) -> Handler:
         if isinstance(form, Refusal):
             return form
         read = form.reader()
-        session_id = _id(read, "session_id") or None
+        session_id = _id(read, "session_id")
         read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
@@ -352,7 +347,7 @@ def continue_run(kind: str) -> Handler:
             return form
         read = form.reader()
         items = read.json_list("tools") or ()
-        session_id = _id(read, "session_id") or None
+        session_id = _id(read, "session_id")
         stream = read.boolean("stream", default=True)
         read.ignore("user_id")
         if faults := read.faults():

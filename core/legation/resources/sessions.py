@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -26,7 +25,6 @@ from ..store.sessions import (
     FetchSession,
     ListSessions,
     SessionChange,
-    SessionPage,
     SessionRow,
     UpdateSession,
 )
@@ -57,7 +55,6 @@ _KNOWN: Final = {
 _CHATTING: Final = ("user", "assistant")
 _ORDERS: Final = ("asc", "desc")
 _SORTS: Final = {"created_at": "created_us", "updated_at": "updated_us"}
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ID_LENGTH: Final = 255
 _LONGEST_ID: Final = 1024
 _NAME_LENGTH: Final = 500
@@ -106,6 +103,7 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         owner=whose.owner,
         any_owner=whose.any_owner,
         kind=where.kind,
+        only=call.principal.session_id,
         component_id=read.text("component_id") or None,
         name=read.text("session_name") or None,
         page=read.integer("page", default=1, minimum=1, maximum=_DEEPEST),
@@ -115,7 +113,7 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     )
     if faults := read.faults():
         return Invalid(faults)
-    page = yield from _page(call, where.database, asked)
+    page = yield from Transact(where.database, asked)
     meta = {
         "page": asked.page,
         "limit": asked.size,
@@ -124,26 +122,6 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         "search_time_ms": 0.0,
     }
     return json_response(200, {"data": [_item(row) for row in page.rows], "meta": meta})
-
-
-def _page(call: Call, database: str, asked: ListSessions) -> Program[SessionPage]:
-    """Return the page; of one session alone, if that is all that the token is for."""
-    only = call.principal.session_id
-    if only is None:
-        return (yield from Transact(database, asked))
-    row = yield from Transact(database, FetchSession(only, asked.owner, asked.any_owner))
-    if row is None or not _matches(row, asked):
-        return SessionPage((), 0)
-    return SessionPage((row,) if asked.page == 1 else (), 1)
-
-
-def _matches(row: SessionRow, asked: ListSessions) -> bool:
-    """Return whether the list asked for, narrowed as it is, has `row` in it."""
-    return (
-        row.kind == asked.kind
-        and asked.component_id in (None, row.component_id)
-        and (asked.name or "").lower() in (row.name or "").lower()
-    )
 
 
 def get_session(call: Call) -> Program[Answer | Refusal]:
@@ -324,18 +302,11 @@ def _change(read: Reader) -> SessionChange:
 
 
 def _name(read: Reader) -> str | None:
-    return _text(read, "session_name", _NAME_LENGTH)
+    return read.line("session_name", max_length=_NAME_LENGTH)
 
 
 def _id(read: Reader, name: str) -> str | None:
-    return _text(read, name, _ID_LENGTH) or None
-
-
-def _text(read: Reader, name: str, max_length: int) -> str | None:
-    text = read.text(name, max_length=max_length)
-    if text is not None and _CONTROL.search(text):
-        read.fault(name, "must not have control characters")
-    return text
+    return read.line(name, max_length=_ID_LENGTH) or None
 
 
 def delete_session(call: Call) -> Program[Answer | Refusal]:

@@ -153,13 +153,26 @@ ANY_COUNT: Final = {
     for narrowed, more in _NARROWED.items()
 }
 
+ONLY: Final = {
+    narrowed: Sql(f"select {_COLUMNS} from sessions where {_OWNED} and session_id = :only{more}")
+    for narrowed, more in _NARROWED.items()
+}
+ANY_ONLY: Final = {
+    narrowed: Sql(
+        f"""select {_COLUMNS} from sessions where {_KIND} and session_id = :only{more}
+        and (cast(:owner as text) is null or owner = :owner) order by updated_us desc limit 1"""
+    )
+    for narrowed, more in _NARROWED.items()
+}
+
 
 @frozen
 class ListSessions(Unit[SessionPage]):
     """Sessions of `owner`, newest first or as asked; `page` counts from 1.
 
     `name` matches a part of the name, in any case of ASCII letters.  `any_owner` is for callers
-    who see all owners; then `owner` None means all.
+    who see all owners; then `owner` None means all.  `only` is the one session that the caller may
+    see, of those that match.
     """
 
     writes: ClassVar[bool] = False
@@ -173,9 +186,10 @@ class ListSessions(Unit[SessionPage]):
     sort_by: str = "created_us"
     order: str = "desc"
     any_owner: bool = False
+    only: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[SessionPage | Undo[SessionPage]]:
-        """Yield the count and the page."""
+        """Yield the count and the page; of one session alone, that."""
         matching = {
             "owner": self.owner,
             "kind": self.kind,
@@ -183,6 +197,10 @@ class ListSessions(Unit[SessionPage]):
             "name": None if self.name is None else _pattern(self.name),
         }
         narrowed = (self.component_id is not None, self.name is not None)
+        if self.only is not None:
+            one = (ANY_ONLY if self.any_owner else ONLY)[narrowed]
+            found = yield one(**matching, only=self.only)
+            return SessionPage(tuple(_row(row) for row in found if self.page == 1), len(found))
         everybody = self.any_owner and self.owner is None
         ((total,),) = yield (ANY_COUNT if everybody else COUNT)[narrowed](**matching)
         rows = yield (ANY_LIST if everybody else LIST)[(*narrowed, self.sort_by, self.order)](
