@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from attrs import field, validators
 
+from .access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
 from .access.scopes import AnyToken, Need, Public, Scoped, Signed
 from .resources import (
     audit,
@@ -71,7 +72,6 @@ _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
 _LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
-_LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
 _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
 
@@ -113,7 +113,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/agents/{agent_id}/runs",
-        _agents("read", "run"),
+        FOLLOW_RUNS["agent"],
         runs.list_runs("agent"),
         "list_agent_runs",
         "Agents",
@@ -121,7 +121,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/agents/{agent_id}/runs/{run_id}",
-        _agents("read", "run"),
+        FOLLOW_RUNS["agent"],
         runs.get_run("agent"),
         "get_agent_run",
         "Agents",
@@ -129,7 +129,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/agents/{agent_id}/runs/{run_id}/events",
-        _agents("read", "run"),
+        FOLLOW_RUNS["agent"],
         runs.run_events("agent"),
         "get_agent_run_events",
         "Agents",
@@ -171,7 +171,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/teams/{team_id}/runs",
-        _teams("read", "run"),
+        FOLLOW_RUNS["team"],
         runs.list_runs("team"),
         "list_team_runs",
         "Teams",
@@ -179,7 +179,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/teams/{team_id}/runs/{run_id}",
-        _teams("read", "run"),
+        FOLLOW_RUNS["team"],
         runs.get_run("team"),
         "get_team_run",
         "Teams",
@@ -187,7 +187,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/teams/{team_id}/runs/{run_id}/events",
-        _teams("read", "run"),
+        FOLLOW_RUNS["team"],
         runs.run_events("team"),
         "get_team_run_events",
         "Teams",
@@ -289,7 +289,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/databases/{db_id}",
-        _databases("read"),
+        READ_DATABASE,
         databases.get_database,
         "get_database",
         "Database",
@@ -297,7 +297,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/databases/{db_id}/migrations",
-        _databases("read"),
+        READ_DATABASE,
         databases.get_migrations,
         "get_migrations",
         "Database",
@@ -305,7 +305,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/databases/{db_id}/migrations/plan",
-        _databases("read"),
+        READ_DATABASE,
         databases.get_plan,
         "get_migration_plan",
         "Database",
@@ -326,7 +326,7 @@ ROUTES: Final = (
         "migrate_database",
         "Database",
     ),
-    Route("GET", "/channels", _LIST_CHANNELS, channels.list_channels, "get_channels", "Channels"),
+    Route("GET", "/channels", LIST_CHANNELS, channels.list_channels, "get_channels", "Channels"),
     Route(
         "GET",
         "/channels/{channel}/messages",

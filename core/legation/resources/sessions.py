@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..access.decide import Allow, decide
-from ..access.scopes import Scoped
+from ..access.needs import FOLLOW_RUNS
 from ..bodies import JsonObject, Reader
 from ..effects import Now, Nudge, Program, Transact
 from ..messages import Answer, empty_response, json_response
 from ..models.conversation import Usage as Cost
 from ..refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
+from ..registry import Component
 from ..runs.cancelling import cancel_topic, keeping_topic
 from ..runs.output import iso_time, run_output, run_row
 from ..runs.patience import FEW, PASSING, patiently
@@ -47,10 +48,6 @@ __all__ = [
 R = TypeVar("R")
 
 _KINDS: Final = ("agent", "team", "workflow")
-# Whoever may neither read nor run an agent or a team is not told whether it exists.
-_KNOWN: Final = {
-    kind: Scoped(f"{kind}s", ("read", "run"), parameter=f"{kind}_id") for kind in _KINDS
-}
 # What a model was told beside is no part of the conversation, nor is what tools returned.
 _CHATTING: Final = ("user", "assistant")
 _ORDERS: Final = ("asc", "desc")
@@ -420,9 +417,13 @@ def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:
     if not row.component_id:
         return None
     known = call.registry.components(row.kind).get(row.component_id)
-    decision = decide(_KNOWN[row.kind], call.principal, row.component_id)
-    if known is None or not isinstance(decision, Allow):
+    if known is None or not _may_know(call, known):
         return {f"{row.kind}_id": row.component_id}
     name, model_id, provider = known.answering
     model = {"name": name, "provider": provider, "id": model_id}
     return {"name": known.name, f"{row.kind}_id": known.id, "model": model}
+
+
+def _may_know(call: Call, component: Component) -> bool:
+    need = FOLLOW_RUNS[component.kind]
+    return isinstance(decide(need, call.principal, component.id), Allow)

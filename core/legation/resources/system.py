@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..access.decide import Allow, decide
-from ..access.scopes import Scoped
+from ..access.needs import LIST_CHANNELS, READ_DATABASE
 from ..bodies import Reader
 from ..effects import Program
 from ..messages import Answer, Response, json_response
@@ -19,9 +19,6 @@ from .databases import described
 
 __all__ = ["explain", "health", "home", "info", "me", "ready"]
 
-# What is asked before `ready` tells the details; a load balancer needs none.
-_READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
-_READ_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
 _FOR_EVERYBODY: Final = ("id", "state", "serving")
 
 
@@ -67,7 +64,7 @@ def ready(call: Call) -> Program[Answer | Refusal]:
     serving = all(state["serving"] for state in states.values()) and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
     told: dict[str, Any] = {"status": status, "databases": states}
-    decision = decide(_READ_CHANNELS, call.principal)
+    decision = decide(LIST_CHANNELS, call.principal)
     if channels := (yield from survey(call.registry, decision)):
         told["channels"] = channels
     return json_response(200 if serving else 503, told)
@@ -76,7 +73,7 @@ def ready(call: Call) -> Program[Answer | Refusal]:
 def _state(call: Call, name: str) -> Program[dict[str, Any]]:
     """Return a database as the caller may see it, at least whether it is served."""
     told = yield from described(call, name)
-    if isinstance(decide(_READ_DATABASE, call.principal, name), Allow):
+    if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
         return told
     return {key: told[key] for key in _FOR_EVERYBODY}
 

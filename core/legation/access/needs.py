@@ -1,0 +1,18 @@
+"""Needs that more than their own route asks: what is behind them is told elsewhere as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .scopes import Scoped
+
+__all__ = ["FOLLOW_RUNS", "LIST_CHANNELS", "READ_DATABASE"]
+
+READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
+LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
+
+FOLLOW_RUNS: Final[Mapping[str, Scoped]] = {
+    kind: Scoped(f"{kind}s", ("read", "run"), parameter=f"{kind}_id") for kind in ("agent", "team")
+}
+"""By kind: who may do this may know of an agent or a team that it exists."""
