@@ -31,13 +31,13 @@ from legation_client.api.database import migrate_database
 from legation_client.api.sessions import get_session_by_id, get_sessions
 from legation_client.models import (
     AgentRun,
-    AgentSession,
+    AgentSessionDetailSchema,
+    BodyCreateAgentRun,
     Error,
     Migrated,
+    PaginatedResponseSessionSchema,
     RunForm,
     RunRequest,
-    RunUpload,
-    SessionPage,
 )
 
 base, token = sys.argv[1:]
@@ -47,10 +47,10 @@ agents = get_agents.sync(client=client)
 assert isinstance(agents, list)
 assert [agent.id for agent in agents] == ["alpha", "beta"]
 
-bodies: list[RunForm | RunRequest | RunUpload] = [
+bodies: list[RunForm | RunRequest | BodyCreateAgentRun] = [
     RunRequest(message="hello", stream=False, session_id="s1"),
     RunForm(message="hello", stream=False, session_id="s1"),
-    RunUpload(message="hello", stream=False, session_id="s1"),
+    BodyCreateAgentRun(message="hello", stream=False, session_id="s1"),
 ]
 for body in bodies:
     run = create_agent_run.sync("alpha", client=client, body=body)
@@ -58,10 +58,10 @@ for body in bodies:
     assert (run.content, run.status.value) == ("hello", "COMPLETED")
 
 sessions = get_sessions.sync(client=client, db_id="main")
-assert isinstance(sessions, SessionPage)
+assert isinstance(sessions, PaginatedResponseSessionSchema)
 assert [session.session_id for session in sessions.data] == ["s1"]
 session = get_session_by_id.sync("s1", client=client, db_id="main")
-assert isinstance(session, AgentSession), session
+assert isinstance(session, AgentSessionDetailSchema), session
 assert len(session.chat_history) == 6
 
 migrated = migrate_database.sync("main", client=client, target_version="2.5.6")

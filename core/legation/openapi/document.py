@@ -194,6 +194,8 @@ def _reply(reply: Reply) -> dict[str, Any]:
     told: dict[str, Any] = {"description": reply.description, "headers": _header("x-request-id")}
     if reply.content:
         told["content"] = {media: {"schema": schema} for media, schema in reply.content.items()}
+        for media, example in reply.examples.items():
+            told["content"][media]["example"] = example
     return told
 
 
@@ -240,10 +242,10 @@ def _errors(route: Route, known: Operation, *, needs_token: bool) -> set[int]:
         errors |= {414, 422}
     if _once(route):
         errors |= {409, 413, 422}
-    if known.body:
+    if known.body or known.reads:
         errors |= {400, 413, 422}
-        if len(known.body.content) > 1:
-            errors.add(415)
+    if known.body and len(known.body.content) > 1:
+        errors.add(415)
     return errors
 
 

@@ -7,13 +7,14 @@ Path parameters, tags, scopes and the errors that follow from them come from the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import field
 
 from ..bodies.media_types import MEDIA_TYPES
 from ..runs.states import RunState
 from ..values import frozen
+from .examples import EXAMPLES, STARTED
 from .schemas import MOST
 from .shapes import (
     BOOLEAN,
@@ -23,6 +24,7 @@ from .shapes import (
     either,
     integer,
     list_of,
+    nullable,
     object_of,
     one_of_words,
     ref,
@@ -67,15 +69,22 @@ class Body:
 
 @frozen
 class Reply:
-    """An answer that is no error: its content by media type, none for a status without one."""
+    """An answer that is no error: its content by media type, none for a status without one.
+
+    `examples` has one answer, by its media type.
+    """
 
     description: str
     content: Mapping[str, Schema]
+    examples: Mapping[str, Any] = field(factory=dict[str, Any])
 
 
 @frozen
 class Operation:
-    """What the route table does not know.  `errors` are statuses beside those that follow."""
+    """What the route table does not know.  `errors` are statuses beside those that follow.
+
+    One that `reads` takes a body that is not described, for clients that send one.
+    """
 
     summary: str
     replies: Mapping[int, Reply]
@@ -83,10 +92,11 @@ class Operation:
     query: tuple[Field, ...] = ()
     body: Body | None = None
     errors: tuple[int, ...] = ()
+    reads: bool = False
 
 
-def _json(schema: Schema, description: str = "Successful response") -> Reply:
-    return Reply(description, {JSON: schema})
+def _json(schema: Schema, description: str = "Successful Response", example: Any = None) -> Reply:
+    return Reply(description, {JSON: schema}, {} if example is None else {JSON: example})
 
 
 def _got(
@@ -96,24 +106,63 @@ def _got(
     return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
 
 
+def _same(operation: str, description: str, schema: Schema, status: int = 200) -> dict[int, Reply]:
+    """Describe the answer of an operation that AgentOS has as well, in its words."""
+    return {status: _json(schema, description, EXAMPLES.get(operation))}
+
+
+def _may(name: str, schema: Schema, description: str = "") -> Field:
+    """Return a parameter that may also be null, as clients made for AgentOS have it."""
+    default = {"default": schema["default"]} if "default" in schema else {}
+    plain = {key: value for key, value in schema.items() if key != "default"}
+    return Field(name, {**nullable(plain), **default}, description)
+
+
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
 _INSTANT: Final = integer(minimum=0, maximum=1 << 40)
-_PAGE: Final = Field("page", integer(minimum=1, maximum=1_000_000, default=1), "Which page, from 1")
-_HOSTED_TYPE: Final = Field("type", one_of_words("agent", "team", default="agent"))
-_USER: Final = Field("user_id", TEXT, "Whose; counts for administrators alone")
+_PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
+_ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
+_FIRST: Final = Field("page", _PAGES, "Page number for pagination")
+_HOSTED_TYPE: Final = one_of_words("agent", "team", default="agent")
 _DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
-_TYPE: Final = Field("type", one_of_words("agent", "team", "workflow", default="agent"))
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
-_TABLE: Final = Field("table", TEXT, "Accepted, without effect")
-_SESSION_PLACE: Final = (_TYPE, _USER, _DATABASE, _TABLE)
-_TARGET: Final = Field("target_version", ref("TargetVersion"))
+_TARGET: Final = _may("target_version", ref("TargetVersion"))
+_COUNTS: Final = "Counts for administrators alone."
+_SEVERAL: Final = "Needed where there are several."
+_IDLE: Final = "Accepted, without effect."
+
+
+def _place(
+    kind: str = "Session type (agent, team, or workflow)",
+    *,
+    user: str = "User ID",
+    database: str,
+    table: str = "The database table to use",
+    types: Schema | None = None,
+) -> tuple[Field, ...]:
+    """Return where a session is looked for."""
+    return (
+        Field("type", types or {**ref("SessionType"), "default": "agent"}, kind),
+        _may("user_id", TEXT, f"{user}. {_COUNTS}"),
+        _may("db_id", TEXT, f"{database}. {_SEVERAL}"),
+        _may("table", TEXT, f"{table}. {_IDLE}"),
+    )
+
 
 # --- The platform itself -----------------------------------------------------------------------
 
 _PLATFORM: Final = {
-    "get_api_info": _got("Where to begin", ref("Home")),
-    "health_check": _got("Whether the process lives", ref("Health")),
+    "get_api_info": Operation(
+        "API Information",
+        _same("get_api_info", "API information retrieved successfully", ref("Home")),
+        "What this platform is called, and where to go on.",
+    ),
+    "health_check": Operation(
+        "Health Check",
+        _same("health_check", "API is healthy and operational", ref("HealthResponse")),
+        "Check the health status of the API. Returns a simple status indicator.",
+    ),
     "readiness_check": Operation(
         "Whether requests can be served",
         {
@@ -129,8 +178,17 @@ _PLATFORM: Final = {
         "Several worker processes answer each for itself, under a label that tells them apart.",
     ),
     "get_info": _got("What this platform is", ref("Info")),
-    "get_config": _got("What this platform hosts", ref("Config")),
-    "get_models": _got("The models that agents and teams use", list_of(ref("UsedModel"))),
+    "get_config": Operation(
+        "Get OS Configuration",
+        _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
+        "What this platform hosts: its databases, agents, teams and channels.",
+    ),
+    "get_models": Operation(
+        "Get Available Models",
+        _same("get_models", "List of models retrieved successfully", list_of(ref("Model"))),
+        "Retrieve a list of all unique models currently used by agents and teams in this OS"
+        " instance. This includes the model ID and provider information for each model.",
+    ),
     "get_me": _got("Who the token says you are, and what you may do", ref("Caller")),
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
@@ -165,50 +223,73 @@ _DOCS: Final = {
 
 
 def _hosted(kind: str) -> dict[str, Operation]:
-    shape = ref(kind.capitalize())
+    title = kind.capitalize()
+    shape = ref(f"{title}Response")
     return {
-        f"get_{kind}s": _got(
-            f"The {kind}s that you may read or run",
-            list_of(shape),
-            description=f"A caller with scopes on some {kind}s sees those alone.",
+        f"get_{kind}s": Operation(
+            f"List All {title}s",
+            _same(f"get_{kind}s", f"List of {kind}s retrieved successfully", list_of(shape)),
+            f"The {kind}s that you may read or run. A caller with scopes on some {kind}s sees those"
+            " alone.",
         ),
-        f"get_{kind}": _got(f"One {kind}", shape),
+        f"get_{kind}": Operation(
+            f"Get {title} Details",
+            _same(f"get_{kind}", f"{title} details retrieved successfully", shape),
+            f"One {kind}: its model, its tools, and where its sessions are kept.",
+        ),
         f"create_{kind}_run": _start(kind),
-        f"list_{kind}_runs": _got(
-            "Your runs in a session",
-            list_of(_run(kind)),
-            Field("session_id", text(minLength=1), "Of this session", required=True),
-            Field("status", one_of_words(*(s.value for s in RunState)), "In this state alone"),
-            _USER,
-            _PAGE,
-            Field("limit", integer(minimum=1, maximum=1000, default=1000), "Runs on a page"),
+        f"list_{kind}_runs": Operation(
+            f"List {title} Runs",
+            {200: _json(list_of(_run(kind)), "List of runs retrieved successfully")},
+            "Your runs in a session, those of one state alone if you say which.",
+            (
+                Field(
+                    "session_id",
+                    text(minLength=1),
+                    "Session ID to list runs for",
+                    required=True,
+                ),
+                _may(
+                    "status",
+                    one_of_words(*(s.value for s in RunState)),
+                    "Filter by run status (PENDING, RUNNING, COMPLETED, ERROR)."
+                    " The others are PAUSED and CANCELLED.",
+                ),
+                _may("user_id", TEXT, f"User ID. {_COUNTS}"),
+                _FIRST,
+                Field("limit", _ROWS, "Runs on a page"),
+            ),
         ),
-        f"get_{kind}_run": _got(
-            "One run",
-            _run(kind),
-            Field("session_id", TEXT, "The session it has to be of"),
-            _IGNORED_USER,
+        f"get_{kind}_run": Operation(
+            f"Get {title} Run",
+            {200: _json(_run(kind), "Run output retrieved successfully")},
+            "The state of a run, and its output when it is over.",
+            (
+                Field("session_id", TEXT, "Session ID for the run"),
+                _IGNORED_USER,
+            ),
         ),
         f"get_{kind}_run_events": _tail(),
         f"cancel_{kind}_run": Operation(
-            "Cancel a run",
-            {200: _json(object_of({}), "It goes no further")},
-            "A run that is over stays as it is.",
-            body=_form("Cancel"),
+            f"Cancel {title} Run",
+            {200: _json(object_of({}))},
+            "The run goes no further. One that is over stays as it is.",
+            body=_form("CancelRequest", "CancelForm"),
         ),
         f"continue_{kind}_run": Operation(
-            "Go on with a run that waits for a person",
+            f"Continue {title} Run",
             {
                 200: Reply(
-                    "Its events behind the pause, or the run",
+                    f"{title} run continued successfully",
                     {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                    {EVENTS: STARTED.replace("RunStarted", "RunContinued")},
                 )
             },
-            "Confirms or rejects the calls of tools that it waits for, or brings their results."
-            " What is executed is what was shown: an answer that changes a call, and one that"
-            " leaves a call open, is refused, and the run waits on. Of several who answer, one goes"
-            " on; the others are told 409.",
-            body=_form("Continue"),
+            "Confirms or rejects the calls of tools that the run waits for, or brings their"
+            " results. What is executed is what was shown: an answer that changes a call, and one"
+            " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
+            " goes on; the others are told 409.",
+            body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
             errors=(409,),
         ),
         f"resume_{kind}_run": Operation(
@@ -217,15 +298,14 @@ def _hosted(kind: str) -> dict[str, Operation]:
             "As `events`, the way later versions of AgentOS have it: between the"
             " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
             " run has an `event_index`, counted from 0.",
-            body=_form("Resume"),
+            body=_form("ResumeRequest", "ResumeForm"),
         ),
     }
 
 
-def _form(name: str) -> Body:
+def _form(whole: str, form: str) -> Body:
     """Describe a body that is a form, in each of its encodings, and may be left out."""
-    form, whole = ref(f"{name}Form"), ref(f"{name}Request")
-    return Body({FORMS[0]: form, FORMS[1]: form, JSON: whole}, required=False)
+    return Body({FORMS[1]: ref(form), FORMS[0]: ref(form), JSON: ref(whole)}, required=False)
 
 
 def _run(kind: str) -> Schema:
@@ -233,12 +313,15 @@ def _run(kind: str) -> Schema:
 
 
 def _start(kind: str) -> Operation:
+    title = kind.capitalize()
+    upload = ref(f"Body_create_{kind}_run")
     return Operation(
-        f"Run the {kind}",
+        f"Create {title} Run",
         {
             200: Reply(
-                "The run at its end, or its events as they come",
+                f"{title} run executed successfully",
                 {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                {EVENTS: STARTED},
             ),
             202: _json(ref("RunAccepted"), "Accepted; it goes on in the background"),
         },
@@ -246,7 +329,7 @@ def _start(kind: str) -> Operation:
         " end; with `background`, at once where to look. A client that goes away ends nothing: a"
         " run goes on, and its events can be read again from where a client stopped.",
         body=Body(
-            {FORMS[0]: ref("RunUpload"), FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
+            {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
         ),
         errors=(409,),
@@ -270,67 +353,155 @@ def _tail() -> Operation:
 
 # --- Sessions ----------------------------------------------------------------------------------
 
-_SESSION_DETAIL: Final = either(ref("AgentSession"), ref("TeamSession"))
-_SESSION_RUN: Final = either(ref("AgentSessionRun"), ref("TeamSessionRun"))
+_SESSION_DETAIL: Final = either(ref("AgentSessionDetailSchema"), ref("TeamSessionDetailSchema"))
+_SESSION_RUN: Final = either(ref("RunSchema"), ref("TeamRunSchema"))
 
 _SESSIONS: Final = {
-    "get_sessions": _got(
-        "Your sessions",
-        ref("SessionPage"),
-        *_SESSION_PLACE,
-        Field("component_id", TEXT, "Of this agent or team"),
-        Field("session_name", TEXT, "Whose name contains this, in any case"),
-        _PAGE,
-        Field("limit", integer(minimum=1, maximum=1000, default=20), "Sessions on a page"),
-        Field("sort_by", one_of_words("created_at", "updated_at", default="created_at")),
-        Field("sort_order", one_of_words("asc", "desc", default="desc")),
+    "get_sessions": Operation(
+        "List Sessions",
+        _same(
+            "get_sessions",
+            "Sessions retrieved successfully",
+            ref("PaginatedResponse_SessionSchema_"),
+        ),
+        "Retrieve paginated list of sessions with filtering and sorting options. Supports filtering"
+        " by session type (agent, team, workflow), component, user, and name. Sessions represent"
+        " conversation histories and execution contexts.",
+        (
+            *_place(
+                "Type of sessions to retrieve (agent, team, or workflow)",
+                user="Filter sessions by user ID",
+                database="Database ID to query sessions from",
+            ),
+            _may("component_id", TEXT, "Filter sessions by component ID (agent/team/workflow ID)"),
+            _may("session_name", TEXT, "Filter sessions by name (partial match)"),
+            _may(
+                "limit",
+                integer(minimum=1, maximum=1000, default=20),
+                "Number of sessions to return per page",
+            ),
+            _may("page", _PAGES, "Page number for pagination"),
+            _may(
+                "sort_by",
+                one_of_words("created_at", "updated_at", default="created_at"),
+                "Field to sort sessions by",
+            ),
+            _may("sort_order", {**ref("SortOrder"), "default": "desc"}, "Sort order (asc or desc)"),
+        ),
         errors=(400, 404),
     ),
     "create_session": Operation(
-        "Begin a session",
-        {201: _json(_SESSION_DETAIL, "The session, without runs")},
-        query=(_HOSTED_TYPE, *_SESSION_PLACE[1:]),
-        body=Body({JSON: ref("NewSession")}, required=False),
+        "Create New Session",
+        _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
+        "Create a new empty session with optional configuration. Its `session_id` can be named in"
+        " requests for runs later.",
+        _place(
+            "Type of session to create (agent, team, or workflow). Workflows are not here.",
+            database="Database ID to create session in",
+            types=_HOSTED_TYPE,
+        ),
+        body=Body({JSON: ref("CreateSessionRequest")}, required=False),
         errors=(404, 409),
     ),
     "delete_sessions": Operation(
-        "Delete sessions with their runs",
-        {204: Reply("None of them is there any more", {})},
-        "One that is not there, or of another type, is passed over.",
-        query=_SESSION_PLACE,
-        body=Body({JSON: ref("SessionList")}),
+        "Delete Multiple Sessions",
+        {204: Reply("Sessions deleted successfully", {})},
+        "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
+        " and will permanently remove all specified sessions and their runs. One that is not there,"
+        " or of another type, is passed over.",
+        _place(
+            user="User ID to scope deletion to",
+            database="Database ID to use for deletion",
+            table="Table to use for deletion",
+        ),
+        body=Body({JSON: ref("DeleteSessionRequest")}),
         errors=(404,),
     ),
-    "get_session_by_id": _got("One session", _SESSION_DETAIL, *_SESSION_PLACE, errors=(400,)),
+    "get_session_by_id": Operation(
+        "Get Session by ID",
+        _same("get_session_by_id", "Session details retrieved successfully", _SESSION_DETAIL),
+        "Retrieve detailed information about a specific session including metadata,"
+        " configuration, and run history. Response schema varies based on session type (agent,"
+        " team, or workflow).",
+        _place(
+            user="User ID to query session from",
+            database="Database ID to query session from",
+            table="Table to query session from",
+        ),
+        errors=(400,),
+    ),
     "update_session": Operation(
-        "Change the name, the state, the metadata or the summary of a session",
-        {200: _json(_SESSION_DETAIL)},
-        query=_SESSION_PLACE,
-        body=Body({JSON: ref("SessionChange")}, required=False),
+        "Update Session",
+        _same("update_session", "Session updated successfully", _SESSION_DETAIL),
+        "Update session properties such as session_name, session_state, metadata, or summary.",
+        _place(
+            database="Database ID to use for update operation",
+            table="Table to use for update operation",
+        ),
+        body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
     ),
     "delete_session": Operation(
-        "Delete a session with its runs",
-        {204: Reply("It is not there any more", {})},
-        query=_SESSION_PLACE,
+        "Delete Session",
+        {204: Reply("Successful Response", {})},
+        "Permanently delete a specific session and all its associated runs. This action cannot be"
+        " undone and will remove all conversation history.",
+        _place(
+            user="User ID to scope deletion to",
+            database="Database ID to use for deletion",
+            table="Table to use for deletion",
+        ),
         errors=(400,),
     ),
     "rename_session": Operation(
-        "Give a session another name",
-        {200: _json(_SESSION_DETAIL)},
-        query=_SESSION_PLACE,
-        body=Body({JSON: ref("SessionRename")}),
+        "Rename Session",
+        _same("rename_session", "Session renamed successfully", _SESSION_DETAIL),
+        "Update the name of an existing session.",
+        _place(
+            user="User ID to scope rename to",
+            database="Database ID to use for rename operation",
+            table="Table to use for rename operation",
+        ),
+        body=Body({JSON: ref("Body_rename_session")}),
     ),
-    "get_session_runs": _got(
-        "The runs of a session",
-        list_of(_SESSION_RUN),
-        *_SESSION_PLACE,
-        Field("created_after", _INSTANT, "In seconds since the epoch"),
-        Field("created_before", _INSTANT, "In seconds since the epoch"),
-        _PAGE,
-        Field("limit", integer(minimum=1, maximum=1000, default=1000), "Runs on a page"),
+    "get_session_runs": Operation(
+        "Get Session Runs",
+        _same("get_session_runs", "Session runs retrieved successfully", list_of(_SESSION_RUN)),
+        "Retrieve all runs (executions) for a specific session with optional timestamp filtering."
+        " Runs represent individual interactions or executions within a session. Response schema"
+        " varies based on session type.",
+        (
+            *_place(
+                user="User ID to query runs from",
+                database="Database ID to query runs from",
+                table="Table to query runs from",
+            ),
+            _may(
+                "created_after",
+                _INSTANT,
+                "Filter runs created after this Unix timestamp (epoch time in seconds)",
+            ),
+            _may(
+                "created_before",
+                _INSTANT,
+                "Filter runs created before this Unix timestamp (epoch time in seconds)",
+            ),
+            _FIRST,
+            Field("limit", _ROWS, "Runs on a page"),
+        ),
         errors=(400,),
     ),
-    "get_session_run": _got("One run of a session", _SESSION_RUN, *_SESSION_PLACE, errors=(400,)),
+    "get_session_run": Operation(
+        "Get Run by ID",
+        _same("get_session_run", "Run retrieved successfully", _SESSION_RUN),
+        "Retrieve a specific run by its ID from a session. Response schema varies based on the run"
+        " type (agent run, team run, or workflow run).",
+        _place(
+            user="User ID to query run from",
+            database="Database ID to query run from",
+            table="Table to query run from",
+        ),
+        errors=(400,),
+    ),
 }
 
 # --- Databases ---------------------------------------------------------------------------------
@@ -343,7 +514,6 @@ _MIGRATING: Final = (
     Field("dry_run", {**BOOLEAN, "default": False}, "Do it, and undo it"),
     _LOSS,
 )
-_MIGRATE_BODY: Final = Body({JSON: ref("MigrateRequest")}, required=False)
 
 _DATABASES: Final = {
     "get_databases": _got("The databases that you may read", list_of(ref("Database"))),
@@ -361,22 +531,24 @@ _DATABASES: Final = {
         _LOSS,
     ),
     "migrate_all_databases": Operation(
-        "Migrate every database",
+        "Migrate All Databases",
         {
-            200: _json(ref("AllMigrated"), "All are migrated"),
+            200: _json(ref("AllMigrated"), "All databases migrated successfully"),
             207: _json(ref("SomeMigrated"), "Some are not, and why"),
         },
-        query=_MIGRATING,
-        body=_MIGRATE_BODY,
+        "Migrate all database schemas to the given target version. If a target version is not"
+        " provided, all databases will be migrated to the latest version.",
+        _MIGRATING,
+        reads=True,
     ),
     "migrate_database": Operation(
-        "Migrate a database",
-        {200: _json(ref("Migrated"), "Database migrated successfully")},
-        "Migrates the schema to the target version; the latest one when it is omitted. All or"
-        " nothing: after an error the database is as it was. The target may also stand in the"
-        " body; the query counts first.",
-        query=_MIGRATING,
-        body=_MIGRATE_BODY,
+        "Migrate Database",
+        _same("migrate_database", "Database migrated successfully", ref("Migrated")),
+        "Migrates the schema of the database identified by db_id to a target version. When"
+        " target_version is omitted, the database is migrated to the latest version."
+        " All or nothing: after an error the database is as it was.",
+        _MIGRATING,
+        reads=True,
         errors=(400,),
     ),
 }
@@ -405,12 +577,11 @@ _CHANNELS: Final = {
     "receive_webhook": Operation(
         "Webhook",
         {
-            200: Reply(
-                "Stored, known already, or nothing to do; or the challenge of the provider",
-                {JSON: ref("Delivery"), PLAIN: TEXT},
-            )
+            200: Reply("Successful Response", {JSON: ref("Delivery"), PLAIN: TEXT}),
         },
-        "Incoming messages of the channel, signed by the provider over the bytes as they are.",
+        "Handles incoming messages of a messaging channel, signed by the provider over the bytes as"
+        " they are. The answer says whether they are stored, were known already, or hold nothing to"
+        " do; a provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
         errors=(400, 403),
     ),

@@ -95,9 +95,11 @@ _DECIDED: Final[Mapping[str, Schema]] = {
     "allow": list_of(TEXT, description="The methods that the path takes"),
 }
 
+_SUMMARY: Final[Mapping[str, Schema]] = {"id": TEXT, "name": TEXT, "db_id": TEXT}
+
 _PLATFORM: Final[Mapping[str, Schema]] = {
     "Home": object_of(dict.fromkeys(("name", "id", "version", "health", "info", "docs"), TEXT)),
-    "Health": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
+    "HealthResponse": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
     "Readiness": object_of(
         {
             "status": one_of_words("ready", "not ready", "draining"),
@@ -112,7 +114,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "auth_mode": one_of_words("none", "jwt"),
         }
     ),
-    "Config": object_of(
+    "ConfigResponse": object_of(
         {
             "os_id": TEXT,
             "name": TEXT,
@@ -120,17 +122,17 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "os_database": TEXT,
             "databases": list_of(TEXT),
             "session": OBJECT,
-            "agents": list_of(ref("Summary")),
-            "teams": list_of(ref("Summary")),
+            "agents": list_of(ref("AgentSummaryResponse")),
+            "teams": list_of(ref("TeamSummaryResponse")),
             "workflows": _OBJECTS,
-            "interfaces": list_of(object_of({"type": TEXT, "version": TEXT, "route": TEXT})),
+            "interfaces": list_of(ref("InterfaceResponse")),
         },
         {"description": TEXT},
     ),
-    "Summary": object_of(
-        {"id": TEXT, "name": TEXT, "db_id": TEXT}, {"description": TEXT, "mode": TEXT}
-    ),
-    "UsedModel": object_of({"id": TEXT, "provider": TEXT}),
+    "AgentSummaryResponse": object_of(_SUMMARY, {"description": TEXT}),
+    "TeamSummaryResponse": object_of(_SUMMARY, {"description": TEXT, "mode": TEXT}),
+    "InterfaceResponse": object_of({"type": TEXT, "version": TEXT, "route": TEXT}),
+    "Model": object_of({"id": TEXT, "provider": TEXT}),
     "Caller": object_of(
         {
             "sub": nullable(TEXT),
@@ -157,7 +159,7 @@ _COMPONENT: Final[Mapping[str, Schema]] = {
     "id": TEXT,
     "name": TEXT,
     "db_id": TEXT,
-    "model": ref("Model"),
+    "model": ref("ModelResponse"),
     "sessions": OBJECT,
     "is_component": BOOLEAN,
 }
@@ -168,7 +170,7 @@ _MAY_HAVE: Final[Mapping[str, Schema]] = {
     "tools": OBJECT,
     "system_message": {**OBJECT, "description": "Shown to administrators alone"},
 }
-_OF_TEAM: Final = list_of(either(ref("Agent"), ref("Team")))
+_OF_TEAM: Final = list_of(either(ref("AgentResponse"), ref("TeamResponse")))
 
 
 def _run_output(kind: str) -> Schema:
@@ -337,9 +339,9 @@ def _members(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None
 
 
 _RUNS: Final[Mapping[str, Schema]] = {
-    "Model": object_of({"name": TEXT, "model": TEXT, "provider": TEXT}),
-    "Agent": object_of(_COMPONENT, _MAY_HAVE),
-    "Team": object_of({**_COMPONENT, "members": _OF_TEAM}, _MAY_HAVE),
+    "ModelResponse": object_of({"name": TEXT, "model": TEXT, "provider": TEXT}),
+    "AgentResponse": object_of(_COMPONENT, _MAY_HAVE),
+    "TeamResponse": object_of({**_COMPONENT, "members": _OF_TEAM}, _MAY_HAVE),
     "AgentRun": _run_output("agent"),
     "TeamRun": _run_output("team"),
     "Metrics": object_of(
@@ -388,11 +390,13 @@ _RUNS: Final[Mapping[str, Schema]] = {
     ),
     "RunRequest": _members(_RUN, _MESSAGE_SENT),
     "RunForm": _form(_RUN, _MESSAGE_SENT),
-    "RunUpload": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
+    "Body_create_agent_run": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
+    "Body_create_team_run": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
     "CancelRequest": _members(_ABOUT_A_RUN),
     "CancelForm": _form(_ABOUT_A_RUN),
     "ContinueRequest": _members(_CONTINUE),
-    "ContinueForm": _form(_CONTINUE),
+    "Body_continue_agent_run": _form(_CONTINUE),
+    "Body_continue_team_run": _form(_CONTINUE),
     "ResumeRequest": _members(_RESUME),
     "ResumeForm": _form(_RESUME),
 }
@@ -433,28 +437,30 @@ _CHANGES: Final[Mapping[str, Schema]] = {
 }
 
 _SESSIONS: Final[Mapping[str, Schema]] = {
-    "Page": object_of(_PAGED, {"search_time_ms": NUMBER}),
-    "Session": object_of(_SESSION),
-    "SessionPage": object_of({"data": list_of(ref("Session")), "meta": ref("Page")}),
-    "AgentSession": _session_detail("agent"),
-    "TeamSession": _session_detail("team"),
-    "AgentSessionRun": _run_row("agent"),
-    "TeamSessionRun": _run_row("team"),
-    "NewSession": _members(
+    "SessionType": one_of_words("agent", "team", "workflow"),
+    "SortOrder": one_of_words("asc", "desc"),
+    "PaginationInfo": object_of(_PAGED, {"search_time_ms": NUMBER}),
+    "SessionSchema": object_of(_SESSION),
+    "PaginatedResponse_SessionSchema_": object_of(
+        {"data": list_of(ref("SessionSchema")), "meta": ref("PaginationInfo")}
+    ),
+    "AgentSessionDetailSchema": _session_detail("agent"),
+    "TeamSessionDetailSchema": _session_detail("team"),
+    "RunSchema": _run_row("agent"),
+    "TeamRunSchema": _run_row("team"),
+    "CreateSessionRequest": _members(
         {
             "session_id": _CHOSEN_SESSION,
             **dict.fromkeys(("user_id", "agent_id", "team_id", "workflow_id"), _CHOSEN_ID),
             **_CHANGES,
         }
     ),
-    "SessionChange": _members(_CHANGES),
-    "SessionRename": object_of({"session_name": _SESSION_NAME}, additionalProperties=False),
-    "SessionList": object_of(
+    "UpdateSessionRequest": _members(_CHANGES),
+    "Body_rename_session": object_of({"session_name": _SESSION_NAME}, additionalProperties=False),
+    "DeleteSessionRequest": object_of(
         {
             "session_ids": list_of(text(), minItems=1, maxItems=1000),
-            "session_types": list_of(
-                one_of_words("agent", "team", "workflow"), minItems=1, maxItems=1000
-            ),
+            "session_types": list_of(ref("SessionType"), minItems=1, maxItems=1000),
         },
         description="As many types as ids, in the same order",
         additionalProperties=False,
@@ -475,7 +481,8 @@ _DATABASES: Final[Mapping[str, Schema]] = {
         }
     ),
     "MigrationHistory": object_of(
-        {**_DATABASE, "data": list_of(ref("MigrationEntry")), "meta": ref("Page")}, _REACHED
+        {**_DATABASE, "data": list_of(ref("MigrationEntry")), "meta": ref("PaginationInfo")},
+        _REACHED,
     ),
     "MigrationMove": object_of(
         {
@@ -495,7 +502,6 @@ _DATABASES: Final[Mapping[str, Schema]] = {
             "refused_by": {**nullable(TEXT), "description": "Why it would not be done"},
         }
     ),
-    "MigrateRequest": _members({"target_version": ref("TargetVersion")}),
     "TargetVersion": text(
         pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
         description="A version of the schema; omitted means the latest",
