@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,17 @@ from legation_testing import watching
 from .contract import check, counted
 from .engines import Cluster, NoPostgres, cluster
 
-__all__ = ["contract", "figures", "golden", "postgres", "postgres_cluster", "postgres_database"]
+__all__ = [
+    "contract",
+    "figures",
+    "golden",
+    "new_second_database",
+    "postgres",
+    "postgres_cluster",
+    "postgres_database",
+    "running_postgres",
+    "second_database",
+]
 
 _GOLDEN: Final = Path(__file__).with_name("golden")
 _FIGURES: Final = pytest.StashKey[list[str]]()
@@ -41,14 +51,51 @@ def contract(request: pytest.FixtureRequest) -> Generator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_cluster() -> Generator[Cluster]:
-    """A PostgreSQL cluster of this run, or a skip that says why there is none."""
+def running_postgres() -> Generator[Cluster | NoPostgres]:
+    """A PostgreSQL cluster of this run, or why there is none."""
     with ExitStack() as stack:
+        found: Cluster | NoPostgres
         try:
-            running = stack.enter_context(cluster())
+            found = stack.enter_context(cluster())
         except NoPostgres as reason:
-            pytest.skip(str(reason))
-        yield running
+            found = reason
+        yield found
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster(running_postgres: Cluster | NoPostgres) -> Cluster:
+    """A PostgreSQL cluster of this run, or a skip that says why there is none."""
+    if isinstance(running_postgres, NoPostgres):
+        pytest.skip(str(running_postgres))
+    return running_postgres
+
+
+@pytest.fixture(scope="session")
+def new_second_database(
+    request: pytest.FixtureRequest,
+    running_postgres: Cluster | NoPostgres,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[], AbstractContextManager[str]]:
+    """Makes what stands beside a SQLite database: a schema of PostgreSQL, else another file."""
+    if isinstance(running_postgres, Cluster):
+        return running_postgres.new_schema
+    request.config.stash[_FIGURES].append(
+        "platforms of two databases: two of SQLite, no PostgreSQL"
+    )
+
+    def new_file() -> AbstractContextManager[str]:
+        return nullcontext(f"sqlite:///{tmp_path_factory.mktemp('second')}/second.db")
+
+    return new_file
+
+
+@pytest.fixture
+def second_database(
+    new_second_database: Callable[[], AbstractContextManager[str]],
+) -> Generator[str]:
+    """The URL of a second database, empty, for this test alone."""
+    with new_second_database() as url:
+        yield url
 
 
 @pytest.fixture

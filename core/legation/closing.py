@@ -48,8 +48,8 @@ class Closing:
         self.workshop.ending = True
         for _ in range(_LAST_STEPS):
             yield from self._give_back()
-            for run_id in sorted(self.workshop.executing):
-                yield from Nudge(cancel_topic(run_id))
+            for database, run_id in self.workshop.executing:
+                yield from Nudge(cancel_topic(database, run_id))
             if not self._busy():
                 return
             yield from Sleep(_STEP_SECONDS)

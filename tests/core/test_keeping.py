@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from legation import Agent, Platform
-from legation.effects import Asks, AwaitNudge, Transact
+from legation import Agent, Database, Platform
+from legation.effects import Asks, AwaitNudge, Nudge, Program, Transact
+from legation.runs.cancelling import cancel_topic
 from legation.runs.keeping import MOST_TRIES, KeepRuns
 from legation.store.failures import Busy, StatementFailed
 from legation.store.run_keeping import (
@@ -189,7 +190,7 @@ def test_a_lock_that_is_not_had_ends_the_round(client: Client) -> None:
 def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
     """Counted by rounds they would run out where each takes longer than three seconds."""
     workshop = hosting(ScriptedModel([])).workshop
-    workshop.executing["r"] = 1
+    workshop.executing.enter("main", "r", 1)
     program, now, beats = KeepRuns(workshop, "main").program(), 1_000_000_000, list[int]()
     answer: Any = None
     for _ in range(200):
@@ -224,6 +225,82 @@ def test_what_is_claimed_late_in_a_round_has_a_whole_lease() -> None:
     program.close()
 
     assert {*claims} == {workshop.lease_us}
+
+
+# --- whom to cancel ------------------------------------------------------------------------------
+
+
+def test_a_database_is_asked_about_its_own_runs_alone() -> None:
+    workshop = hosting(ScriptedModel([])).workshop
+    for database in ("main", "other"):
+        workshop.executing.enter(database, f"of {database}", 1)
+    program, asked = KeepRuns(workshop, "main").program(), list[tuple[str, tuple[str, ...]]]()
+    effect = next(program)
+    while not isinstance(effect, AwaitNudge):
+        answer: Any = 1_000_000_000
+        if isinstance(effect, Transact):
+            answer = ("of main",) if isinstance(effect.unit, CancelsAsked) else Neglected((), False)
+            if isinstance(effect.unit, CancelsAsked | ExtendLeases):
+                asked.append((effect.database, effect.unit.runs))
+        if isinstance(effect, Nudge):
+            assert effect.topic == cancel_topic("main", "of main")
+        effect = program.send(answer)
+    program.close()
+
+    assert asked == [("main", ("of main",))] * 2
+
+
+def two_databases() -> Platform:
+    """Two agents with one model that takes longer than a round, each in a database of its own."""
+    return Platform(
+        databases=[Database("main", "sqlite://"), Database("other", "sqlite://")],
+        agents=[
+            Agent(id="clerk", model=ScriptedModel([Says("late", after_seconds=5.0)] * 3)),
+            Agent(id="else", model=ScriptedModel(["Hello."]), database="other"),
+        ],
+    )
+
+
+def test_a_run_beside_a_second_database_is_completed() -> None:
+    with Client(two_databases()) as client:
+        assert client.run("clerk", "x")["status"] == "COMPLETED"
+        assert client.run("else", "x")["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "waited for"])
+def test_a_run_that_is_interrupted_and_nobody_asked_for_it_is_an_incident(stream: bool) -> None:
+    with Client(two_databases) as client:
+        form = {"message": "x", "stream": stream, "session_id": "s"}
+        exchange = client.begin("POST", PATH, form=form)
+        client.advance(2)
+        (run,) = client.get("/sessions/s/runs?type=agent").json()
+        client.simulation.run(interrupt("main", run["run_id"]))
+        exchange.response()
+        run = client.get(f"{PATH}/{run['run_id']}").json()
+        (told,) = logged(client, "run failed")
+
+        assert run["status"] == "ERROR"
+        assert told["incident"] in run["content"]
+        assert (told["run_id"], told["error"]) == (run["run_id"], "CancelledUnasked")
+        names = [event.name for event in client.get(f"{PATH}/{run['run_id']}/events").events()]
+        assert names[-1] == "RunError"
+        assert "RunCancelled" not in names
+
+
+def test_a_run_that_is_deleted_while_it_is_executed_is_no_incident() -> None:
+    with Client(two_databases) as client:
+        client.post(PATH, form={"message": "x", "background": True, "session_id": "s"})
+        client.advance(2)
+        client.delete("/sessions/s?type=agent&db_id=main").expect_success()
+        client.settle()
+
+        assert isinstance(client.platform, Platform)
+        assert not client.platform.workshop.executing
+        assert not [log for log in client.logs if log.level == "error"]
+
+
+def interrupt(database: str, run_id: str) -> Program[None]:
+    yield from Nudge(cancel_topic(database, run_id))
 
 
 # --- what somebody deletes -----------------------------------------------------------------------

@@ -141,6 +141,8 @@ def test_members_end_with_the_team(database: Database, status: str) -> None:
         database.run(run)
     database.run(moved("COMPLETED", "done"))
     database.run(moved("PAUSED", "waits"))
+    if status == "CANCELLED":
+        database.run(CancelRun("ada", "s", "team", 5, "{}", ("TeamRunCancelled", "{}")))
 
     assert database.run(ended(status)).kept
 

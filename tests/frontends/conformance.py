@@ -3,6 +3,7 @@
 A frontend is a function from a platform to a context manager of something that can `send`; the
 cases drive it with `Conformance`, a platform whose paths each show one thing a program can do.
 `CASES` run everywhere.  `WIRE_CASES` are about connections, so they need an `address`.
+`RUN_CASES` run everywhere, too, on `two_databases`: a whole platform with two of them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 
+from legation import Agent, Database, Model, Platform
 from legation.effects import (
     Emit,
     Log,
@@ -42,7 +45,19 @@ from legation.messages import (
 from legation.refusals import NotFound, TooLarge, respond
 from legation.watch import Watch
 
-__all__ = ["CASES", "WIRE_CASES", "Body", "Conformance", "Frontend", "Open", "Reply", "Wire"]
+__all__ = [
+    "CASES",
+    "RUN_CASES",
+    "WIRE_CASES",
+    "Body",
+    "Conformance",
+    "Frontend",
+    "Open",
+    "OpenPlatform",
+    "Reply",
+    "Wire",
+    "two_databases",
+]
 
 MEBIBYTE: Final = 1 << 20
 SECONDS: Final = 5.0  # nothing here takes longer, so whatever does has stopped
@@ -82,6 +97,7 @@ class Frontend(Protocol):
 
 
 Open: TypeAlias = "Callable[[Conformance], AbstractContextManager[Frontend]]"
+OpenPlatform: TypeAlias = "Callable[[Platform], AbstractContextManager[Frontend]]"
 
 
 # --- the platform ------------------------------------------------------------------------------
@@ -606,4 +622,59 @@ WIRE_CASES: Final[tuple[Callable[[Wire, Conformance], None], ...]] = (
     a_connection_serves_one_request_after_another,
     the_head_is_checked_before_the_program_sees_it,
     absolute_form_is_accepted,
+)
+
+
+# --- cases on a platform of two databases ------------------------------------------------------
+
+AGENTS: Final = ("first", "second")
+
+
+def two_databases(*urls: str) -> Platform:
+    """Return a platform of two databases, with an agent in each that takes more than a second."""
+    return Platform(
+        databases=[
+            Database(name, url, auto_migrate=True) for name, url in zip(AGENTS, urls, strict=True)
+        ],
+        models=[Model("slow", "echo", delay_seconds=1.4)],
+        agents=[Agent(id=name, model="slow", database=name) for name in AGENTS],
+    )
+
+
+def _begin(frontend: Frontend, agent: str, **form: str) -> str:
+    """Begin a run in the background; return its path."""
+    content = urlencode({"message": "hello", "background": "true", **form}).encode()
+    headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
+    reply = frontend.send("POST", f"/agents/{agent}/runs", headers, content)
+    assert reply.status == 202, reply.body
+    return f"/agents/{agent}/runs/{reply.json()['run_id']}"
+
+
+def a_run_of_either_database_comes_to_its_end_and_one_that_is_cancelled_to_another(
+    frontend: Frontend,
+) -> None:
+    """All are under execution for longer than a node takes to look whom to cancel."""
+    runs = [_begin(frontend, agent) for agent in (*AGENTS, "second")]
+    assert frontend.send("POST", f"{runs[-1]}/cancel", body=b"").status == 200
+    ends = [frontend.send("GET", f"{run}/events").body for run in runs]
+    found = [frontend.send("GET", run).json()["status"] for run in runs]
+
+    assert found == ["COMPLETED", "COMPLETED", "CANCELLED"]
+    names = (b"RunCompleted", b"RunCompleted", b"RunCancelled")
+    assert all(b"event: " + name in end for name, end in zip(names, ends, strict=True))
+
+
+def a_run_whose_session_is_deleted_ends_at_once(frontend: Frontend) -> None:
+    session = "to be deleted"
+    for agent in AGENTS:
+        run = _begin(frontend, agent, session_id=session)
+        target = f"/sessions/to%20be%20deleted?type=agent&db_id={agent}"
+        assert frontend.send("DELETE", target).status == 204
+        assert frontend.send("GET", run).status == 404
+        assert frontend.send("GET", target).status == 404
+
+
+RUN_CASES: Final[tuple[Callable[[Frontend], None], ...]] = (
+    a_run_of_either_database_comes_to_its_end_and_one_that_is_cancelled_to_another,
+    a_run_whose_session_is_deleted_ends_at_once,
 )

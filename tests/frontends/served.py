@@ -10,7 +10,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -21,15 +21,17 @@ import trio
 import uvicorn
 from attrs import frozen
 
+from legation import Platform
 from legation.messages import Headers
-from legation_asgi import Answers, Application
-from legation_host import open_host
+from legation_asgi import Answers, Application, asgi
+from legation_host import Host, open_host
+from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
 from legation_testing import Client
 
-from .conformance import Body, Conformance, Open, Reply, Wire
+from .conformance import Body, Conformance, Open, OpenPlatform, Reply, Wire
 
-__all__ = ["FRONTENDS", "SERVED", "application", "hypercorn_trio", "uvicorn_asyncio"]
+__all__ = ["FRONTENDS", "HOSTS", "SERVED", "application", "hypercorn_trio", "uvicorn_asyncio"]
 
 
 def application(platform: Answers) -> Application:
@@ -130,13 +132,15 @@ def hypercorn_asyncio(app: Application, *, root_path: str = "") -> Generator[Wir
 
 
 @contextmanager
-def trio_server(platform: Conformance) -> Generator[Wire]:
+def trio_server(
+    platform: Answers, opened: Callable[[], AbstractAsyncContextManager[Host]] = open_host
+) -> Generator[Wire]:
     listeners = open_listeners("127.0.0.1", 0)
     address = listeners[0].getsockname()
     stopped = threading.Event()
 
     async def serving() -> None:
-        async with open_host() as host, trio.open_nursery() as nursery:
+        async with opened() as host, trio.open_nursery() as nursery:
             server = await nursery.start(partial(serve, platform, host, listeners))
             while not stopped.is_set():
                 await trio.sleep(0.02)
@@ -163,7 +167,7 @@ class InProcess:
 
 
 @contextmanager
-def in_process(platform: Conformance) -> Generator[InProcess]:
+def in_process(platform: Conformance | Platform) -> Generator[InProcess]:
     with Client(platform) as client:
         yield InProcess(client)
 
@@ -184,3 +188,18 @@ SERVED: Final[Mapping[str, Open]] = {
 
 FRONTENDS: Final[Mapping[str, Open]] = {**SERVED, "in process": in_process}
 """All."""
+
+HOSTS: Final[Mapping[str, OpenPlatform]] = {
+    "trio server": lambda platform: trio_server(platform, partial(open_platform, platform)),
+    "asgi under uvicorn": lambda platform: uvicorn_asyncio(asgi(platform)),
+    "asgi under uvicorn with httptools": lambda platform: uvicorn_asyncio(
+        asgi(platform), http="httptools"
+    ),
+    "asgi under uvicorn with uvloop": lambda platform: uvicorn_asyncio(
+        asgi(platform), http="httptools", loop="uvloop"
+    ),
+    "asgi under hypercorn on trio": lambda platform: hypercorn_trio(asgi(platform)),
+    "asgi under hypercorn on asyncio": lambda platform: hypercorn_asyncio(asgi(platform)),
+    "in process": in_process,
+}
+"""The same, with the databases and the jobs of a whole platform."""

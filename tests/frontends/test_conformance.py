@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from attrs import frozen
 
-from .conformance import CASES, WIRE_CASES, Conformance, Frontend, Wire
-from .served import FRONTENDS, SERVED
+from .conformance import CASES, RUN_CASES, WIRE_CASES, Conformance, Frontend, Wire, two_databases
+from .served import FRONTENDS, HOSTS, SERVED
 
 
 @frozen
@@ -37,3 +38,23 @@ def test_every_frontend_with_connections(
 ) -> None:
     assert isinstance(running.frontend, Wire)
     case(running.frontend, running.platform)
+
+
+@pytest.fixture(scope="module")
+def hosting(
+    request: pytest.FixtureRequest,
+    new_second_database: Callable[[], AbstractContextManager[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Frontend]:
+    first = f"sqlite:///{tmp_path_factory.mktemp('two')}/first.db"
+    with (
+        new_second_database() as second,
+        HOSTS[request.param](two_databases(first, second)) as host,
+    ):
+        yield host
+
+
+@pytest.mark.parametrize("case", RUN_CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("hosting", HOSTS, indirect=True)
+def test_every_host_of_two_databases(hosting: Frontend, case: Callable[[Frontend], None]) -> None:
+    case(hosting)

@@ -177,6 +177,10 @@ class Player:
         again = self.database.run(unit)
         if ended.kept and again != ended:
             raise Violation(f"{held} ended and found {again}")
+        if ended.kept and status == "CANCELLED" and self.row(run)[CANCELLED] is None:
+            raise Violation(f"{held} was cancelled, and nobody asked for it")
+        if ended.cancel_unasked:
+            return self.finish(held, "ERROR")
         return self.after((self.world.held - {held}) | held_by(node, ended.following))
 
     def recover(self, node: str) -> World:

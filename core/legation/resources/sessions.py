@@ -363,7 +363,7 @@ def _delete(call: Call, database: str, unit: DeleteSessions) -> Program[Deleted]
     change = partial(call.change, status=204, resource=names)
     deleted = yield from _stored(database, unit, change)
     for run_id in deleted.runs:
-        yield from Nudge(cancel_topic(run_id))
+        yield from Nudge(cancel_topic(database, run_id))
     if deleted.runs:
         yield from Nudge(keeping_topic(database), database)
     return deleted

@@ -17,9 +17,9 @@ __all__ = ["REASON", "cancel", "cancel_topic", "keeping_topic"]
 REASON: Final = "Run {} was cancelled"
 
 
-def cancel_topic(run_id: str) -> str:
+def cancel_topic(database: str, run_id: str) -> str:
     """Return the topic under which whoever executes a run on this node is interrupted."""
-    return f"cancel:{run_id}"
+    return f"cancel:{database}:{run_id}"
 
 
 def keeping_topic(database: str) -> str:
@@ -49,7 +49,7 @@ def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> P
     )
     found = yield from patiently(database, unit, FEW, PASSING, change)
     if found == "RUNNING":
-        yield from Nudge(cancel_topic(row.run_id))
+        yield from Nudge(cancel_topic(database, row.run_id))
         yield from Nudge(keeping_topic(database), database)
     elif found in ("PENDING", "PAUSED"):
         told = (StoredEvent(row.events + 1, *event),)

@@ -32,6 +32,7 @@ from ..store.runs import Ended, FinishRun
 from ..values import frozen
 from .cancelling import REASON, cancel_topic
 from .ending import End, broken_off, concluded, cut_short, failing
+from .executing import ExecutingRuns
 from .giving_back import give_back
 from .journal import CancelAsked, Journal, LeaseLost, Speaker, Voice, shown
 from .output import Told
@@ -40,7 +41,7 @@ from .states import RunState
 from .taking import turn_of
 from .teams import Taking
 
-__all__ = ["INTERRUPTED", "ExecuteRun", "Workshop"]
+__all__ = ["INTERRUPTED", "CancelledUnasked", "ExecuteRun", "Workshop"]
 
 INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
 
@@ -48,13 +49,19 @@ _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was fo
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
 
 
+class CancelledUnasked(Exception):
+    """The run was interrupted as cancelled, and no wish to cancel it is stored: the log's reason.
+
+    Interrupting is for who has stored the wish, or deleted the run; anything else is a bug of ours.
+    """
+
+
 @define(eq=False)
 class Workshop:
     """Where runs are executed: what is hosted, and which runs are on the bench.
 
     The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
-    has gone is not kept by its node's life.  With each is the number of the try: somebody may go
-    on with a run that paused before whoever stored the pause has learned that it is stored.
+    has gone is not kept by its node's life.
 
     Attributes:
         draining: The process is about to end: nothing that waits is claimed any more.
@@ -63,7 +70,7 @@ class Workshop:
     """
 
     registry: Registry
-    executing: dict[str, int] = field(factory=dict[str, int])
+    executing: ExecutingRuns = field(factory=ExecutingRuns)
     draining: bool = False
     ending: bool = False
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
@@ -117,15 +124,14 @@ class ExecuteRun(Job):
 
     def program(self) -> Program[None]:
         """Execute the run under its lease."""
-        executing, run_id, attempt = self.workshop.executing, self.run.run_id, self.run.attempt
+        executing, key = self.workshop.executing, (self.database, self.run.run_id)
         if self.workshop.ending and (yield from give_back(self.database, self.run)):
             return
-        executing[run_id] = attempt
+        executing.enter(*key, self.run.attempt)
         try:
             following = yield from self._execute()
         finally:
-            if executing.get(run_id) == attempt:
-                del executing[run_id]
+            executing.leave(*key, self.run.attempt)
         if following is None:
             return
         if self.workshop.draining and (yield from give_back(self.database, following)):
@@ -144,7 +150,7 @@ class ExecuteRun(Job):
         work = _Work(Voice(journal, speaker, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),
-            cancel_topic(self.run.run_id),
+            cancel_topic(self.database, self.run.run_id),
             self.workshop.registry.config.run_timeout_seconds,
         )
         if isinstance(outcome, LeaseLost):
@@ -155,13 +161,19 @@ class ExecuteRun(Job):
             journal.now_us = yield from Now()
             outcome = yield from self._broken_off(work, outcome)
         ended = yield from _finish(journal, outcome)
-        if ended.cancel_asked:
+        if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
-            outcome = cut_short(work.voice, self._so_far(work), REASON.format(self.run.run_id))
+            outcome = yield from self._corrected(work, ended)
             ended = yield from _finish(journal, outcome)
         if ended.kept:
             self.workshop.count(self.run, outcome.state)
         return ended.following
+
+    def _corrected(self, work: _Work, ended: Ended) -> Program[End]:
+        """Return the end of a run whose end was not stored, because of who asked to cancel it."""
+        if ended.cancel_asked:
+            return cut_short(work.voice, self._so_far(work), REASON.format(self.run.run_id))
+        return (yield from failing(work.voice, self._so_far(work), CancelledUnasked()))
 
     def _to_give_back(self, journal: Journal, outcome: object) -> bool:
         """Whether the process ends, and the run has not come so far that anybody knows of it."""
@@ -189,7 +201,7 @@ class ExecuteRun(Job):
 
     def _broken_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
-        told = self._so_far(work)
+        told, work.ended_at = self._so_far(work), work.voice.journal.seq
         ending = self.workshop.ending and outcome == Interrupted("nudge")
         if isinstance(outcome, CancelAsked) or (outcome == Interrupted("nudge") and not ending):
             return cut_short(work.voice, told, REASON.format(self.run.run_id))

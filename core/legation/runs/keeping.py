@@ -87,7 +87,7 @@ class KeepRuns(Job):
         return found
 
     def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
-        if held := tuple(sorted(self.workshop.executing)):
+        if held := self.workshop.executing.ids(self.database):
             yield from self._kept(node, held, now_us, beats=beats)
         if self.workshop.draining:
             return
@@ -111,7 +111,7 @@ class KeepRuns(Job):
                 self.database, ExtendLeases(node, held, now_us + self.workshop.lease_us)
             )
         for run_id in (yield from Transact(self.database, CancelsAsked(held))):
-            yield from Nudge(cancel_topic(run_id))
+            yield from Nudge(cancel_topic(self.database, run_id))
 
     def _claim(self, node: str) -> Program[None]:
         """Execute what waits in sessions where nothing is executed."""

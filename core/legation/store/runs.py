@@ -208,9 +208,10 @@ FINISH: Final = Sql(
         input = coalesce(cast(:input as text), input),
         ended_us = :now, events = :last, lease_by = null, lease_us = null
     where {FENCE} and (:status <> 'PAUSED' or cancel_us is null)
+        and (:status <> 'CANCELLED' or cancel_us is not null)
     returning session_id"""
 )
-TO_CANCEL: Final = Sql(f"select 1 from runs where {FENCE} and cancel_us is not null")
+WISH: Final = Sql(f"select cancel_us from runs where {FENCE}")
 TOUCH_SESSION: Final = Sql(
     """update sessions set updated_us = :now, version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
@@ -239,11 +240,13 @@ class Ended:
     """What ending a run did: whether the lease still held, and the session's next run.
 
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
+    `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
     """
 
     kept: bool
     following: ClaimedRun | None = None
     cancel_asked: bool = False
+    cancel_unasked: bool = False
 
 
 @frozen
@@ -313,21 +316,25 @@ class FinishRun(Unit[Ended]):
             now=self.now_us,
         )
         if not ended:
-            return Ended(kept=False, cancel_asked=(yield from self._to_cancel()))
+            return (yield from self._refused())
         session = {"owner": self.owner, "session_id": self.session_id}
         claimed = yield CLAIMED_SO(**session, node=self.node, now=self.now_us)
         state = yield STATE(**session)
         return Ended(kept=True, following=claimed_run(claimed, state))
 
-    def _to_cancel(self) -> Statements[bool]:
-        """Return whether the run is still ours, and did not pause since it is to be cancelled."""
-        if self.status != "PAUSED":
-            return False
-        asked = yield TO_CANCEL(
+    def _refused(self) -> Statements[Ended]:
+        """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
+        if self.status not in ("PAUSED", "CANCELLED"):
+            return Ended(kept=False)
+        wish = yield WISH(
             owner=self.owner,
             run_id=self.run_id,
             node=self.lease.node,
             attempt=self.lease.attempt,
             expired_us=self.expired_us,
         )
-        return bool(asked)
+        return Ended(
+            kept=False,
+            cancel_asked=bool(wish) and self.status == "PAUSED",
+            cancel_unasked=bool(wish) and self.status == "CANCELLED",
+        )
