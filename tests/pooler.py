@@ -1,4 +1,4 @@
-"""PgBouncer in front of the tests' PostgreSQL, in transaction mode.
+"""PgBouncer in front of the tests' PostgreSQL, in transaction mode unless told otherwise.
 
 Its binary comes from the system: `nox -s tests` installs Debian's package where it may.
 """
@@ -37,7 +37,7 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {size}
 max_client_conn = 200
 """
@@ -48,7 +48,9 @@ class NoPooler(Exception):
 
 
 @contextmanager
-def pooled(cluster: Cluster) -> Generator[int]:
+def pooled(
+    cluster: Cluster, size: int = SERVER_CONNECTIONS, mode: str = "transaction"
+) -> Generator[int]:
     """Run PgBouncer before `cluster`; yield its port."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))
     binary = shutil.which("pgbouncer", path=path)
@@ -59,7 +61,7 @@ def pooled(cluster: Cluster) -> Generator[int]:
         port = _free_port()
         (folder / "users").write_text('"postgres" ""\n')
         text = _CONFIGURATION.format(
-            server=cluster.port, port=port, folder=folder, size=SERVER_CONNECTIONS
+            server=cluster.port, port=port, folder=folder, size=size, mode=mode
         )
         (folder / "pooler.ini").write_text(text)
         if _USER is not None:
@@ -99,7 +101,7 @@ def _until_ready(process: subprocess.Popen[bytes], port: int) -> None:
     raise NoPooler("pgbouncer did not start")
 
 
-def through(url: str, port: int) -> str:
+def through(url: str, port: int, query: str = "?pgbouncer=true") -> str:
     """Return the URL of the same database by way of the pooler."""
     parts = urlsplit(url)
-    return f"postgresql://postgres@127.0.0.1:{port}{parts.path}?pgbouncer=true"
+    return f"postgresql://postgres@127.0.0.1:{port}{parts.path}{query}"

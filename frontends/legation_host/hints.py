@@ -220,6 +220,7 @@ class Hints:
     database: str
     hub: Hub
     log: Write
+    _note_pooler: Callable[[], None] = field(alias="note_pooler")
     _conninfo: str = field(alias="conninfo", repr=False)  # may hold a password
     sent: int = 0
     heard: int = 0
@@ -258,7 +259,7 @@ class Hints:
             try:
                 await self._once()
             except _Pooled:
-                self.log("info", "hints off", {"database": self.database, "reason": "pooler"})
+                self._note_pooler()
                 return
             except Exception as error:  # noqa: BLE001 (hints are no reason to end a host)
                 self._note(error)
@@ -322,7 +323,7 @@ class Hints:
 def hints_of(databases: Iterable[Database], hub: Hub, log: Write) -> Mapping[str, Hints]:
     """Return what tells and hears for those of `databases` where that is possible, by name."""
     return {
-        database.name: Hints(database.name, hub, log, database.hints)
+        database.name: Hints(database.name, hub, log, database.note_pooler, database.hints)
         for database in databases
         if isinstance(database, PostgresDatabase) and database.hints is not None
     }

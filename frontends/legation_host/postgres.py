@@ -3,15 +3,20 @@
 Connections are few and bounded, made when first needed and made anew when they break.  Two
 settings decide whether "acknowledged" means "stored" and whether a node that hangs can stop the
 others: they are set by us and read back, whatever a role or a database has as its default.
+
+A pooler in transaction mode gives one connection to several clients by turns, so that nothing of a
+session holds.  It makes up the process id that a client gets when it connects, and the server knows
+its own: each new connection is asked for that before anything else, and where the two differ,
+settings are made in each transaction and nothing is prepared.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -71,6 +76,10 @@ RETRY_SECONDS: Final = 0.01
 
 SERIALIZATION: Final = frozenset({"40001", "40P01"})
 CHANGED_PLAN: Final = "0A000"
+
+# Of a prepared statement: that it is there already, and that it is not there.
+FOREIGN_SESSION: Final = frozenset({"42P05", "26000"})
+PREPARE_AFTER: Final = 5
 
 _BY_STATE: Final[Mapping[str, type[StoreFailure]]] = {
     "23505": Conflict,  # unique_violation
@@ -158,13 +167,25 @@ class _Again(Exception):
         self.failure = failure
 
 
+@define(eq=False)
+class _Connection:
+    """A connection; `pooled` where others get the server's end of it between two transactions."""
+
+    driver: psycopg.Connection
+    pooled: bool
+
+    def close(self) -> None:
+        """Close it."""
+        self.driver.close()
+
+
 class PostgresDatabase:
     """A PostgreSQL database, by at most `max_connections` connections at a time.
 
     The URL is libpq's (its section 34.1.1.2) with three parameters of ours: `max_connections`
-    (default 16); `pgbouncer=true` where a pooler in transaction mode is in between: then nothing
-    is prepared, and settings are made in each transaction; and `hints=false` where nodes are to
-    tell each other nothing, see `hints`.
+    (default 16); `pgbouncer=true` where a pooler in transaction mode is in between, which is
+    noticed without it as well, at the cost of a question for each connection; and `hints=false`
+    where nodes are to tell each other nothing, see `hints`.
 
     Attributes:
         hints: How the connection for hints between nodes is made, beside those counted; None where
@@ -182,8 +203,11 @@ class PostgresDatabase:
         self._options = _options(name, url)
         self.hints = self._options.hints
         self._limiter = anyio.CapacityLimiter(self._options.connections)
-        self._idle: deque[psycopg.Connection] = deque()
+        self._idle: deque[_Connection] = deque()
         self._closed = False
+        self._pooled = self._options.pgbouncer
+        self._pooler_logged = self._options.pgbouncer
+        self._logging = threading.Lock()
 
     def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
         """Return nothing: whatever goes over a network would block the event loop."""
@@ -226,7 +250,7 @@ class PostgresDatabase:
 
     def _try(self, unit: Unit[R]) -> R:
         connection, used = self._take()
-        transaction = _Transaction(connection, self._options.pgbouncer)
+        transaction = _Transaction(connection)
         try:
             return transaction.run(unit)
         except (self._driver.Error, UnicodeError) as error:
@@ -238,7 +262,7 @@ class PostgresDatabase:
         self, error: Exception, unit: Unit[Any], transaction: _Transaction, used: bool
     ) -> Exception:
         """Return what to raise for `error`, by its SQLSTATE and by how far the transaction was."""
-        connection = transaction.connection
+        connection = transaction.connection.driver
         state: str = getattr(error, "sqlstate", None) or ""
         broken = connection.closed or (
             isinstance(error, self._driver.OperationalError) and not state
@@ -255,6 +279,13 @@ class PostgresDatabase:
         if state == CHANGED_PLAN and "cached plan" in str(error):
             connection.close()  # the schema changed under a prepared statement
             return _Again(failure(WrongSchema, error, self.name, self._log))
+        if state in FOREIGN_SESSION and not transaction.connection.pooled:
+            # A pooler that hands on the process id of the first server connection it gives.
+            connection.close()
+            self._pooled = True
+            self.note_pooler()
+            self._discard_idle()
+            return _Again(failure(Unavailable, error, self.name, self._log))
         if state == "25006":
             # A read unit that writes is our fault; a writing one has met a standby.
             connection.close()
@@ -263,7 +294,7 @@ class PostgresDatabase:
         failed = failure(_classify(state), error, self.name, self._log)
         return _Again(failed) if state in SERIALIZATION else failed
 
-    def _take(self) -> tuple[psycopg.Connection, bool]:
+    def _take(self) -> tuple[_Connection, bool]:
         """Return a connection, and whether it has been used before."""
         with suppress(IndexError):
             return self._idle.pop(), True
@@ -272,12 +303,12 @@ class PostgresDatabase:
         except self._driver.Error as error:
             raise failure(Unavailable, error, self.name, self._log) from error
 
-    def _give_back(self, connection: psycopg.Connection) -> None:
-        idle = self._driver.pq.TransactionStatus.IDLE
-        if not connection.closed and connection.info.transaction_status != idle:
+    def _give_back(self, connection: _Connection) -> None:
+        idle, driver = self._driver.pq.TransactionStatus.IDLE, connection.driver
+        if not driver.closed and driver.info.transaction_status != idle:
             with suppress(self._driver.Error):
-                connection.execute("rollback")
-        if self._closed or connection.closed or connection.info.transaction_status != idle:
+                driver.execute("rollback")
+        if self._closed or driver.closed or driver.info.transaction_status != idle:
             connection.close()
         else:
             self._idle.append(connection)
@@ -287,33 +318,52 @@ class PostgresDatabase:
             while True:
                 self._idle.pop().close()
 
-    def _connect(self) -> psycopg.Connection:
-        pgbouncer = self._options.pgbouncer
-        connection: psycopg.Connection = self._driver.connect(
-            self._options.conninfo, autocommit=True, prepare_threshold=None if pgbouncer else 5
+    def _connect(self) -> _Connection:
+        driver: psycopg.Connection = self._driver.connect(
+            self._options.conninfo, autocommit=True, prepare_threshold=None
         )
+        connection = _Connection(driver, pooled=self._pooled)
         try:
             as_text = import_module("psycopg.types.string").TextLoader
-            connection.adapters.register_loader("json", as_text)
-            connection.adapters.register_loader("jsonb", as_text)
-            if not pgbouncer:
-                self._check(connection)
+            driver.adapters.register_loader("json", as_text)
+            driver.adapters.register_loader("jsonb", as_text)
+            connection.pooled = connection.pooled or not self._is_direct(driver)
+            if connection.pooled:
+                self.note_pooler()
+            else:
+                driver.prepare_threshold = PREPARE_AFTER
+                self._settle(driver)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _check(self, connection: psycopg.Connection) -> None:
-        """Make the settings for this session and read them back."""
-        connection.execute(_settings_for("false"))
-        for name, value in SETTINGS.items():
-            self._held(connection, name, {value})
-        self._held(connection, "synchronous_commit", DURABLE)
+    def _is_direct(self, driver: psycopg.Connection) -> bool:
+        """Tell whether the process at the other end is the one that answered when we connected.
 
-    def _held(self, connection: psycopg.Connection, name: str, wanted: AbstractSet[str]) -> None:
-        row = connection.execute("select current_setting(%s)", (name,)).fetchone()
-        if row is None or row[0] not in wanted:
-            raise self._driver.OperationalError(f"{name} is {row}, not one of {sorted(wanted)}")
+        The first that is asked of a connection: a setting made through a pooler would stay with
+        whoever has the server's end of it next.
+        """
+        row = driver.execute("select pg_backend_pid()").fetchone()
+        return row is not None and row[0] == driver.info.backend_pid
+
+    def note_pooler(self) -> None:
+        """Write once that there is a pooler where the URL names none."""
+        with self._logging:
+            first, self._pooler_logged = not self._pooler_logged, True
+        if first:
+            self._log("info", "pooler_found", {"database": self.name, "effect": POOLED})
+
+    def _settle(self, driver: psycopg.Connection) -> None:
+        """Make the settings for this session and read them back."""
+        driver.execute(_settings_for("false"))
+        row = driver.execute(READ_BACK).fetchone()
+        for name, value in zip((*SETTINGS, "synchronous_commit"), row or (), strict=True):
+            wanted = {SETTINGS[name]} if name in SETTINGS else DURABLE
+            if value not in wanted:
+                raise self._driver.OperationalError(
+                    f"{name} is {value}, not one of {sorted(wanted)}"
+                )
 
 
 def _settings_for(local: str) -> bytes:
@@ -324,6 +374,13 @@ def _settings_for(local: str) -> bytes:
     calls = [f"set_config('synchronous_commit', {kept}, {local})"]
     calls += [f"set_config('{name}', '{value}', {local})" for name, value in SETTINGS.items()]
     return f"select {', '.join(calls)}".encode()
+
+
+READ_BACK: Final = "select {}".format(
+    ", ".join(f"current_setting('{name}')" for name in (*SETTINGS, "synchronous_commit"))
+).encode()
+
+POOLED: Final = "settings in each transaction, nothing prepared, no hints between nodes"
 
 
 def _classify(state: str) -> type[StoreFailure]:
@@ -342,22 +399,22 @@ IMPATIENT: Final = b"set local lock_timeout = '200ms'"
 class _Transaction:
     """One transaction on one connection; `phase` tells how far it came."""
 
-    def __init__(self, connection: psycopg.Connection, pgbouncer: bool) -> None:
+    def __init__(self, connection: _Connection) -> None:
         self.connection = connection
         self.phase = "begin"
-        self._pgbouncer = pgbouncer
-        self._cursor: Any = connection.cursor()
+        self._cursor: Any = connection.driver.cursor()
 
     def run(self, unit: Unit[R]) -> R:
         """Run `unit` and commit, or roll back where it says so."""
         run = self._cursor.execute
-        if not self._pgbouncer:
+        pooled = self.connection.pooled
+        if not pooled:
             read = short(unit, Dialect.POSTGRESQL, self._execute)
             if read is not None:
                 return read[0]
         run(BEGIN_WRITING if unit.writes else BEGIN_READING, prepare=False)
         self.phase = "statements"
-        if self._pgbouncer:
+        if pooled:
             run(_settings_for("true"), prepare=False)
         if unit.exclusive:
             self._lock()

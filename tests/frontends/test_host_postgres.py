@@ -272,6 +272,21 @@ def test_a_prepared_statement_survives_a_change_of_the_schema(postgres: str) -> 
         assert database.run_unit(Get("ada")) == 10
 
 
+def test_a_session_that_others_use_as_well_is_found_by_its_prepared_statements(
+    postgres: str,
+) -> None:
+    lines = Lines()
+    with opened(postgres, *ACCOUNTS, write=lines.write) as database:
+        for _ in range(10):
+            assert database.run_unit(Get("ada")) == 10
+        database.run_unit(Do("do $$ begin execute 'deallocate all'; end $$"))
+        assert database.run_unit(Get("ada")) == 10
+        for _ in range(10):
+            assert database.run_unit(Get("ada")) == 10
+        assert database.run_unit(Ask("select count(*) from pg_prepared_statements")) == 0
+    assert [event for _, event, _ in lines if event != "store_failed"] == ["pooler_found"]
+
+
 def test_a_serialization_failure_is_run_again(postgres: str) -> None:
     """Two units that lock each other's rows: one is struck down, and both are done in the end."""
     meet = threading.Barrier(2)

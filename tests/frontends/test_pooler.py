@@ -11,12 +11,14 @@ import trio
 
 from legation.resources.audit import verify_trail
 from legation.store.audit import Intact
-from legation.store.failures import StatementFailed, Unavailable
+from legation.store.failures import StoreFailure
 from legation.store.inbox import CountMessages
-from legation_host.databases import open_database
+from legation_host import Database, open_database
 
 from ..engines import Cluster
 from ..pooler import SERVER_CONNECTIONS, NoPooler, pooled, through
+from ..relay import relay
+from .host_units import Lines
 from .test_runs_nodes import RUNS, nodes
 
 
@@ -70,32 +72,90 @@ def test_two_nodes_behind_a_pooler_share_two_connections_and_lose_nothing(
     assert row[0] <= SERVER_CONNECTIONS
 
 
-def test_without_the_parameter_settings_or_prepared_statements_break_behind_a_pooler(
-    postgres_database: str, pooler: int
+@pytest.fixture(params=[("transaction", 2), ("transaction", 1), ("session", 8)], ids=str)
+def unnamed(request: pytest.FixtureRequest, postgres_cluster: Cluster) -> Generator[int]:
+    """The port of a pooler that no URL tells of."""
+    mode, size = request.param
+    try:
+        with pooled(postgres_cluster, size, mode) as port:
+            yield port
+    except NoPooler as reason:
+        pytest.skip(str(reason))
+
+
+async def count_messages(database: Database, failed: list[StoreFailure]) -> None:
+    """Run units often enough to have them prepared."""
+    for _ in range(12):
+        try:
+            await database.run(CountMessages(0))
+        except StoreFailure as failure:
+            failed.append(failure)
+
+
+async def strain(database: Database) -> list[StoreFailure]:
+    """Return how units of several tasks failed."""
+    failed: list[StoreFailure] = []
+    async with anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(count_messages, database, failed)
+    return failed
+
+
+def test_a_pooler_is_found_without_the_parameter_and_nothing_fails(
+    postgres_database: str, unnamed: int
 ) -> None:
-    """So the tests above would notice if anything were prepared."""
+    lines = Lines()
+    url = through(postgres_database, unnamed, "?max_connections=6")
 
     async def main() -> None:
-        plain = through(postgres_database, pooler)
-        async with nodes(plain, 1):
-            pass
-        database = open_database("main", plain.removesuffix("?pgbouncer=true"))
-        failed = 0
-
-        async def count() -> None:
-            nonlocal failed
-            for _ in range(12):
-                try:
-                    await database.run(CountMessages(0))
-                except (StatementFailed, Unavailable):
-                    failed += 1
-
+        async with nodes(url, 1) as (node,):
+            for number in range(8):
+                form = {"message": str(number), "session_id": "s", "stream": "no"}
+                answer = await node.ask("POST", RUNS.format("quick"), **form)
+                assert answer["content"] == str(number)
+        database = open_database("main", url, lines.write)
         try:
-            async with anyio.create_task_group() as tasks:
-                for _ in range(6):
-                    tasks.start_soon(count)
+            assert await strain(database) == []
         finally:
             await database.aclose()
-        assert failed > 0
 
     trio.run(main)
+    assert [event for _, event, _ in lines] == ["pooler_found"]
+
+
+def test_nobody_else_behind_the_pooler_gets_our_settings(
+    postgres_database: str, pooler: int
+) -> None:
+    url = through(postgres_database, pooler, "")
+    plain = open_database("main", url)
+    asked = "select current_setting('default_transaction_read_only')"
+
+    async def main() -> None:
+        async with nodes(through(postgres_database, pooler), 1):
+            await strain(plain)
+            await plain.aclose()
+
+    trio.run(main)
+    for _ in range(2 * SERVER_CONNECTIONS):
+        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as other:
+            assert other.execute(asked).fetchone() == ("off",)
+
+
+def test_a_pooler_that_comes_later_is_found_when_a_connection_is_made(
+    postgres_database: str, postgres_cluster: Cluster, pooler: int
+) -> None:
+    lines = Lines()
+
+    async def main() -> None:
+        async with nodes(through(postgres_database, pooler), 1):
+            pass
+        with relay(postgres_cluster.port) as way:
+            database = open_database("main", through(postgres_database, way.port, ""), lines.write)
+            assert await strain(database) == []
+            assert list(lines) == []
+            way.lead_to(pooler)
+            assert await strain(database) == []
+            await database.aclose()
+
+    trio.run(main)
+    assert [event for _, event, _ in lines] == ["pooler_found"]
