@@ -146,6 +146,20 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
     ("GET", "/{channel}/status"): TOKEN,
+    # What AgentOS keeps and nothing is kept of here: under the scopes that AgentOS has for it.
+    ("GET", "/workflows"): _scope("workflows", "read"),
+    ("GET", "/memories"): _scope("memories", "read"),
+    ("GET", "/memory_topics"): _scope("memories", "read"),
+    ("GET", "/user_memory_stats"): _scope("memories", "read"),
+    ("GET", "/knowledge/content"): _scope("knowledge", "read"),
+    ("GET", "/knowledge/config"): _scope("knowledge", "read"),
+    ("GET", "/eval-runs"): _scope("evals", "read"),
+    ("GET", "/traces"): _scope("traces", "read"),
+    ("GET", "/trace_session_stats"): _scope("traces", "read"),
+    ("GET", "/metrics"): _scope("metrics", "read"),
+    ("GET", "/schedules"): _scope("schedules", "read"),
+    ("GET", "/approvals"): _scope("approvals", "read"),
+    ("GET", "/approvals/count"): _scope("approvals", "read"),
     ("GET", "/audit"): _scope("audit", "read"),
 }
 

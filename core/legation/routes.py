@@ -15,6 +15,7 @@ from .access.scopes import AnyToken, Need, Public, Scoped, Signed
 from .resources import (
     audit,
     channels,
+    collections,
     components,
     config,
     databases,
@@ -95,7 +96,14 @@ ROUTES: Final = (
     Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
     Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
     Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
-    Route("GET", "/metrics/prometheus", _METRICS, metrics.show, "get_metrics", "Health"),
+    Route(
+        "GET",
+        "/metrics/prometheus",
+        _METRICS,
+        metrics.show,
+        "get_prometheus_metrics",
+        "Health",
+    ),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
@@ -358,6 +366,17 @@ ROUTES: Final = (
         channels.list_replies,
         "get_channel_replies",
         "Channels",
+    ),
+    *(
+        Route(
+            "GET",
+            empty.path,
+            Scoped(empty.resource, ("read",)),
+            collections.list_nothing(empty),
+            empty.operation,
+            empty.tag,
+        )
+        for empty in collections.COLLECTIONS
     ),
     Route("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status", "Channels"),
     Route("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook", "Channels"),

@@ -83,6 +83,8 @@ ALPHABET: Final = (
     "channels:write",
     "channels:chat:read",
     "audit:read",
+    "memories:read",
+    "traces:write",
     ADMIN,
     "agent_os:admin",
     # What looks like a scope and is none.

@@ -12,10 +12,11 @@ from typing import Any, Final, TypeAlias
 from attrs import field
 
 from ..bodies.media_types import MEDIA_TYPES
+from ..resources.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
 from ..runs.states import RunState
 from ..values import frozen
 from .examples import EXAMPLES, STARTED
-from .schemas import MOST
+from .schemas import MOST, collection_schema
 from .shapes import (
     BOOLEAN,
     OBJECT,
@@ -172,7 +173,7 @@ _PLATFORM: Final = {
             ),
         },
     ),
-    "get_metrics": Operation(
+    "get_prometheus_metrics": Operation(
         "Measurements of this process and of what waits in its databases",
         {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
         "Several worker processes answer each for itself, under a label that tells them apart.",
@@ -634,6 +635,23 @@ _AUDIT: Final = {
     )
 }
 
+# --- What is empty ------------------------------------------------------------------------------
+
+
+def _empty(collection: Collection) -> Operation:
+    filters = tuple(Field(name, TEXT, "Accepted, without effect") for name in collection.filters)
+    size = integer(minimum=1, maximum=MAX_PAGE_SIZE, default=collection.page_size)
+    paging = (_FIRST, Field("limit", size, "Number of items to return per page"))
+    shape = ref(collection.shape) if collection.shape else collection_schema(collection)
+    return Operation(
+        collection.summary,
+        {200: _json(shape, collection.answer)},
+        "Nothing of the kind is kept here: the answer is empty.",
+        (*filters, *paging) if collection.body is None else filters,
+        errors=(422,),
+    )
+
+
 CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 """Operations that exist once for each channel."""
 
@@ -647,5 +665,6 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **_CHANNELS,
     **_KEPT,
     **_AUDIT,
+    **{collection.operation: _empty(collection) for collection in COLLECTIONS},
 }
 """Every operation there is."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ..migrations.catalogue import CATALOGUE
 from ..migrations.plan import Direction
+from ..resources.collections import COLLECTIONS, Collection
 from ..runs.output import MEDIA
 from ..runs.states import RunState
 from .shapes import (
@@ -30,7 +31,7 @@ from .shapes import (
     text,
 )
 
-__all__ = ["MOST", "SCHEMAS"]
+__all__ = ["MOST", "SCHEMAS", "collection_schema"]
 
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _VERSION: Final = text(examples=[str(CATALOGUE.latest)])
@@ -97,6 +98,22 @@ _DECIDED: Final[Mapping[str, Schema]] = {
 
 _SUMMARY: Final[Mapping[str, Schema]] = {"id": TEXT, "name": TEXT, "db_id": TEXT}
 
+_DOMAINS: Final = {
+    name: f"{name.capitalize()}Config"
+    for name in ("session", "metrics", "memory", "knowledge", "evals", "traces")
+}
+_DOMAIN: Final = object_of(
+    {
+        "dbs": list_of(
+            object_of(
+                {"db_id": TEXT, "domain_config": object_of({"display_name": TEXT})},
+                {"tables": list_of(TEXT)},
+            )
+        )
+    },
+    {"knowledge_instances": _OBJECTS},
+)
+
 _PLATFORM: Final[Mapping[str, Schema]] = {
     "Home": object_of(dict.fromkeys(("name", "id", "version", "health", "info", "docs"), TEXT)),
     "HealthResponse": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
@@ -121,7 +138,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "available_models": list_of(TEXT),
             "os_database": TEXT,
             "databases": list_of(TEXT),
-            "session": OBJECT,
+            **{name: ref(shape) for name, shape in _DOMAINS.items()},
             "agents": list_of(ref("AgentSummaryResponse")),
             "teams": list_of(ref("TeamSummaryResponse")),
             "workflows": _OBJECTS,
@@ -133,6 +150,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "TeamSummaryResponse": object_of(_SUMMARY, {"description": TEXT, "mode": TEXT}),
     "InterfaceResponse": object_of({"type": TEXT, "version": TEXT, "route": TEXT}),
     "Model": object_of({"id": TEXT, "provider": TEXT}),
+    **dict.fromkeys(_DOMAINS.values(), _DOMAIN),
     "Caller": object_of(
         {
             "sub": nullable(TEXT),
@@ -622,6 +640,30 @@ _AUDIT: Final[Mapping[str, Schema]] = {
     ),
 }
 
+# --- What is empty ------------------------------------------------------------------------------
+
+
+def collection_schema(collection: Collection) -> Schema:
+    """Return the schema of a collection's answer, which has no item."""
+    if collection.body is not None:
+        return _schema_of(collection.body)
+    meta = object_of({**_PAGED, "search_time_ms": NUMBER})
+    return object_of({"data": _OBJECTS, "meta": meta})
+
+
+def _schema_of(value: Any) -> Schema:
+    """Return the schema of a value that is as empty as its type can be."""
+    match value:
+        case ():
+            return list_of(ANYTHING)
+        case int():
+            return integer(minimum=0)
+        case None:
+            return nullable(TIME)
+        case _:
+            return object_of({name: _schema_of(item) for name, item in value.items()})
+
+
 SCHEMAS: Final[Mapping[str, Schema]] = {
     **_ERRORS,
     **_PLATFORM,
@@ -630,5 +672,6 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     **_DATABASES,
     **_CHANNELS,
     **_AUDIT,
+    **{empty.shape: collection_schema(empty) for empty in COLLECTIONS if empty.shape},
 }
 """Every shape by its name in the document."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ..effects import Program
 from ..messages import Answer, json_response
@@ -17,15 +18,15 @@ def get_config(call: Call) -> Program[Answer | Refusal]:
     """Return the platform's databases, agents, teams and channels."""
     registry = call.registry
     config = registry.config
-    domains = [_domain(name) for name in registry.databases]
-    told = {
+    told: dict[str, Any] = {
         "os_id": config.id,
         "name": config.name,
         "description": config.description,
         "available_models": [],
         "os_database": registry.default_database,
         "databases": list(registry.databases),
-        "session": {"dbs": [{**domain, "tables": ["sessions"]} for domain in domains]},
+        **{name: _section(registry, tables) for name, tables in _SECTIONS.items()},
+        "knowledge": {"dbs": [], "knowledge_instances": []},
         "agents": [_summary(agent) for agent in registry.agents.values()],
         "teams": [_summary(team) for team in registry.teams.values()],
         "workflows": [],
@@ -45,8 +46,25 @@ def get_models(call: Call) -> Program[Answer | Refusal]:
     yield
 
 
-def _domain(name: str) -> dict[str, Any]:
-    return {"db_id": name, "domain_config": {"display_name": name}}
+# What clients look up by section.  A gateway of AgentOS takes the first table of each of these
+# sections, traces apart, and fails without one, also where nothing is kept.
+_SECTIONS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "session": {"tables": ("sessions",)},
+    "metrics": {"tables": ("metrics",)},
+    "memory": {"tables": ("memories",)},
+    "evals": {"tables": ("eval_runs",)},
+    "traces": {},
+}
+
+
+def _section(registry: Registry, tables: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a section of the configuration: each database, and its tables there."""
+    return {
+        "dbs": [
+            {"db_id": name, "domain_config": {"display_name": name}, **tables}
+            for name in registry.databases
+        ]
+    }
 
 
 def _summary(item: Component) -> dict[str, Any]:
