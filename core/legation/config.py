@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeGuard, TypeVar
 
 import cattrs
 from attrs import field, fields
@@ -62,10 +62,21 @@ class ConfigurationError(Exception):
 ModelLike: TypeAlias = str | ModelProtocol
 ToolLike: TypeAlias = str | Tool | Callable[..., Any]
 RunLike: TypeAlias = str | Callable[..., Any]
+# One text, or several.
+Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
+TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
 
 
 def _strings(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(items)
+
+
+def _texts_or_text(items: str | Iterable[str]) -> tuple[str, ...]:
+    return (items,) if isinstance(items, str) else tuple(items)
+
+
+def _texts_or_none(items: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if items is None else _texts_or_text(items)
 
 
 def _tools(items: Iterable[ToolLike]) -> tuple[ToolLike, ...]:
@@ -78,6 +89,10 @@ class AuthorizationConfig:
 
     `verification_keys` are PEM public keys, or shared secrets under an HS algorithm.
     `excluded_routes` are route templates that need no token; they replace the default list.
+
+    A claim is named by its name as it stands, or by a JSON Pointer that begins with `/`.  Without
+    `audience` that is the platform's id; without `issuer` it is not verified.  A run is given the
+    claims of `dependencies_claims` and `session_state_claims`, whatever its caller sends.
     """
 
     verification_keys: tuple[str, ...] = field(default=(), converter=_strings, repr=False)
@@ -86,6 +101,12 @@ class AuthorizationConfig:
     verify_audience: bool = False
     admin_scope: str = "platform:admin"
     excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=_strings)
+    audience: TextsOrNone = field(default=None, converter=_texts_or_none)
+    issuer: TextsOrNone = field(default=None, converter=_texts_or_none)
+    scopes_claim: Texts = field(default=("scopes",), converter=_texts_or_text)
+    user_id_claim: str = "sub"
+    dependencies_claims: tuple[str, ...] = field(default=(), converter=_strings)
+    session_state_claims: tuple[str, ...] = field(default=(), converter=_strings)
 
     def excludes(self, template: str) -> bool:
         """Return whether the route needs no token; what a page is made of goes with the page."""
@@ -388,6 +409,15 @@ def _texts(value: Any, _: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _one_or_several(value: Any, kind: Any) -> tuple[str, ...]:
+    if type(value) is str:
+        return (value,)
+    try:
+        return _texts(value, kind)
+    except TypeError:
+        raise TypeError("expected a string or an array of strings") from None
+
+
 def _table(value: Any, _: Any) -> Mapping[str, Any]:
     if not _is_table(value):
         raise TypeError("expected a table")
@@ -404,6 +434,8 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _number)
     texts = (tuple[str, ...], tuple[ToolLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
+    several = (Texts, TextsOrNone)
+    converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
     converter.register_structure_hook_func(lambda kind: kind in (ModelLike, RunLike | None), text)
     converter.register_structure_hook_func(lambda kind: kind == Mapping[str, Any] | None, _table)
     return converter

@@ -13,6 +13,7 @@ from attrs import NOTHING, field, fields
 
 from . import config as configuration
 from .abilities import Abilities, abilities, is_duration
+from .access.claims import claim_faults
 from .access.scopes import well_formed_id
 from .channels import CHANNEL_KINDS, Channel
 from .channels.messages import APOLOGY
@@ -233,6 +234,7 @@ class _Builder:
             self._fault("platform.run_timeout_seconds", "must be a finite number of more than 0")
         if not (is_duration(config.lease_seconds) and 5 <= config.lease_seconds <= 3600):
             self._fault("platform.lease_seconds", "must be a number from 5 to 3600")
+        self.faults += claim_faults(config.authorization_config)
         self._check_models()
         self._check_ids("databases", [database.id for database in config.databases])
         self._check_ids("agents", [agent.id for agent in config.agents])

@@ -103,6 +103,8 @@ def _type(attribute: attrs.Attribute[Any]) -> str:
     said = str(said).removesuffix(" | None")
     if said.startswith(("tuple[str", "tuple[ToolLike")):
         return "array of strings"
+    if said in ("Texts", "TextsOrNone"):
+        return "string or array of strings"
     if said.startswith("tuple["):
         return "tables"
     return _TOML.get(said, "table")
@@ -121,6 +123,8 @@ def _default(attribute: attrs.Attribute[Any]) -> str:
             return f"`{str(value).lower()}`"
         case ():
             return "empty"
+        case (str(alone),):
+            return f'`"{alone}"`'
         case tuple():
             return "see below"
         case str():

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt import PyJWS
 
+from legation.access.claims import LEEWAY_US, ClaimRules, Claims
 from legation.access.claims_cache import ENTRIES, LIFETIME_US, MAX_CACHED_BYTES, ClaimsCache
 from legation.access.keys import KeySet, build_keys
-from legation.access.tokens import LEEWAY_US, BadToken, Claims, verify
+from legation.access.tokens import BadToken, verify
 
 NOW = 1_800_000_000
 SECOND = 1_000_000
@@ -41,7 +42,6 @@ def ask(
     token: bytes,
     now_us: int = NOW_US,
     keys: KeySet = KEYS,
-    audience: str | None = None,
 ) -> tuple[Claims | BadToken, bool]:
     """Return what the cache answers, and whether it had to verify."""
     verified = False
@@ -53,7 +53,7 @@ def ask(
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        claims = cache.verify(token, keys, now_us, audience=audience)
+        claims = cache.verify(token, keys, now_us)
     finally:
         sys.setprofile(before)
     return claims, verified
@@ -73,7 +73,7 @@ def test_a_token_is_verified_once() -> None:
 
     assert (verified, verified_again) == (True, False)
     assert again is first
-    assert first == verify(ada, KEYS, NOW_US, audience=None)
+    assert first == verify(ada, KEYS, NOW_US)
 
 
 def test_two_tokens_of_one_subject_are_two_entries() -> None:
@@ -187,14 +187,24 @@ def test_the_same_keys_read_again_void_nothing() -> None:
     assert not ask(cache, ada, keys=key_set(SECRETS[0]))[1]
 
 
-def test_another_audience_voids_every_entry() -> None:
-    cache = ClaimsCache()
-    ada = token(sub="ada", aud="demo")
-    ask(cache, ada)
+DEMO = ClaimRules(audiences=("demo", "other"), issuers=("https://a.test", "https://b.test"))
 
-    assert isinstance(ask(cache, ada, audience="other")[0], BadToken)
-    assert isinstance(ask(cache, ada, audience="demo")[0], Claims)
-    assert isinstance(ask(cache, ada, audience="other")[0], BadToken)
+
+def test_what_is_remembered_was_read_by_the_rules_of_the_cache() -> None:
+    loose, strict = ClaimsCache(), ClaimsCache(DEMO)
+    ada = token(sub="ada", aud="demo", iss="https://a.test")
+    eve = token(sub="ada", aud="somebody", iss="https://a.test")
+    bob = token(sub="ada", aud="demo", iss="https://b.test")
+
+    for _ in range(2):
+        assert isinstance(ask(loose, eve)[0], Claims)
+        assert isinstance(ask(strict, eve)[0], BadToken)
+        subjects = [ask(strict, asked)[0] for asked in (ada, bob)]
+        assert [claims.subject for claims in subjects if isinstance(claims, Claims)] == [
+            "https://a.test#ada",
+            "https://b.test#ada",
+        ]
+    assert not ask(strict, ada)[1]
 
 
 def test_the_entries_are_bounded_and_hold_no_token() -> None:
@@ -236,6 +246,7 @@ TOKENS = [
     token(sub="cyd", nbf=NOW + 60),
     token(SECRETS[1], sub="eve"),
     token(sub="dan", aud="demo"),
+    token(sub="dan", aud=["x", "other"], iss="https://b.test"),
     b"rubbish",
 ]
 
@@ -246,19 +257,17 @@ TOKENS = [
             st.sampled_from(TOKENS),
             st.integers(-20, 400),
             st.sampled_from([KEYS, BOTH]),
-            st.sampled_from([None, "demo"]),
         ),
         max_size=30,
     ),
     st.integers(2, 8),
+    st.sampled_from([ClaimRules(), DEMO, ClaimRules(audiences=("demo",))]),
 )
 def test_the_answer_is_always_that_of_verify(
-    questions: list[tuple[bytes, int, KeySet, str | None]], entries: int
+    questions: list[tuple[bytes, int, KeySet]], entries: int, rules: ClaimRules
 ) -> None:
-    cache = ClaimsCache(entries)
-    for asked, seconds, keys, audience in questions:
+    cache = ClaimsCache(rules, entries)
+    for asked, seconds, keys in questions:
         now_us = NOW_US + seconds * SECOND
 
-        assert cache.verify(asked, keys, now_us, audience=audience) == verify(
-            asked, keys, now_us, audience=audience
-        )
+        assert cache.verify(asked, keys, now_us) == verify(asked, keys, now_us, rules)

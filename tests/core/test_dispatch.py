@@ -233,7 +233,7 @@ def test_a_bug_before_the_handler_lets_nobody_in() -> None:
     platform = demo(ISSUER)
     gate = platform._door.gate
     assert gate is not None
-    broken = Broken(gate.config, gate.audience, gate.keys)
+    broken = Broken(gate.config, gate.rules, gate.keys)
     platform._door = evolve(platform._door, gate=broken)
     answer = played(platform, Request("GET", "/agents"), [*ARRIVED, *EXCUSED])
 

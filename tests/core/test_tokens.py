@@ -20,13 +20,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legation.access.claims import LEEWAY_US, ClaimRules, Claims
 from legation.access.key_material import ALGORITHMS, public_jwk
 from legation.access.keys import KeySet, build_keys
 from legation.access.tokens import (
-    LEEWAY_US,
     MAX_TOKEN_BYTES,
     BadToken,
-    Claims,
     NoToken,
     SignedPayload,
     bearer_token,
@@ -98,11 +97,15 @@ def claiming(**members: Any) -> bytes:
     return token(with_claims(**members))
 
 
+ANY: Final = ClaimRules()
+DEMO: Final = ClaimRules(audiences=("demo",))
+
+
 def told(
-    token: bytes, keys: KeySet = KEYS, audience: str | None = None, now_us: int = NOW * SECOND
+    token: bytes, keys: KeySet = KEYS, rules: ClaimRules = ANY, now_us: int = NOW * SECOND
 ) -> str:
     """Return `good`, `expired` or `bad`."""
-    claims = verify(token, keys, now_us, audience=audience)
+    claims = verify(token, keys, now_us, rules)
     if isinstance(claims, Claims):
         return "good"
     return "expired" if claims.expired else "bad"
@@ -397,7 +400,7 @@ def test_header_parameter(name: str) -> None:
 
 def test_the_audit_sees_the_key_and_never_the_kid_that_was_asked_for() -> None:
     for kid in ("../../dev/null", "\ud800", ""):
-        claims = verify(headed(kid=kid), KEYS, NOW * SECOND, audience=None)
+        claims = verify(headed(kid=kid), KEYS, NOW * SECOND)
 
         assert isinstance(claims, Claims)
         assert claims.key_id == KEY_ID
@@ -562,7 +565,7 @@ def test_claims(name: str) -> None:
     ],
 )
 def test_the_audience_is_equal_or_it_is_somebody_else(aud: object, expected: str) -> None:
-    assert told(claiming(aud=aud), audience="demo") == expected
+    assert told(claiming(aud=aud), rules=DEMO) == expected
 
 
 @pytest.mark.parametrize(
@@ -609,7 +612,7 @@ def test_everything_a_token_says_comes_back() -> None:
         "jti": "t1",
     }
 
-    assert verify(token(claims), KEYS, NOW * SECOND, audience="demo") == Claims(
+    assert verify(token(claims), KEYS, NOW * SECOND, DEMO) == Claims(
         subject="ada",
         session_id="s1",
         scopes=frozenset({"a:b", "b:c"}),
@@ -624,7 +627,7 @@ def test_everything_a_token_says_comes_back() -> None:
 
 
 def test_an_empty_token_grants_nothing() -> None:
-    assert verify(token({}), KEYS, NOW * SECOND, audience=None) == Claims(
+    assert verify(token({}), KEYS, NOW * SECOND) == Claims(
         subject=None, session_id=None, scopes=frozenset(), key_id=KEY_ID
     )
 
@@ -726,7 +729,7 @@ def test_the_hmac_example_of_rfc_7515_section_a_1() -> None:
     )
     keys = key_set("HS256", (), secret)
 
-    claims = verify(token, keys, 1_300_819_380 * SECOND, audience=None)
+    claims = verify(token, keys, 1_300_819_380 * SECOND)
 
     assert isinstance(claims, Claims)
     assert (claims.issuer, claims.expires_us) == ("joe", 1_300_819_380 * SECOND)
@@ -778,7 +781,7 @@ def test_every_cut_is_refused() -> None:
 
 @given(st.binary() | st.text(alphabet="eyJhbGciOi.-_=", max_size=200).map(str.encode))
 def test_any_bytes_are_refused(data: bytes) -> None:
-    assert isinstance(verify(data, KEYS, NOW * SECOND, audience=None), BadToken)
+    assert isinstance(verify(data, KEYS, NOW * SECOND), BadToken)
     assert isinstance(verify_signature(data, KEYS), BadToken)
 
 
@@ -793,14 +796,14 @@ NAMES: Final = ["alg", "typ", "kid", "crit", "sub", "session_id", "scopes", "aud
 @given(
     st.dictionaries(st.sampled_from([*NAMES, "iat", "iss", "jti"]), JSON_VALUES),
     st.dictionaries(st.sampled_from(NAMES), JSON_VALUES, max_size=2),
-    st.sampled_from([None, "demo"]),
+    st.sampled_from([ANY, DEMO]),
     st.integers(0, 1 << 62),
 )
 def test_any_signed_json_is_claims_or_refused(
-    payload: dict[str, Any], header: dict[str, Any], audience: str | None, now_us: int
+    payload: dict[str, Any], header: dict[str, Any], rules: ClaimRules, now_us: int
 ) -> None:
     signed = token(payload, {"alg": "HS256", **header}, "HS256", SECRET.encode())
-    claims = verify(signed, HMAC_KEYS, now_us, audience=audience)
+    claims = verify(signed, HMAC_KEYS, now_us, rules)
 
     assert isinstance(claims, Claims | BadToken)
     if isinstance(claims, Claims):
@@ -810,7 +813,7 @@ def test_any_signed_json_is_claims_or_refused(
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_any_signed_bytes_are_claims_or_refused(payload: bytes, header: bytes) -> None:
     assert isinstance(
-        verify(token(payload, header, "HS256", SECRET.encode()), HMAC_KEYS, 0, audience=None),
+        verify(token(payload, header, "HS256", SECRET.encode()), HMAC_KEYS, 0),
         Claims | BadToken,
     )
 
@@ -882,7 +885,7 @@ def test_a_refused_token_is_never_more_signature_checks_than_there_are_static_ke
 def test_a_reason_quotes_nothing_of_the_token() -> None:
     for tokens in (FORM, SIGNATURES, PARAMETERS, CLAIMS):
         for name, (token, _) in tokens.items():
-            claims = verify(token, KEYS, NOW * SECOND, audience=None)
+            claims = verify(token, KEYS, NOW * SECOND)
             if isinstance(claims, BadToken):
                 assert claims.reason.isascii(), name
                 assert len(claims.reason) < 60, name

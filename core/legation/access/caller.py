@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from ..config import AuthorizationConfig, ConfigurationError
 from ..messages import Request
 from ..refusals import Fault, Unauthenticated
 from ..values import frozen
+from .claims import ClaimRules, Claims, claim_rules
 from .claims_cache import ClaimsCache
 from .decide import Principal
 from .keys import KeySet, build_keys
-from .tokens import BadToken, Claims, NoToken, bearer_token
+from .tokens import BadToken, NoToken, bearer_token
 
 __all__ = ["TRUSTED", "Gate", "Refused", "open_gate"]
 
@@ -29,14 +30,18 @@ class Refused:
     reason: str
 
 
+def _empty_cache(gate: Gate) -> ClaimsCache:
+    return ClaimsCache(gate.rules)
+
+
 @define(eq=False)
 class Gate:
     """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole."""
 
     config: AuthorizationConfig
-    audience: str | None
+    rules: ClaimRules
     keys: KeySet
-    _cache: ClaimsCache = field(factory=ClaimsCache, init=False)
+    _cache: ClaimsCache = field(default=Factory(_empty_cache, takes_self=True), init=False)
 
     def caller(self, request: Request, now_us: int) -> Principal | Refused:
         """Return who sent `request`, as its one bearer token says."""
@@ -45,7 +50,7 @@ class Gate:
             return Refused(Unauthenticated(), token.reason)
         if isinstance(token, BadToken):
             return _refused(token)
-        claims = self._cache.verify(token, self.keys, now_us, audience=self.audience)
+        claims = self._cache.verify(token, self.keys, now_us)
         if isinstance(claims, BadToken):
             return _refused(claims)
         return self._principal(claims)
@@ -66,6 +71,8 @@ class Gate:
             admin_scope=admin if admin in claims.scopes else "",
             session_id=claims.session_id,
             key_id=claims.key_id,
+            dependencies=claims.dependencies,
+            session_state=claims.session_state,
         )
 
 
@@ -90,7 +97,7 @@ def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None)
 
     Args:
         config: With every verification key, those of the environment included.
-        platform_id: The audience to ask for, where audiences are verified.
+        platform_id: The audience to ask for, where audiences are verified and none is named.
         jwks: What the JWKS file holds, if there is one.
 
     Raises:
@@ -102,4 +109,4 @@ def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None)
         faults.append(Fault("authorization_config.jwks_file", "is named and was not read"))
     if faults or not isinstance(keys, KeySet):
         raise ConfigurationError(tuple(faults))
-    return Gate(config, platform_id if config.verify_audience else None, keys)
+    return Gate(config, claim_rules(config, platform_id), keys)

@@ -13,8 +13,9 @@ from typing import Final, TypeAlias
 from attrs import define, field
 from attrs.validators import ge
 
+from .claims import LEEWAY_US, ClaimRules, Claims
 from .keys import KeySet
-from .tokens import LEEWAY_US, BadToken, Claims, verify
+from .tokens import BadToken, verify
 
 __all__ = ["ENTRIES", "LIFETIME_US", "MAX_CACHED_BYTES", "ClaimsCache"]
 
@@ -27,7 +28,7 @@ Entry: TypeAlias = tuple[int, int, Claims]  # known since, good until (microseco
 
 @define(eq=False)
 class ClaimsCache:
-    """The claims of the tokens seen lately; at most `entries`, each for at most 300 s.
+    """The claims of the tokens seen lately, by `rules`; at most `entries`, each for at most 300 s.
 
     Two generations of half the size: an entry that is used moves to the younger one, and when
     that is full the elder is dropped.  So a flood of tokens that come once drives out only what
@@ -36,22 +37,20 @@ class ClaimsCache:
     For one thread, and for one process: a forked worker has its own.
     """
 
+    rules: ClaimRules = field(factory=ClaimRules)
     entries: int = field(default=ENTRIES, validator=ge(2))
     _young: dict[bytes, Entry] = field(factory=dict[bytes, Entry], init=False, repr=False)
     _old: dict[bytes, Entry] = field(factory=dict[bytes, Entry], init=False, repr=False)
     _generation: bytes = field(default=b"", init=False, repr=False)
-    _audience: str | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         """Return how many entries are held; one that moved may count twice."""
         return len(self._young) + len(self._old)
 
-    def verify(
-        self, token: bytes, keys: KeySet, now_us: int, *, audience: str | None
-    ) -> Claims | BadToken:
+    def verify(self, token: bytes, keys: KeySet, now_us: int) -> Claims | BadToken:
         """Return what `tokens.verify` returns, from memory where that is the same."""
-        if keys.generation != self._generation or audience != self._audience:
-            self._start_over(keys.generation, audience)
+        if keys.generation != self._generation:
+            self._young, self._old, self._generation = {}, {}, keys.generation
         digest = sha256(token).digest()
         entry = self._young.get(digest) or self._old.get(digest)
         if entry is None:
@@ -65,7 +64,7 @@ class ClaimsCache:
         return claims
 
     def _verify(self, digest: bytes, token: bytes, keys: KeySet, now_us: int) -> Claims | BadToken:
-        claims = verify(token, keys, now_us, audience=self._audience)
+        claims = verify(token, keys, now_us, self.rules)
         if isinstance(claims, BadToken) or len(token) > MAX_CACHED_BYTES:
             return claims
         until_us = now_us + LIFETIME_US
@@ -78,7 +77,3 @@ class ClaimsCache:
         if len(self._young) >= self.entries // 2:
             self._old, self._young = self._young, {}
         self._young[digest] = entry
-
-    def _start_over(self, generation: bytes, audience: str | None) -> None:
-        self._young, self._old = {}, {}
-        self._generation, self._audience = generation, audience

@@ -8,9 +8,10 @@ changes rows.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from ..values import frozen
 from .scopes import Need, Scoped, well_formed_id
@@ -26,7 +27,7 @@ class Principal:
     word is taken for whose data it is.  A principal that is neither trusted nor admin and has no
     subject owns nothing.  `admin_scope` is the admin scope when the token grants it, else empty.
     `session_id` is the one session that the token is for: every other, and what is in it, is as if
-    absent, whatever the scopes.
+    absent, whatever the scopes.  `dependencies` and `session_state` are claims for its runs.
     """
 
     subject: str | None = None
@@ -35,6 +36,8 @@ class Principal:
     trusted: bool = False
     session_id: str | None = None
     key_id: str | None = None
+    dependencies: Mapping[str, Any] = field(factory=dict[str, Any])
+    session_state: Mapping[str, Any] = field(factory=dict[str, Any])
 
     @property
     def admin(self) -> bool:

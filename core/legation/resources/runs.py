@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from attrs import field
 
+from ..access.claims import overlay
 from ..bodies import Form, Reader
 from ..effects import Program, Transact
 from ..messages import Answer, Headers, Streamed, encoded_json_response, json_response
@@ -147,8 +148,8 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         run_id=run_id,
         message=asked.message,
         stream=asked.stream and not asked.background,
-        state=asked.state,
-        details=asked.details,
+        state=_state(call, asked.state),
+        details=_with_claims(call, asked.details),
         waits=call.registry.config.on_busy == "queue",
     )
     status = 202 if asked.background else 200
@@ -162,6 +163,26 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     if asked.stream:
         return Streamed(200, SSE_HEADERS, tail(hosted.database, owner, run_id, 0))
     return (yield from _joined(hosted.database, owner, run_id))
+
+
+def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state that is sent, with what the token says instead of it."""
+    principal = call.principal
+    names = call.registry.config.authorization_config.session_state_claims
+    return sent if principal.trusted else overlay(sent, names, principal.session_state)
+
+
+def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the details of a run with what the token says for it, which nobody can overwrite."""
+    principal, config = call.principal, call.registry.config.authorization_config
+    given = dict(details)
+    if not principal.trusted and (names := config.dependencies_claims):
+        given["dependencies"] = overlay(
+            given.get("dependencies", {}), names, principal.dependencies
+        )
+    if not principal.trusted and (names := config.session_state_claims):
+        given["state_claims"] = {"names": names, "said": principal.session_state}
+    return given
 
 
 def _owner(

@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from ..access.claims import overlay
 from ..effects import (
     Interrupted,
     Interruptible,
@@ -105,13 +106,14 @@ class _Work:
     turn: Taking | None = None
     ended_at: int = 0
 
-    def told(self, run: ClaimedRun, component: Component | None) -> Told:
+    def told(self, component: Component | None) -> Told:
         """Return what there is to be told of the run by now."""
         state = None if self.turn is None else self.turn.state
         worked_us = self.voice.journal.now_us - self.started_us
         if state is not None:
             worked_us += state.worked_us
-        return Told(run, self.voice.speaker.name, component, state, worked_us)
+        speaker = self.voice.speaker
+        return Told(speaker.run, speaker.name, component, state, worked_us)
 
 
 @frozen
@@ -142,11 +144,10 @@ class ExecuteRun(Job):
         """Take the turn, until it ends or is not to go on, and store what came of it."""
         node = yield from ThisNode()
         started_us = yield from Now()
-        speaker = Speaker(self.run, self.workshop.name_of(self.run))
         asked = json.loads(self.run.input)
-        journal = Journal(
-            self.database, self.run, node, started_us, lease_us=self.workshop.lease_us
-        )
+        run = _with_claims(self.run, asked)
+        speaker = Speaker(run, self.workshop.name_of(run))
+        journal = Journal(self.database, run, node, started_us, lease_us=self.workshop.lease_us)
         work = _Work(Voice(journal, speaker, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),
@@ -191,13 +192,14 @@ class ExecuteRun(Job):
         component = self.workshop.component(self.run)
         if component is None:
             return broken_off(work.voice, self._so_far(work), _UNHOSTED, "not_hosted")
-        work.turn = yield from turn_of(component, self.database, self.run, work.asked, work.voice)
+        run = work.voice.speaker.run
+        work.turn = yield from turn_of(component, self.database, run, work.asked, work.voice)
         outcome = yield from work.turn.take()
         work.ended_at = work.voice.journal.seq
         return concluded(work.voice, self._so_far(work), outcome)
 
     def _so_far(self, work: _Work) -> Told:
-        return work.told(self.run, self.workshop.component(self.run))
+        return work.told(self.workshop.component(self.run))
 
     def _broken_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
@@ -213,6 +215,18 @@ class ExecuteRun(Job):
         else:
             return (yield from failing(work.voice, told, outcome))
         return broken_off(work.voice, told, sentence, reason)
+
+
+def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
+    """Return `run` with what the token of its caller says in the session's state.
+
+    The state of the session may have been changed since, by another request or another token.
+    """
+    claims = asked.get("state_claims")
+    if claims is None:
+        return run
+    state = overlay(json.loads(run.state), claims["names"], claims["said"])
+    return evolve(run, state=compact_json(state))
 
 
 def _finish(journal: Journal, end: End) -> Program[Ended]:

@@ -1,0 +1,343 @@
+"""Claims of a verified token (RFC 7519 section 4), read by the names that the operator gives.
+
+Identity providers agree on `iss`, `aud` and the times.  Where the scopes stand, and who the caller
+is, each of them says in another claim.  A claim is named by its name as it stands, dots and slashes
+included (`permissions`, `https://example.com/roles`).  A name that begins with `/` is a JSON
+Pointer (RFC 6901) into the members of objects: `/realm_access/roles`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, cast
+
+from attrs import Factory, field
+
+from ..bodies.json_text import BadJson, parse_json
+from ..config import AuthorizationConfig
+from ..refusals import Fault
+from ..values import frozen
+from .jose import Malformed, is_clean
+
+__all__ = [
+    "LEEWAY_US",
+    "ClaimName",
+    "ClaimRules",
+    "Claims",
+    "Expired",
+    "claim_faults",
+    "claim_rules",
+    "claims_in_use",
+    "overlay",
+    "read_claims",
+]
+
+LEEWAY_US: Final = 10_000_000  # for clocks that differ (RFC 7519 section 4.1.4)
+MAX_IDENTIFIER: Final = 256  # characters of the user id, session_id, iss and jti
+
+_MAX_SECONDS: Final = 1 << 53  # beyond, a double no longer counts seconds (RFC 7493 section 2.2)
+_ABSENT: Final = object()
+_NONE: Final[list[str]] = []
+
+# The claim that the interface itself names is an array there; its providers' may be a string.
+_ARRAY_ONLY: Final = "scopes"
+
+_BAD_ESCAPE: Final = re.compile(r"~(?![01])")
+# A URL without a fragment (RFC 8414 section 2), so that `#` can stand behind it.
+_ISSUER: Final = re.compile(rf"[\x21\x22\x24-\x7e]{{1,{MAX_IDENTIFIER}}}")
+
+
+def _members(name: ClaimName) -> tuple[str, ...]:
+    """Return the members to follow, from the outermost object on."""
+    if not name.text.startswith("/"):
+        return (name.text,)
+    parts = name.text[1:].split("/")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
+
+
+@frozen
+class ClaimName:
+    """A claim by its name, or by a JSON Pointer that begins with `/`."""
+
+    text: str
+    members: tuple[str, ...] = field(
+        default=Factory(_members, takes_self=True), init=False, eq=False, repr=False
+    )
+
+    def find(self, claims: Mapping[str, Any]) -> object:
+        """Return the value of the claim, or `_ABSENT`.
+
+        Raises:
+            Malformed: What the pointer leads into is no object.
+        """
+        value: object = claims
+        for member in self.members:
+            if type(value) is not dict:
+                raise Malformed(f"{self.text} leads into something else than an object")
+            value = cast(dict[str, object], value).get(member, _ABSENT)
+            if value is _ABSENT:
+                break
+        return value
+
+
+@frozen
+class ClaimRules:
+    """What a token has to say, and by which claims.
+
+    `audiences` and `issuers` are what is accepted; without any, that is not verified.
+    `dependencies` and `session_state` are claims that a run is given.
+    """
+
+    audiences: tuple[str, ...] = ()
+    issuers: tuple[str, ...] = ()
+    scopes: tuple[ClaimName, ...] = (ClaimName("scopes"),)
+    user_id: ClaimName = ClaimName("sub")
+    dependencies: tuple[ClaimName, ...] = ()
+    session_state: tuple[ClaimName, ...] = ()
+
+
+@frozen
+class Claims:
+    """What a verified token says (RFC 7519 section 4.1), and the key that vouches for it.
+
+    Times are in microseconds since the epoch, as the token states them, without leeway.  Where
+    several issuers are accepted, `subject` says whose it is: `<issuer>#<user id>`.
+    """
+
+    subject: str | None
+    session_id: str | None
+    scopes: frozenset[str]
+    key_id: str
+    expires_us: int | None = None
+    not_before_us: int | None = None
+    issued_us: int | None = None
+    audience: tuple[str, ...] = ()
+    issuer: str | None = None
+    token_id: str | None = None
+    dependencies: Mapping[str, Any] = field(factory=dict[str, Any])
+    session_state: Mapping[str, Any] = field(factory=dict[str, Any])
+
+
+class Expired(Malformed):
+    """The one reason that a caller is told."""
+
+
+# --- Configuration -------------------------------------------------------------------------------
+
+
+def claim_rules(config: AuthorizationConfig, platform_id: str) -> ClaimRules:
+    """Return the rules of `config`; the audience is the platform unless another is named."""
+    audiences = config.audience or (platform_id,)
+    return ClaimRules(
+        audiences=audiences if config.verify_audience else (),
+        issuers=config.issuer or (),
+        scopes=_names(config.scopes_claim),
+        user_id=ClaimName(config.user_id_claim),
+        dependencies=_names(config.dependencies_claims),
+        session_state=_names(config.session_state_claims),
+    )
+
+
+def _names(texts: Iterable[str]) -> tuple[ClaimName, ...]:
+    return tuple(ClaimName(text) for text in texts)
+
+
+def claims_in_use(config: AuthorizationConfig, platform_id: str) -> tuple[tuple[str, str], ...]:
+    """Return which claims are read for what, in words for people."""
+    rules = claim_rules(config, platform_id)
+    aud = f"aud: {' or '.join(rules.audiences)}" if rules.audiences else "not verified"
+    iss = f"iss: {' or '.join(rules.issuers)}" if rules.issuers else "not verified"
+    user_id = f"iss#{rules.user_id.text}" if len(rules.issuers) > 1 else rules.user_id.text
+    return (
+        ("scopes", ", ".join(config.scopes_claim)),
+        ("user_id", user_id),
+        ("audience", aud),
+        ("issuer", iss),
+        ("dependencies", ", ".join(config.dependencies_claims) or "none"),
+        ("session_state", ", ".join(config.session_state_claims) or "none"),
+    )
+
+
+def claim_faults(config: AuthorizationConfig) -> Iterator[Fault]:
+    """Yield every fault of what `config` says of claims."""
+    yield from _faults("scopes_claim", config.scopes_claim, _claim_fault)
+    yield from _faults("user_id_claim", (config.user_id_claim,), _claim_fault)
+    if config.audience is not None:
+        yield from _faults("audience", config.audience, _audience_fault)
+        if not config.verify_audience:
+            told = "is not looked at: set verify_audience = true, or leave it out"
+            yield Fault("authorization_config.audience", told)
+    if config.issuer is not None:
+        yield from _faults("issuer", config.issuer, _issuer_fault)
+    for key in ("dependencies_claims", "session_state_claims"):
+        if texts := getattr(config, key):
+            yield from _faults(key, texts, _claim_fault)
+
+
+def _faults(
+    key: str, texts: tuple[str, ...], check: Callable[[str], str | None]
+) -> Iterator[Fault]:
+    path = f"authorization_config.{key}"
+    if not texts:
+        yield Fault(path, "is empty: name one, or leave it out")
+    for index, text in enumerate(texts):
+        where = f"{path}[{index}]" if len(texts) > 1 else path
+        if (wrong := check(text)) is not None:
+            yield Fault(where, wrong)
+        if text in texts[:index]:
+            yield Fault(where, f"{text!r} is named twice")
+
+
+def _claim_fault(text: str) -> str | None:
+    if not 0 < len(text) <= MAX_IDENTIFIER or not is_clean(text):
+        return f"is not the name of a claim: 1 to {MAX_IDENTIFIER} characters"
+    if text.startswith("/") and (_BAD_ESCAPE.search(text) or "" in text[1:].split("/")):
+        return f"{text!r} begins with / and is no JSON Pointer such as /realm_access/roles"
+    return None
+
+
+def _audience_fault(text: str) -> str | None:
+    if 0 < len(text) <= MAX_IDENTIFIER:
+        return None
+    return f"is not an audience: 1 to {MAX_IDENTIFIER} characters"
+
+
+def _issuer_fault(text: str) -> str | None:
+    if _ISSUER.fullmatch(text):
+        return None
+    return f"is not an issuer: 1 to {MAX_IDENTIFIER} visible ASCII characters, without #"
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read_claims(claims: dict[str, Any], key_id: str, now_us: int, rules: ClaimRules) -> Claims:
+    """Return what `claims` say under `rules`.
+
+    Args:
+        claims: The payload of a token whose signature was verified.
+        key_id: The key that it was verified with.
+        now_us: Microseconds since the epoch; `exp`, `nbf` and `iat` get 10 s of leeway.
+        rules: Those of the platform.
+
+    Raises:
+        Malformed: The token is not to be accepted; the reason is for the log.
+    """
+    expires_us = _instant(claims, "exp")
+    not_before_us = _instant(claims, "nbf")
+    issued_us = _instant(claims, "iat")
+    if expires_us is not None and now_us >= expires_us + LEEWAY_US:
+        raise Expired("expired")
+    if not_before_us is not None and now_us + LEEWAY_US < not_before_us:
+        raise Malformed("not valid yet (nbf)")
+    if issued_us is not None and now_us + LEEWAY_US < issued_us:
+        raise Malformed("issued in the future (iat)")
+    issuer = _issuer(claims, rules.issuers)
+    return Claims(
+        subject=_subject(claims, rules, issuer),
+        session_id=_identifier(claims.get("session_id", _ABSENT), "session_id"),
+        scopes=frozenset(chain.from_iterable(_scopes(claims, name) for name in rules.scopes)),
+        key_id=key_id,
+        expires_us=expires_us,
+        not_before_us=not_before_us,
+        issued_us=issued_us,
+        audience=_audience(claims, rules.audiences),
+        issuer=issuer,
+        token_id=_identifier(claims.get("jti", _ABSENT), "jti"),
+        dependencies=_handed_on(claims, rules.dependencies),
+        session_state=_handed_on(claims, rules.session_state),
+    )
+
+
+def overlay(
+    sent: Mapping[str, Any], names: Iterable[str], said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return `sent` with what a token says under `names`; what it does not say is left out."""
+    kept = {name: value for name, value in sent.items() if name not in names}
+    return {**kept, **said}
+
+
+def _instant(claims: dict[str, Any], name: str) -> int | None:
+    """Return a NumericDate (RFC 7519 section 2) in microseconds; True is not the number 1."""
+    seconds = claims.get(name, _ABSENT)
+    if seconds is _ABSENT:
+        return None
+    if type(seconds) is not int and type(seconds) is not float:
+        raise Malformed(f"{name} is not a number")
+    if not -_MAX_SECONDS < seconds < _MAX_SECONDS:
+        raise Malformed(f"{name} is out of range")
+    return round(seconds * 1_000_000)
+
+
+def _issuer(claims: dict[str, Any], issuers: tuple[str, ...]) -> str | None:
+    """Return `iss`, which must be one of `issuers` where there are any (RFC 8725 section 3.8)."""
+    issuer = _identifier(claims.get("iss", _ABSENT), "iss")
+    if issuers and issuer not in issuers:
+        raise Malformed("iss is not an issuer of the configuration")
+    return issuer
+
+
+def _subject(claims: dict[str, Any], rules: ClaimRules, issuer: str | None) -> str | None:
+    """Return the user; two issuers may mean two people by one name (RFC 7519 section 4.1.2)."""
+    name = rules.user_id
+    subject = _identifier(name.find(claims), name.text)
+    if subject is None or len(rules.issuers) < 2:
+        return subject
+    return f"{issuer}#{subject}"
+
+
+def _identifier(text: object, name: str) -> str | None:
+    """Return a claim that names something: text that is not empty and that a database can hold."""
+    if text is _ABSENT:
+        return None
+    if type(text) is not str or not 0 < len(text) <= MAX_IDENTIFIER:
+        raise Malformed(f"{name} is not a text of 1 to {MAX_IDENTIFIER} characters")
+    if "\0" in text or not is_clean(text):
+        raise Malformed(f"{name} has a character that is not accepted")
+    return text
+
+
+def _scopes(claims: dict[str, Any], name: ClaimName) -> Iterable[str]:
+    """Return the scopes of one claim: an array, or a string with spaces (RFC 6749 section 3.3)."""
+    value = name.find(claims)
+    if value is _ABSENT:
+        return ()
+    if type(value) is str and name.text != _ARRAY_ONLY:
+        value = [scope for scope in value.split(" ") if scope]
+    return _texts(value, name.text)
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    if type(value) is not list:
+        raise Malformed(f"{name} is not an array")
+    texts = cast(list[str], value)
+    try:
+        together = "".join(texts)
+    except TypeError:
+        raise Malformed(f"{name} holds something else than texts") from None
+    if not is_clean(together):
+        raise Malformed(f"{name} has a character that is not accepted")
+    return tuple(texts)
+
+
+def _audience(claims: dict[str, Any], audiences: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `aud`, a text or an array of them; one is of `audiences` where there are any."""
+    value = claims.get("aud", _NONE)
+    members = _texts([value] if type(value) is str else value, "aud")
+    if audiences and not any(audience in members for audience in audiences):
+        raise Malformed("aud is somebody else")
+    return members
+
+
+def _handed_on(claims: dict[str, Any], names: tuple[ClaimName, ...]) -> Mapping[str, Any]:
+    """Return what the token says under `names`, as a run can be given and a database can hold."""
+    if not names:
+        return {}
+    found = {name.text: value for name in names if (value := name.find(claims)) is not _ABSENT}
+    handed = parse_json(json.dumps(found).encode())
+    if isinstance(handed, BadJson):
+        raise Malformed("a claim that runs are given cannot be stored")
+    return cast(dict[str, Any], handed)
