@@ -1,7 +1,8 @@
-"""Every habit of this project, one command each: `nox` runs what CI runs.
+"""The checks of this project, one command each: `nox` runs what CI runs.
 
-`nox -s style -- fix` repairs what can be repaired; `nox -s tests-3.11 -- tests/core -k scopes` runs
-a part of the tests (the coverage gate then does not apply); `nox -s bench` times the core.
+`nox -s quick` answers for work in progress within two minutes; `nox -s style -- fix` repairs what
+can be repaired; `nox -s tests -- tests/core -k scopes` runs a part of the tests (the coverage gate
+then does not apply); `nox -s bench` times the core.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from zipfile import ZipFile
 
 import nox
 
-nox.needs_version = ">=2025.5.1"
+nox.needs_version = ">=2026.10"  # sessions in parallel
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.download_python = "never"
 nox.options.error_on_external_run = True
 nox.options.error_on_missing_interpreters = True
+nox.options.parallel = 2  # of those that may: the suites of tests use every core themselves
+nox.options.report = ".nox/report.json"
 nox.options.reuse_venv = "yes"
 nox.options.sessions = [
     "style",
-    "types",
+    "mypy",
+    "pyright",
     "imports",
+    "core",
     "tests",
+    "lowest",
     "agentos-client",
     "api-client",
     "api-fuzz",
@@ -81,6 +87,8 @@ def installed() -> dict[str, Path]:
 
 FOUND = installed()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
+LOCK = ROOT / "requirements/development.txt"
+REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
 # nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
 os.environ["PATH"] = os.pathsep.join(
     [*(str(FOUND[version].parent) for version in PYTHONS), os.environ.get("PATH", os.defpath)]
@@ -94,27 +102,46 @@ def groups(*names: str) -> tuple[str, ...]:
 
 def install(session: nox.Session, *names: str) -> None:
     """Install the project in editable mode, with its extras and these dependency groups."""
-    session.install("-e", ".[postgres]", *groups(*names))
+    session.install("-e", ".[postgres]", *groups(*names), *locked())
 
 
-@nox.session
+def locked() -> tuple[str, ...]:
+    """Return what holds an installation to the versions and digests of the lock."""
+    return ("--constraint", str(LOCK))
+
+
+def pytest(session: nox.Session, *args: str, env: dict[str, str] | None = None) -> None:
+    """Run pytest on every core, and leave its report where `.ci/count` looks for it."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    report = f"--junit-xml={REPORTS / session.name}.xml"
+    spread = ("-n", "auto", "--dist", "worksteal", "--durations=20")
+    session.run("pytest", *spread, report, *args, *session.posargs, env=env)
+
+
+@nox.session(allow_parallel=True)
 def style(session: nox.Session) -> None:
     """Check lint and format; with `-- fix`, repair what can be repaired."""
-    session.install(*groups("lint"))
+    session.install(*groups("lint"), *locked())
     fix = session.posargs == ["fix"]
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
 
 
-@nox.session
-def types(session: nox.Session) -> None:
-    """Check the types with both checkers, strictly."""
+@nox.session(allow_parallel=True)
+def mypy(session: nox.Session) -> None:
+    """Check the types with mypy, strictly."""
     install(session, "types")
-    session.run("mypy")
-    session.run("pyright")
+    session.run("mypy", *session.posargs)
 
 
-@nox.session
+@nox.session(allow_parallel=True)
+def pyright(session: nox.Session) -> None:
+    """Check the types with pyright, strictly."""
+    install(session, "types")
+    session.run("pyright", *session.posargs)
+
+
+@nox.session(allow_parallel=True)
 def imports(session: nox.Session) -> None:
     """Check the direction of imports."""
     install(session, "lint")
@@ -122,35 +149,92 @@ def imports(session: nox.Session) -> None:
     session.run("lint-imports", "--no-cache")
 
 
-def pooler(session: nox.Session) -> None:
-    """Install PgBouncer where that may be done; without it its tests are skipped, and say so."""
+PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer"}  # by their package of Debian
+
+
+def programs(session: nox.Session) -> None:
+    """Install a browser and PgBouncer where that may be done; tests without them say so."""
     path = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
-    if which("pgbouncer", path=path) or os.geteuid() != 0 or not which("apt-get"):
+    missing = [package for package, name in PROGRAMS.items() if not which(name, path=path)]
+    if not missing or os.geteuid() != 0 or not which("apt-get"):
         return
-    command = ("apt-get", "install", "--yes", "--no-install-recommends", "pgbouncer")
-    session.run(*command, external=True, silent=True, success_codes=range(256))
+    for command in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
+        session.run("apt-get", *command, external=True, silent=True, success_codes=range(256))
 
 
-@nox.session(python=PYTHONS)
+@nox.session(python=PYTHONS[-1:])
+def core(session: nox.Session) -> None:
+    """Run the tests of the core on the newest Python here; they must cover all its branches."""
+    install(session, "test")
+    data = {"COVERAGE_FILE": str(Path(session.create_tmp()).resolve() / "coverage")}
+    if session.posargs:
+        pytest(session)
+        return
+    pytest(session, "--cov=legation", "--cov-report=", "tests/core", env=data)
+    session.run("coverage", "report", "--fail-under=100", env=data)
+
+
+@nox.session(python=PYTHONS[-1:])
 def tests(session: nox.Session) -> None:
-    """Run the tests; on the oldest Python they must cover every branch of the core."""
+    """Run all other tests on the newest Python here."""
     session.log("tests run on %s, of %s", session.python, ", ".join(FOUND))
+    install(session, "test")
+    programs(session)
+    pytest(session, *([] if session.posargs else ["--ignore=tests/core"]))
+
+
+@nox.session(python=PYTHONS[:1])
+def lowest(session: nox.Session) -> None:
+    """Run the tests of the frontends on the oldest Python, with the lowest versions allowed.
+
+    What only computes is left out: an enumeration of states comes out the same on any Python.
+    """
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
-    install(session, "test")
-    pooler(session)
-    if session.python != PYTHONS[0]:  # counting takes a third of the time again, and once will do
-        session.run("pytest", *session.posargs)
-        return
-    data = {"COVERAGE_FILE": str(Path(session.create_tmp()).resolve() / "coverage")}
-    session.run("coverage", "run", "-m", "pytest", *session.posargs, env=data)
-    if not session.posargs:
-        session.run("coverage", "report", env=data)
-        core = ["--include=core/legation/*", "--fail-under=100"]
-        session.run("coverage", "report", *core, env=data)
+    project = ("-e", ".[otel,postgres]")
+    session.install("--resolution=lowest-direct", *project)
+    session.install(*project, *groups("test"))  # leaves what is there and allowed as it is
+    programs(session)
+    pytest(session, "-m", "not enumeration", *([] if session.posargs else ["tests/frontends"]))
 
 
-@nox.session(name="agentos-client")
+def changed() -> list[str]:
+    """Return the Python files that differ from the branch `main`, or from the last commit."""
+    command = ("git", "diff", "--name-only", "--diff-filter=d")
+    names: list[str] = []
+    for base in ("main", "HEAD"):
+        listed = subprocess.run([*command, base, "--", "*.py"],
+                                capture_output=True, text=True, check=False)  # fmt: skip
+        names += listed.stdout.split()
+    return sorted(set(names))
+
+
+@nox.session(default=False)
+def quick(session: nox.Session) -> None:
+    """Answer for work in progress: style, the types of what changed, the tests of the core."""
+    install(session, "dev")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    if files := changed():
+        session.run("mypy", *files)
+        session.run("pyright", *files)
+    pytest(session, "-m", "not enumeration", "tests/core")
+
+
+@nox.session(default=False)
+def lock(session: nox.Session) -> None:
+    """Write anew which versions CI and images install, each with its digests and no address."""
+    session.install("uv")
+    form = ("--universal", f"--python-version=3.{OLDEST}", "--generate-hashes", "--no-header",
+            "--no-annotate", "--quiet", "--all-extras", "pyproject.toml")  # fmt: skip
+    every = (f"--group={name}" for name in ("dev", "fuzz", "generator"))
+    compile_ = ("uv", "pip", "compile", *session.posargs)
+    session.run(*compile_, *form, *every, f"--output-file={LOCK}")
+    server = LOCK.with_name("server.txt")
+    session.run(*compile_, *form, f"--constraint={LOCK}", f"--output-file={server}")
+
+
+@nox.session(name="agentos-client", allow_parallel=True)
 def agentos_client(session: nox.Session) -> None:
     """Run the client of AgentOS, as it is published, against this server."""
     install(session, "test")
@@ -158,21 +242,21 @@ def agentos_client(session: nox.Session) -> None:
     session.run("pytest", "tests/clients", *session.posargs)
 
 
-@nox.session(name="api-client")
+@nox.session(name="api-client", allow_parallel=True)
 def api_client(session: nox.Session) -> None:
     """Generate a client from the OpenAPI document, check its types, and use it."""
     install(session, "test", "generator")
     session.run("pytest", "tests/frontends/test_openapi_clients.py", *session.posargs)
 
 
-@nox.session(name="api-fuzz")
+@nox.session(name="api-fuzz", allow_parallel=True)
 def api_fuzz(session: nox.Session) -> None:
     """Let schemathesis loose on a running server, bounded; `-- 600` gives it ten minutes."""
     install(session, "test", "fuzz")
     session.run("python", "-m", "tests.fuzz", *session.posargs)
 
 
-@nox.session
+@nox.session(allow_parallel=True)
 def build(session: nox.Session) -> None:
     """Build the distributions; only our packages are in them, and the wheel works alone."""
     session.install(*groups("build"))
@@ -206,7 +290,7 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
         session.error("in the wheel: no files for the documentation pages")
 
 
-@nox.session
+@nox.session(allow_parallel=True)
 def docs(session: nox.Session) -> None:
     """Build the documentation, where a warning is an error, and run its examples."""
     install(session, "docs")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -146,6 +146,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = []
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the figures of a worker of pytest-xdist over to the process that prints them."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["figures"] = session.config.stash[_FIGURES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the figures of a worker of pytest-xdist that has ended."""
+    node.config.stash[_FIGURES] += getattr(node, "workeroutput", {}).get("figures", ())
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
@@ -153,5 +166,5 @@ def pytest_terminal_summary(
     lines = config.stash[_FIGURES]
     if lines:
         terminalreporter.section("figures")
-        for line in lines:
+        for line in sorted(lines):
             terminalreporter.write_line(line)

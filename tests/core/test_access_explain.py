@@ -19,6 +19,8 @@ from legation_testing import NEW_YEAR_2026
 
 from ..callers import Issuer, demo
 
+pytestmark = pytest.mark.enumeration
+
 ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
 ALPHABET: Final = (
     *("agents:read", "agents:run", "agents:write", "agents:alpha:read", "agents:alpha:run"),

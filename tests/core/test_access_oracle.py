@@ -46,6 +46,8 @@ from ..access_oracle import (
 )
 from ..callers import Issuer, demo
 
+pytestmark = pytest.mark.enumeration
+
 ISSUER: Final = Issuer(ed25519.Ed25519PrivateKey.generate())
 ALPHABET: Final = (
     "agents:read",

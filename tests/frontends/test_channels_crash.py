@@ -16,6 +16,8 @@ from legation_testing import Client, crash_everywhere, fail_everywhere
 from ..providers.deliveries import Text, platform, whatsapp
 from ..providers.strict import WhatsAppApi
 
+pytestmark = pytest.mark.enumeration
+
 
 class Scene:
     """Two deliveries of two senders, one of them a batch, delivered again by the provider."""

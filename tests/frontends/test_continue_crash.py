@@ -15,6 +15,8 @@ from legation.models.conversation import Prompt
 from legation.tools import tool
 from legation_testing import Client, Exchange, ScriptedModel, call, crash_everywhere
 
+pytestmark = pytest.mark.enumeration
+
 PATH = "/agents/clerk/runs"
 FINAL = {"COMPLETED", "CANCELLED", "ERROR"}
 

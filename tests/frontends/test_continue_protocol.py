@@ -22,6 +22,8 @@ from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 
 from .protocol_kit import PostgresTables, SqliteTables, Tables, spoiling
 
+pytestmark = pytest.mark.enumeration
+
 NODES: Final = ("n1", "n2")
 LEASE: Final = 2
 NOW: Final = 100

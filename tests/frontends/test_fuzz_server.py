@@ -185,7 +185,7 @@ def tasks() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are counted by /proc")
-@pytest.mark.parametrize("seed", [SEED])
+@pytest.mark.parametrize("seed", [SEED], ids=["drawn"])  # an id that every process agrees on
 async def test_noise_gets_documented_answers_and_leaves_nothing(
     seed: int, figures: Callable[[str], None]
 ) -> None:

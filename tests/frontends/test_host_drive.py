@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -145,7 +146,7 @@ def answers(*effects: Effect) -> Program[list[Any]]:
         (CallFunction(divmod_of, {"a": 7, "b": 2}, 1.0), Returned((3, 1))),
         (Concurrently(()), ()),
     ],
-    ids=str,
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
 def test_an_effect_has_its_answer(backend: str, effect: Effect, answer: object) -> None:
     assert performed(backend, answers(effect)) == [answer]

@@ -29,6 +29,8 @@ from legation.store.outbox import NewReply
 
 from .. import one_database
 
+pytestmark = pytest.mark.enumeration
+
 R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
 Held: TypeAlias = tuple[str, str, int]  # node, message, token

@@ -11,6 +11,8 @@ from legation import Platform
 from legation.config import Agent, Model
 from legation_testing import Client, Exchange, crash_everywhere
 
+pytestmark = pytest.mark.enumeration
+
 FINAL = {"COMPLETED", "CANCELLED", "ERROR"}
 
 

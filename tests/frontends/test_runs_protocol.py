@@ -28,6 +28,8 @@ from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, Fi
 from ..one_database import Database
 from .protocol_kit import spoiling
 
+pytestmark = pytest.mark.enumeration
+
 R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
 Held: TypeAlias = tuple[str, str, int]  # node, run, attempt
