@@ -4,8 +4,19 @@ from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from legation.access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
+from legation.access.decide import (
+    Allow,
+    AllowOnly,
+    Deny,
+    Principal,
+    decide,
+    ids_held,
+    name_of,
+    owner_of,
+)
 from legation.access.scopes import AnyToken, Public, Scoped, Signed
 
 READ = Scoped("agents", ("read",), parameter="agent_id")
@@ -115,6 +126,25 @@ def test_a_caller_sees_its_own_rows(
 ) -> None:
     assert principal.owner == owner
     assert {o for o in ("ada", "eve", "", "~nobody:x") if principal.may_see(o)} == sees
+
+
+@given(
+    st.text(alphabet="~", max_size=3),
+    st.text(alphabet="~xn:", max_size=6) | st.sampled_from(["nobody:x", "channel:c:1"]),
+)
+def test_the_owner_of_a_name_leads_back_to_it(tildes: str, text: str) -> None:
+    name = tildes + text
+
+    assert name_of(owner_of(name)) == name
+
+
+@pytest.mark.parametrize("subject", ["~x", "~~x", "~", "ann", "~nobody:x", "~~channel:c:1"])
+def test_a_subject_is_shown_by_its_name_unless_that_is_the_platforms_own(subject: str) -> None:
+    owner = Principal(subject).owner or ""
+    reserved = subject.lstrip("~").startswith(("nobody:", "channel:"))
+
+    assert name_of(owner) == (f"~{subject}" if reserved else subject)
+    assert owner_of(name_of(owner)) == owner
 
 
 def test_an_administrator_is_one_whose_token_says_so() -> None:

@@ -622,12 +622,13 @@ def test_a_token_without_a_subject_runs_and_owns_nothing() -> None:
         assert client.post(QUICK, form=form, headers={"idempotency-key": "k"}).status == 422
 
 
-def test_an_administrators_token_for_a_session_continues_it_for_its_owner() -> None:
+def test_an_administrators_token_for_a_session_continues_that_of_whom_it_names() -> None:
     issuer = Issuer()
     with Client(lambda: demo(issuer)) as client:
         client.token = issuer.token("agents:run")
         client.run("alpha", "x", session_id="s")
         client.token = issuer.token("platform:admin", sub="root", session_id="s")
-        run = client.run("alpha", "y")
+        own, other = client.run("alpha", "y"), client.run("alpha", "z", user_id="ada")
 
-        assert (run["session_id"], run["user_id"]) == ("s", "ada")
+        assert (own["session_id"], own["user_id"]) == ("s", "root")
+        assert (other["session_id"], other["user_id"]) == ("s", "ada")

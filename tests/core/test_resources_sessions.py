@@ -260,19 +260,6 @@ def test_deleting_a_session_breaks_off_the_run_that_is_executed(client: Client) 
     assert client.run("quick", "y", session_id="s")["status"] == "COMPLETED"
 
 
-def test_of_two_owners_of_an_id_the_session_last_used_is_deleted(client: Client) -> None:
-    for user in ("ada", "eve"):
-        assert create(client, session_id="s", user_id=user).status == 201
-        client.advance(1)
-    body = {"session_ids": ["s"], "session_types": ["agent"]}
-
-    assert client.request("DELETE", "/sessions", json=body).status == 204
-
-    left = {user: client.get(f"/sessions?user_id={user}").json()["data"] for user in ("ada", "eve")}
-    assert [row["session_id"] for row in left["ada"]] == ["s"]
-    assert left["eve"] == []
-
-
 def test_many_are_deleted_at_once_those_of_the_kind_that_is_named(client: Client) -> None:
     for name in ("a", "b", "c"):
         create(client, session_id=name)

@@ -9,14 +9,45 @@ changes rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field
 
 from ..values import frozen
 from .scopes import Need, Scoped, well_formed_id
 
-__all__ = ["Allow", "AllowOnly", "Decision", "Deny", "Principal", "decide", "ids_held"]
+__all__ = [
+    "Allow",
+    "AllowOnly",
+    "Decision",
+    "Deny",
+    "Principal",
+    "decide",
+    "ids_held",
+    "name_of",
+    "owner_of",
+]
+
+# Names of owners that are no user's: a run without a subject, a person on a channel.
+_RESERVED: Final = ("nobody:", "channel:")
+
+
+def _is_reserved(name: str) -> bool:
+    return name.startswith("~") and name.lstrip("~").startswith(_RESERVED)
+
+
+def owner_of(name: str) -> str:
+    """Return the owner under which the rows of the user `name` are kept.
+
+    A name that begins with `~` gets one more, as a subject does.  One that is reserved, with
+    however many `~`, is an owner as it stands.
+    """
+    return f"~{name}" if name.startswith("~") and not _is_reserved(name) else name
+
+
+def name_of(owner: str) -> str:
+    """Return the name of an owner, as tools and clients are shown it; `owner_of` leads back."""
+    return owner[1:] if owner.startswith("~~") and not _is_reserved(owner) else owner
 
 
 @define
@@ -54,6 +85,11 @@ class Principal:
         if self.subject is None or not self.subject.startswith("~"):
             return self.subject
         return f"~{self.subject}"
+
+    @property
+    def own(self) -> str:
+        """The owner of what a caller who sees all keeps for itself; it may have no name."""
+        return self.owner or ""
 
     @property
     def sees_all(self) -> bool:

@@ -129,7 +129,7 @@ _HOSTED_TYPE: Final = one_of_words("agent", "team", default="agent")
 _DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
 _TARGET: Final = _may("target_version", ref("TargetVersion"))
-_COUNTS: Final = "Counts for administrators alone."
+_COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
 _SEVERAL: Final = "Needed where there are several."
 _IDLE: Final = "Accepted, without effect."
 
@@ -260,6 +260,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
                 _FIRST,
                 Field("limit", _ROWS, "Runs on a page"),
             ),
+            errors=(409,),
         ),
         f"get_{kind}_run": Operation(
             f"Get {title} Run",
@@ -416,7 +417,7 @@ _SESSIONS: Final = {
             table="Table to use for deletion",
         ),
         body=Body({JSON: ref("DeleteSessionRequest")}),
-        errors=(404,),
+        errors=(404, 409),
     ),
     "get_session_by_id": Operation(
         "Get Session by ID",
@@ -429,7 +430,7 @@ _SESSIONS: Final = {
             database="Database ID to query session from",
             table="Table to query session from",
         ),
-        errors=(400,),
+        errors=(400, 409),
     ),
     "update_session": Operation(
         "Update Session",
@@ -440,6 +441,7 @@ _SESSIONS: Final = {
             table="Table to use for update operation",
         ),
         body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
+        errors=(409,),
     ),
     "delete_session": Operation(
         "Delete Session",
@@ -451,7 +453,7 @@ _SESSIONS: Final = {
             database="Database ID to use for deletion",
             table="Table to use for deletion",
         ),
-        errors=(400,),
+        errors=(400, 409),
     ),
     "rename_session": Operation(
         "Rename Session",
@@ -463,6 +465,7 @@ _SESSIONS: Final = {
             table="Table to use for rename operation",
         ),
         body=Body({JSON: ref("Body_rename_session")}),
+        errors=(409,),
     ),
     "get_session_runs": Operation(
         "Get Session Runs",
@@ -489,7 +492,7 @@ _SESSIONS: Final = {
             _FIRST,
             Field("limit", _ROWS, "Runs on a page"),
         ),
-        errors=(400,),
+        errors=(400, 409),
     ),
     "get_session_run": Operation(
         "Get Run by ID",
@@ -501,7 +504,7 @@ _SESSIONS: Final = {
             database="Database ID to query run from",
             table="Table to query run from",
         ),
-        errors=(400,),
+        errors=(400, 409),
     ),
 }
 

@@ -458,7 +458,9 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "SessionType": one_of_words("agent", "team", "workflow"),
     "SortOrder": one_of_words("asc", "desc"),
     "PaginationInfo": object_of(_PAGED, {"search_time_ms": NUMBER}),
-    "SessionSchema": object_of(_SESSION),
+    "SessionSchema": object_of(
+        _SESSION, {"user_id": {**TEXT, "description": "Whose it is, for those who see every owner"}}
+    ),
     "PaginatedResponse_SessionSchema_": object_of(
         {"data": list_of(ref("SessionSchema")), "meta": ref("PaginationInfo")}
     ),

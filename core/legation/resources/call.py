@@ -8,7 +8,15 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from attrs import define
 
-from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal
+from ..access.decide import (
+    Allow,
+    AllowOnly,
+    Decision,
+    Deny,
+    Principal,
+    name_of,
+    owner_of,
+)
 from ..bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_query
 from ..bodies.json_text import BadJson
 from ..effects import Program, ReadBody, ThisNode, Transact
@@ -33,6 +41,7 @@ __all__ = [
     "Whose",
     "chosen_session",
     "resource_of",
+    "with_owner",
 ]
 
 R = TypeVar("R")
@@ -55,10 +64,14 @@ def chosen_session(read: Reader) -> str | None:
 
 @frozen
 class Whose:
-    """Whose rows a caller asks about; `any_owner` for those who see all, then None means all."""
+    """Whose rows a caller means: those of the first of `owners` that has any.
 
-    owner: str | None
-    any_owner: bool
+    `others`: else those of the only owner, whoever that is.  A user whose name begins with `~` may
+    have rows from before such names got one more.
+    """
+
+    owners: tuple[str, ...]
+    others: bool = False
 
 
 class Surface(Protocol):
@@ -85,7 +98,20 @@ class Surface(Protocol):
 
 def resource_of(ids: Iterable[str]) -> str:
     """Return ids as the resource of an audit entry: unambiguous, whatever is in them."""
-    return "/".join(one.replace("%", "%25").replace("/", "%2F") for one in ids)
+    return "/".join(map(_segment, ids))
+
+
+_OF_USER: Final = "user_id="
+
+
+def _segment(one: str) -> str:
+    text = one.replace("%", "%25").replace("/", "%2F")
+    return text.replace("=", "%3D", 1) if text.startswith(_OF_USER) else text
+
+
+def with_owner(resource: str, name: str) -> str:
+    """Return `resource` with the user whose it is, which no id looks like."""
+    return f"{resource}/{_OF_USER}{resource_of((name,))}"
 
 
 # Made for every request, as is a call: `frozen` would triple what making it costs.
@@ -96,7 +122,7 @@ class Account:
     It is told once: where the request changes data, with the change and in its transaction, under
     the status that is going to be answered; else when it is answered.  It is told twice where one
     row would not be the truth: the change was kept and what came after it failed, or the answer to
-    its commit was lost.
+    its commit was lost.  `owner` is whose the session or run is that the path names, once known.
     """
 
     arrival: Arrival
@@ -105,18 +131,27 @@ class Account:
     params: Mapping[str, str]
     recorded: bool = True
     stored: int | None = None
+    owner: str | None = None
+
+    def of(self, resource: str, owner: str | None) -> str:
+        """Return `resource` with its owner, where that is another than who asks."""
+        if owner is None or owner == self.principal.own:
+            return resource
+        return with_owner(resource, name_of(owner))
 
     def entry(self, status: int, resource: str = "") -> AuditEntry:
         """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
         arrival, decision = self.arrival, self.decision
         verdict = "deny" if isinstance(decision, Deny) else "allow"
+        if not resource:
+            resource = self.of(resource_of(self.params.values()), self.owner) if self.params else ""
         return AuditEntry(
             at_us=arrival.now_us,
             request_id=arrival.request_id,
             subject=self.principal.subject,
             key_id=self.principal.key_id,
             operation=arrival.operation,
-            resource=resource or (resource_of(self.params.values()) if self.params else ""),
+            resource=resource,
             decision="open" if self.principal.trusted else verdict,
             scope=decision.scope,
             status=status,
@@ -183,7 +218,7 @@ class Call:
         return value
 
     def change(
-        self, database: str, unit: Unit[R], *, status: int = 200, resource: Iterable[str] = ()
+        self, database: str, unit: Unit[R], *, status: int = 200, resource: str = ""
     ) -> Program[R]:
         """Return the result of `unit`, which changes data and is audited in its own transaction.
 
@@ -191,10 +226,10 @@ class Call:
             database: Where both are kept.
             unit: Returns `Undo` where it finds nothing to change: then nothing is recorded yet.
             status: What will be answered when the change is kept.
-            resource: The ids of what is changed; those in the path, unless given.
+            resource: What is changed, as the trail names it; what the path names, unless given.
         """
         node = yield from ThisNode()
-        entry = self.account.entry(status, resource_of(resource))
+        entry = self.account.entry(status, resource)
         changed = yield from Transact(database, Audited(unit, node, entry))
         if changed.kept:
             self.account.stored = status
@@ -211,9 +246,16 @@ class Call:
 
         `user_id` is what the request says; it counts for those alone who see every owner.
         """
-        if self.principal.sees_all:
-            return Whose(user_id, any_owner=True)
-        return Whose(self.principal.owner, any_owner=False)
+        principal = self.principal
+        if not principal.sees_all:
+            return Whose(() if principal.owner is None else (principal.owner,))
+        if user_id is None:
+            return Whose((principal.own,), others=True)
+        return Whose(tuple(dict.fromkeys((owner_of(user_id), user_id))))
+
+    def named(self, *ids: str) -> str:
+        """Return `ids` as the resource of an audit entry, with the owner where that is another."""
+        return self.account.of(resource_of(ids), self.account.owner)
 
 
 Handler: TypeAlias = Callable[[Call], Program[Answer | Refusal]]

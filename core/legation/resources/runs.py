@@ -26,12 +26,13 @@ from ..runs.turn_state import TurnState
 from ..sse import BadEventId, parse_last_event_id
 from ..store.run_reads import FetchRun, ListRuns
 from ..store.run_rows import RunRow
-from ..store.sessions import FetchSession
+from ..store.sessions import FetchSession, SessionRow
 from ..tools.structured import check_schema
 from ..values import frozen
 from .call import Call, Handler, chosen_session
 from .components import component
 from .media import Media, read_media
+from .owners import find_session
 
 __all__ = [
     "cancel_run",
@@ -141,7 +142,8 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     run_id = yield from call.new_id("run")
     named = call.principal.session_id or asked.session_id
     session_id = named or (yield from call.new_id("session"))
-    owner = yield from _owner(call, hosted, asked, session_id, run_id)
+    owner = yield from _owner(call, hosted.database, asked, session_id, run_id)
+    call.account.owner = owner
     new = NewRun(
         owner=owner,
         session_id=session_id,
@@ -153,7 +155,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         waits=call.registry.config.on_busy == "queue",
     )
     status = 202 if asked.background else 200
-    change = partial(call.change, status=status, resource=(hosted.id, run_id))
+    change = partial(call.change, status=status, resource=call.named(hosted.id, run_id))
     started = yield from start(call.workshop, hosted, new, change)
     if started.rejected:
         return Conflict(_BUSY)
@@ -185,23 +187,25 @@ def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     return given
 
 
-def _owner(
-    call: Call, hosted: Component, asked: _Asked, session_id: str, run_id: str
-) -> Program[str]:
-    """Return whose the run is: the token's subject, or what those who see all say or continue.
+def _owner(call: Call, database: str, asked: _Asked, session_id: str, run_id: str) -> Program[str]:
+    """Return whose the run is: the caller's, or his whom one who sees all names.
 
-    A caller without a subject owns nothing: the run is stored under a name nobody bears.
+    Where authorization is off, a session that has one owner alone goes on as his.  A caller without
+    a subject owns nothing: the run is stored under a name nobody bears.
     """
-    principal = call.principal
-    if not principal.sees_all:
-        return principal.owner or f"~nobody:{run_id}"
-    if asked.user_id is not None:
-        return asked.user_id
-    if principal.session_id or asked.session_id:
-        fetch = FetchSession(session_id, None, any_owner=True)
-        if session := (yield from Transact(hosted.database, fetch)):
-            return session.owner
-    return principal.owner or ""
+    principal, whose = call.principal, call.whose(asked.user_id)
+    if not whose.owners:
+        return f"~nobody:{run_id}"
+    others = whose.others and principal.trusted
+    named = principal.session_id or asked.session_id
+    if not named or not (others or whose.owners[1:]):
+        return whose.owners[0]
+    if call.seed is not None:  # sent again, it means the owner that it meant at first
+        row = yield from Transact(database, FetchRun(run_id, None, any_owner=True))
+        if row is not None:
+            return row.owner
+    session = yield from Transact(database, FetchSession(session_id, whose.owners, others))
+    return session.owner if isinstance(session, SessionRow) else whose.owners[0]
 
 
 def list_runs(kind: str) -> Handler:
@@ -222,11 +226,11 @@ def list_runs(kind: str) -> Handler:
         if faults := read.faults():
             return Invalid(faults)
         session_id = call.principal.session_id or session_id
-        whose = call.whose(user_id)
-        fetch = FetchSession(session_id, whose.owner, whose.any_owner)
-        session = yield from Transact(hosted.database, fetch)
+        session = yield from find_session(call, hosted.database, session_id, user_id)
         if session is None:
             return json_response(200, [])
+        if isinstance(session, Refusal):
+            return session
         listed = ListRuns(session.owner, session_id, status, page=page, size=limit, members=True)
         rows = yield from Transact(hosted.database, listed)
         return json_response(200, [run_output(row) for row in rows if _of(row, hosted)])
@@ -336,7 +340,7 @@ def cancel_run(kind: str) -> Handler:
             return own
         if own.row.parent_run_id is not None and not RunState(own.row.status).final:
             return Conflict(_GOES_WITH)
-        change = partial(call.change, resource=(own.hosted.id, own.row.run_id))
+        change = partial(call.change, resource=call.named(own.hosted.id, own.row.run_id))
         found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
         if found is None:
             return NotFound("Run not found")
@@ -405,7 +409,7 @@ def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | In
 def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[Answer | Refusal]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
-    change = partial(call.change, resource=(own.hosted.id, row.run_id))
+    change = partial(call.change, resource=call.named(own.hosted.id, row.run_id))
     continued = yield from go_on(call.workshop, database, row, state, change, stream=stream)
     if continued.found is None:
         return NotFound("Run not found")
@@ -441,12 +445,13 @@ def _own_run(call: Call, kind: str, session_id: str | None = None) -> Program[_O
     hosted = component(call, kind)
     if isinstance(hosted, NotFound):
         return hosted
-    whose = call.whose(None)
-    fetch = FetchRun(call.params["run_id"], whose.owner, whose.any_owner)
+    principal = call.principal
+    fetch = FetchRun(call.params["run_id"], principal.owner, principal.sees_all)
     row = yield from Transact(hosted.database, fetch)
-    wanted = call.principal.session_id or session_id
+    wanted = principal.session_id or session_id
     if row is None or not _of(row, hosted) or wanted not in (None, row.session_id):
         return NotFound("Run not found")
+    call.account.owner = row.owner
     return _Own(hosted, row)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..access.decide import Allow, decide
+from attrs import evolve
+
+from ..access.decide import Allow, decide, name_of
 from ..access.needs import FOLLOW_RUNS
 from ..bodies import JsonObject, Reader
 from ..effects import Now, Nudge, Program, Transact
@@ -23,7 +25,6 @@ from ..store.sessions import (
     CreateSession,
     Deleted,
     DeleteSessions,
-    FetchSession,
     ListSessions,
     SessionChange,
     SessionRow,
@@ -31,7 +32,8 @@ from ..store.sessions import (
 )
 from ..store.units import Unit
 from ..values import frozen
-from .call import Call, chosen_session
+from .call import Call, chosen_session, resource_of
+from .owners import find_owners, find_session
 
 __all__ = [
     "create_session",
@@ -95,10 +97,11 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     where = _where(call, read)
     if isinstance(where, Refusal):
         return where
-    whose = call.whose(where.user_id)
+    owner, *former = call.whose(where.user_id).owners or (None,)
+    everybody = call.principal.sees_all and where.user_id is None
     asked = ListSessions(
-        owner=whose.owner,
-        any_owner=whose.any_owner,
+        owner=None if everybody else owner,
+        any_owner=everybody,
         kind=where.kind,
         only=call.principal.session_id,
         component_id=read.text("component_id") or None,
@@ -111,6 +114,8 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     if faults := read.faults():
         return Invalid(faults)
     page = yield from Transact(where.database, asked)
+    if former and not page.total:
+        page = yield from Transact(where.database, evolve(asked, owner=former[0]))
     meta = {
         "page": asked.page,
         "limit": asked.size,
@@ -118,7 +123,8 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         "total_count": page.total,
         "search_time_ms": 0.0,
     }
-    return json_response(200, {"data": [_item(row) for row in page.rows], "meta": meta})
+    shown = _owned_item if call.principal.sees_all else _item
+    return json_response(200, {"data": [shown(row) for row in page.rows], "meta": meta})
 
 
 def get_session(call: Call) -> Program[Answer | Refusal]:
@@ -186,13 +192,12 @@ def _found(call: Call, read: Reader) -> Program[_Found | Refusal]:
         return where
     if faults := read.faults():
         return Invalid(faults)
-    whose = call.whose(where.user_id)
     session_id = call.params["session_id"]
     if not call.principal.enters(session_id):
         return _absent(call)
-    row = yield from Transact(
-        where.database, FetchSession(session_id, whose.owner, whose.any_owner)
-    )
+    row = yield from find_session(call, where.database, session_id, where.user_id)
+    if isinstance(row, Refusal):
+        return row
     if row is None or (where.kind_sent and row.kind != where.kind):
         return _absent(call)
     return _Found(where.database, row)
@@ -226,10 +231,11 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
     if where.kind == "workflow":
         return BadRequest("This platform hosts no workflows")
     session_id = call.principal.session_id or session_id or (yield from call.new_id("session"))
-    whose = call.whose(user_id or where.user_id)
+    owners = call.whose(user_id or where.user_id).owners
+    owner = call.account.owner = owners[0] if owners else f"~nobody:{session_id}"
     now_us = yield from Now()
     unit = CreateSession(
-        owner=whose.owner or call.principal.owner or _nobody(call, session_id),
+        owner=owner,
         session_id=session_id,
         kind=where.kind,
         component_id=components[where.kind] or "",
@@ -238,16 +244,11 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
         state=change.state or {},
         metadata=change.metadata,
     )
-    audited = partial(call.change, status=201, resource=(session_id,))
+    audited = partial(call.change, status=201, resource=call.named(session_id))
     row = yield from _stored(where.database, unit, audited)
     if row is None:
         return Conflict(f"Session with id '{session_id}' already exists")
     return json_response(201, _detail(call, row, (), Cost()))
-
-
-def _nobody(call: Call, session_id: str) -> str:
-    """Return the owner for a caller who has no name: nobody's, but where everybody sees all."""
-    return "" if call.principal.sees_all else f"~nobody:{session_id}"
 
 
 def rename_session(call: Call) -> Program[Answer | Refusal]:
@@ -311,11 +312,18 @@ def delete_session(call: Call) -> Program[Answer | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
-    found = yield from _found(call, read)
-    if isinstance(found, Refusal):
-        return found
-    unit = DeleteSessions(found.row.owner, ((found.row.session_id, None),))
-    deleted = yield from _delete(call, found.database, unit)
+    where = _where(call, read)
+    if isinstance(where, Refusal):
+        return where
+    if faults := read.faults():
+        return Invalid(faults)
+    session_id = call.params["session_id"]
+    if not call.principal.enters(session_id):
+        return _absent(call)
+    kind = where.kind if where.kind_sent else None
+    deleted = yield from _delete(call, where, ((session_id, kind),))
+    if isinstance(deleted, Refusal):
+        return deleted
     return empty_response(204) if deleted.sessions else _absent(call)
 
 
@@ -342,12 +350,10 @@ def delete_sessions(call: Call) -> Program[Answer | Refusal]:
         return Invalid(faults)
     if len(ids) != len(kinds):
         return BadRequest("Session IDs and session types must have the same length")
-    whose = call.whose(where.user_id)
     named = zip(ids, kinds, strict=True)
     meant = tuple(pair for pair in named if _possible(call, pair[0]))
-    unit = DeleteSessions(whose.owner, meant, whose.any_owner)
-    yield from _delete(call, where.database, unit)
-    return empty_response(204)
+    deleted = yield from _delete(call, where, meant)
+    return deleted if isinstance(deleted, Refusal) else empty_response(204)
 
 
 def _possible(call: Call, session_id: str) -> bool:
@@ -358,9 +364,22 @@ def _possible(call: Call, session_id: str) -> bool:
     return len(session_id) <= _LONGEST_ID and call.principal.enters(session_id)
 
 
-def _delete(call: Call, database: str, unit: DeleteSessions) -> Program[Deleted]:
-    names = tuple(session_id for session_id, _ in unit.sessions)
-    change = partial(call.change, status=204, resource=names)
+def _delete(
+    call: Call, where: _Where, meant: tuple[tuple[str, str | None], ...]
+) -> Program[Deleted | Refusal]:
+    """Delete the sessions of these ids and kinds, each of one owner; tell their executors."""
+    database, account = where.database, call.account
+    ids = tuple(dict.fromkeys(session_id for session_id, _ in meant))
+    owners = yield from find_owners(call, database, ids, where.user_id)
+    if isinstance(owners, Refusal):
+        return owners
+    named = {(owners[one], one, kind): None for one, kind in meant if one in owners}
+    if not named:
+        return Deleted(0, ())
+    own = call.principal.own if call.whose(where.user_id).others else None
+    unit = DeleteSessions(tuple(named), own, (yield from Now()))
+    resource = "/".join(account.of(resource_of((one,)), owners.get(one)) for one in ids)
+    change = partial(call.change, status=204, resource=resource)
     deleted = yield from _stored(database, unit, change)
     for run_id in deleted.runs:
         yield from Nudge(cancel_topic(database, run_id))
@@ -375,6 +394,10 @@ def _stored(database: str, unit: Unit[R], change: Any) -> Program[R]:
 
 
 # --- Showing -----------------------------------------------------------------------------------
+
+
+def _owned_item(row: SessionRow) -> dict[str, Any]:
+    return {**_item(row), "user_id": name_of(row.owner)}
 
 
 def _item(row: SessionRow) -> dict[str, Any]:
@@ -398,7 +421,7 @@ def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -
     """Return a session in the shape of its kind, absent members left out."""
     messages = (message for run in runs for message in run_output(run).get("messages", ()))
     told: dict[str, Any] = {
-        "user_id": row.owner,
+        "user_id": name_of(row.owner),
         "agent_session_id": row.session_id if row.kind == "agent" else None,
         **_item(row),
         f"{row.kind}_id": row.component_id or None,

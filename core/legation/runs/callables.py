@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
+from ..access.decide import name_of
 from ..bodies.json_text import BadJson, parse_json
 from ..effects import (
     CallFunction,
@@ -119,7 +120,7 @@ class Called:
         told = {
             "message": self.state.said[0].message.content,
             "session_id": run.session_id,
-            "user_id": run.owner,
+            "user_id": name_of(run.owner),
             "run_id": run.run_id,
             "session_state": json.loads(run.state),
             "history": [

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..access.decide import name_of
 from ..messages import compact_json
 from ..registry import Component
 from ..store.run_rows import ClaimedRun, RunRow
@@ -165,7 +166,7 @@ def _head(told: Told) -> dict[str, Any]:
         f"{run.kind}_name": told.name,
         "session_id": run.session_id,
         **parent,
-        "user_id": run.owner,
+        "user_id": name_of(run.owner),
     }
 
 
@@ -197,7 +198,7 @@ def run_output(row: RunRow) -> dict[str, Any]:
         "run_id": row.run_id,
         f"{row.kind}_id": row.component_id,
         "session_id": row.session_id,
-        "user_id": row.owner,
+        "user_id": name_of(row.owner),
         "created_at": row.created_us // 1_000_000,
         **({} if row.parent_run_id is None else {"parent_run_id": row.parent_run_id}),
         "status": row.status,
@@ -221,7 +222,7 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "run_id": row.run_id,
         "parent_run_id": row.parent_run_id or "",
         f"{row.kind}_id": row.component_id,
-        "user_id": row.owner,
+        "user_id": name_of(row.owner),
         "status": row.status,
         "run_input": asked["input_content"],
         "content": content,

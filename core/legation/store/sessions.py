@@ -21,9 +21,11 @@ __all__ = [
     "Deleted",
     "FetchSession",
     "ListSessions",
+    "OwnersOf",
     "SessionChange",
     "SessionPage",
     "SessionRow",
+    "SeveralOwners",
     "UpdateSession",
 ]
 
@@ -68,32 +70,40 @@ def _row(columns: tuple[Any, ...]) -> SessionRow:
 FETCH: Final = Sql(
     f"select {_COLUMNS} from sessions where owner = :owner and session_id = :session_id"
 )
-# Whoever sees every owner may name one; of several with this id the one last used is meant.
-ANY_FETCH: Final = Sql(
-    f"""select {_COLUMNS} from sessions where session_id = :session_id
-    and (cast(:owner as text) is null or owner = :owner) order by updated_us desc limit 1"""
-)
+# Two are as many as many: of several owners none is chosen.
+ANY_FETCH: Final = Sql(f"select {_COLUMNS} from sessions where session_id = :session_id limit 2")
 
 
 @frozen
-class FetchSession(Unit[SessionRow | None]):
-    """The session with this id, or None.
+class SeveralOwners:
+    """Several others have a session of this id."""
 
-    `owner` None, or `any_owner`, is for callers who see all owners.
+    session_id: str
+
+
+@frozen
+class FetchSession(Unit[SessionRow | SeveralOwners | None]):
+    """The session with this id of the first of `owners` that has one, or None.
+
+    `others` is for callers who see all owners: else that of the only owner.
     """
 
     writes: ClassVar[bool] = False
 
     session_id: str
-    owner: str | None
-    any_owner: bool = False
+    owners: tuple[str, ...]
+    others: bool = False
 
     def statements(
         self, dialect: Dialect
-    ) -> Statements[SessionRow | None | Undo[SessionRow | None]]:
-        """Yield one point read."""
-        statement = ANY_FETCH if self.any_owner else FETCH
-        rows = yield statement(owner=self.owner, session_id=self.session_id)
+    ) -> Statements[SessionRow | SeveralOwners | None | Undo[Any]]:
+        """Yield point reads, and the look for others."""
+        for owner in self.owners:
+            if rows := (yield FETCH(owner=owner, session_id=self.session_id)):
+                return _row(rows[0])
+        rows = (yield ANY_FETCH(session_id=self.session_id)) if self.others else ()
+        if len(rows) > 1:
+            return SeveralOwners(self.session_id)
         return _row(rows[0]) if rows else None
 
 
@@ -112,10 +122,12 @@ _KIND: Final = "kind = :kind"
 _OWNED: Final = f"owner = :owner and {_KIND}"
 _COMPONENT: Final = " and component_id = :component"
 _NAMED: Final = " and lower(name) like :name escape '\\'"
+_ONLY: Final = " and session_id = :only"
 _NARROWED: Final = {
-    (component, named): _COMPONENT * component + _NAMED * named
+    (component, named, only): _COMPONENT * component + _NAMED * named + _ONLY * only
     for component in (False, True)
     for named in (False, True)
+    for only in (False, True)
 }
 _ORDERS: Final = tuple(
     (column, order) for column in ("created_us", "updated_us") for order in ("asc", "desc")
@@ -153,26 +165,14 @@ ANY_COUNT: Final = {
     for narrowed, more in _NARROWED.items()
 }
 
-ONLY: Final = {
-    narrowed: Sql(f"select {_COLUMNS} from sessions where {_OWNED} and session_id = :only{more}")
-    for narrowed, more in _NARROWED.items()
-}
-ANY_ONLY: Final = {
-    narrowed: Sql(
-        f"""select {_COLUMNS} from sessions where {_KIND} and session_id = :only{more}
-        and (cast(:owner as text) is null or owner = :owner) order by updated_us desc limit 1"""
-    )
-    for narrowed, more in _NARROWED.items()
-}
-
 
 @frozen
 class ListSessions(Unit[SessionPage]):
     """Sessions of `owner`, newest first or as asked; `page` counts from 1.
 
     `name` matches a part of the name, in any case of ASCII letters.  `any_owner` is for callers
-    who see all owners; then `owner` None means all.  `only` is the one session that the caller may
-    see, of those that match.
+    who see all owners; then `owner` None means all.  `only` is the id of the one session that the
+    caller may see.
     """
 
     writes: ClassVar[bool] = False
@@ -189,18 +189,15 @@ class ListSessions(Unit[SessionPage]):
     only: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[SessionPage | Undo[SessionPage]]:
-        """Yield the count and the page; of one session alone, that."""
+        """Yield the count and the page."""
         matching = {
             "owner": self.owner,
             "kind": self.kind,
             "component": self.component_id,
             "name": None if self.name is None else _pattern(self.name),
+            "only": self.only,
         }
-        narrowed = (self.component_id is not None, self.name is not None)
-        if self.only is not None:
-            one = (ANY_ONLY if self.any_owner else ONLY)[narrowed]
-            found = yield one(**matching, only=self.only)
-            return SessionPage(tuple(_row(row) for row in found if self.page == 1), len(found))
+        narrowed = (self.component_id is not None, self.name is not None, self.only is not None)
         everybody = self.any_owner and self.owner is None
         ((total,),) = yield (ANY_COUNT if everybody else COUNT)[narrowed](**matching)
         rows = yield (ANY_LIST if everybody else LIST)[(*narrowed, self.sort_by, self.order)](
@@ -306,13 +303,6 @@ LOCK: Final = Sql(
     """update sessions set version = version + 1 where owner = :owner and session_id = :session_id
     and (cast(:kind as text) is null or kind = :kind) returning session_id"""
 )
-ANY_LOCK: Final = Sql(
-    """update sessions set version = version + 1 where session_id = :session_id and owner = (
-        select owner from sessions where session_id = :session_id
-        and (cast(:owner as text) is null or owner = :owner)
-        and (cast(:kind as text) is null or kind = :kind) order by updated_us desc limit 1)
-    returning owner"""
-)
 UNFINISHED: Final = Sql(
     """select run_id from runs where owner = :owner and session_id = :session_id
     and status in ('PENDING', 'RUNNING')"""
@@ -333,35 +323,90 @@ class Deleted:
     runs: tuple[str, ...]
 
 
-@frozen
-class DeleteSessions(Unit[Deleted]):
-    """Delete sessions with their runs; each is an id and a kind, or any kind if that is None.
+HAS: Final = Sql("select 1 from sessions where owner = :owner and session_id = :session_id")
+ANY_OWNERS: Final = Sql("select owner from sessions where session_id = :session_id limit 2")
 
-    One that is absent is passed over.  An executor of a run that is gone has lost its lease.  Ids
-    are taken in order, so that two who delete do not wait for each other.
+
+@frozen
+class OwnersOf(Unit[Mapping[str, str | SeveralOwners]]):
+    """The owner whose session is to be deleted, by its id, as `FetchSession` finds it.
+
+    One that has been deleted of its own lately means nobody else's: a deletion that is sent again
+    deletes nothing more.
     """
 
-    owner: str | None
-    sessions: tuple[tuple[str, str | None], ...]
-    any_owner: bool = False
+    writes: ClassVar[bool] = False
+
+    session_ids: tuple[str, ...]
+    owners: tuple[str, ...]
+    others: bool
+    now_us: int
+
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[Mapping[str, str | SeveralOwners] | Undo[Any]]:
+        """Yield, for each id, point reads, and the look for others."""
+        found: dict[str, str | SeveralOwners] = {}
+        for session_id in self.session_ids:
+            owners = yield from self._owners(session_id)
+            if owners:
+                found[session_id] = owners[0] if len(owners) == 1 else SeveralOwners(session_id)
+        return found
+
+    def _owners(self, session_id: str) -> Statements[tuple[str, ...]]:
+        """Return the owner who is meant; two where several may be."""
+        for owner in self.owners:
+            if (yield HAS(owner=owner, session_id=session_id)):
+                return (owner,)
+        if not self.others:
+            return ()
+        if (yield DELETED(owner=self.owners[0], key=session_id, now=self.now_us)):
+            return ()
+        return tuple(owner for (owner,) in (yield ANY_OWNERS(session_id=session_id)))
+
+
+# A deletion of one's own is remembered among the idempotency keys, while others have the id.
+_ROUTE: Final = "deleted session"
+_REMEMBERED_US: Final = 86_400_000_000
+REMEMBER: Final = Sql(
+    f"""insert into idempotency (owner, route, key, fingerprint, created_us, expires_us)
+    select :owner, '{_ROUTE}', :session_id, '', cast(:now as bigint), cast(:until as bigint)
+    where exists (select 1 from sessions where session_id = :session_id)
+    on conflict (owner, route, key) do update set expires_us = excluded.expires_us"""
+)
+DELETED: Final = Sql(
+    f"""select 1 from idempotency
+    where owner = :owner and route = '{_ROUTE}' and key = :key and expires_us > :now"""
+)
+
+
+@frozen
+class DeleteSessions(Unit[Deleted]):
+    """Delete sessions with their runs; each is an owner, an id, and a kind, or any if that is None.
+
+    One that is absent is passed over.  An executor of a run that is gone has lost its lease.  They
+    are taken in order, so that two who delete do not wait for each other.  `own` is the owner whose
+    deletions are remembered: that of a caller who sees all and did not say whose is meant.
+    """
+
+    sessions: tuple[tuple[str, str, str | None], ...]
+    own: str | None
+    now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[Deleted | Undo[Deleted]]:
         """Yield, for each session, its lock, what is unfinished in it, and the deletions."""
         gone = 0
         runs: list[str] = []
-        for session_id, kind in sorted(self.sessions, key=str):
-            for owner in (yield from self._locked(session_id, kind)):
-                session = {"owner": owner, "session_id": session_id}
-                runs += [row[0] for row in (yield UNFINISHED(**session))]
-                for statement in (DELETE_EVENTS, DELETE_RUNS, DELETE):
-                    yield statement(**session)
-                gone += 1
+        for owner, session_id, kind in sorted(self.sessions, key=str):
+            session = {"owner": owner, "session_id": session_id}
+            if not (yield LOCK(**session, kind=kind)):
+                continue
+            runs += [row[0] for row in (yield UNFINISHED(**session))]
+            for statement in (DELETE_EVENTS, DELETE_RUNS, DELETE):
+                yield statement(**session)
+            if owner == self.own:
+                until_us = self.now_us + _REMEMBERED_US
+                yield REMEMBER(**session, now=self.now_us, until=until_us)
+            gone += 1
         deleted = Deleted(gone, tuple(runs))
         return deleted if gone else Undo(deleted)
-
-    def _locked(self, session_id: str, kind: str | None) -> Statements[tuple[str, ...]]:
-        """Return the owner whose session of this id is meant, if there is one."""
-        wanted = {"owner": self.owner, "session_id": session_id, "kind": kind}
-        if self.any_owner:
-            return tuple(row[0] for row in (yield ANY_LOCK(**wanted)))
-        return (self.owner or "",) if (yield LOCK(**wanted)) else ()
