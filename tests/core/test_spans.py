@@ -354,7 +354,7 @@ def errand() -> Program[Any]:
     yield from Spawn(NOTHING)
     yield from Sleep(1)
     try:
-        yield from Transact("main", FetchSession("s", None))
+        yield from Transact("main", FetchSession("s", ("ada",)))
     except Busy:
         return "busy"
 
@@ -773,12 +773,12 @@ def test_replies_bear_the_trace_and_what_is_not_for_others_does_not() -> None:
     def storing() -> Program[None]:
         yield from Transact("main", CompleteMessage(LEASE, 1, replies))
         yield from Transact("main", FailMessage(LEASE, "why", None, 1, replies))
-        yield from Transact("main", Audited(FetchSession("s", None), "n", entry))
+        yield from Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry))
 
     script = [
         (Transact("main", CompleteMessage(LEASE, 1, told)), True),
         (Transact("main", FailMessage(LEASE, "why", None, 1, told)), True),
-        (Transact("main", Audited(FetchSession("s", None), "n", entry)), None),
+        (Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry)), None),
     ]
     play(carried(storing(), Way(TRACE)), script)
     assert read_note(told[0].payload) == TRACE
