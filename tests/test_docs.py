@@ -25,6 +25,7 @@ FOLLOWED: Final = (
     "howto/audit",
     "howto/authorization",
     "howto/callables",
+    "howto/identity-providers",
     "howto/migrating",
     "howto/observing",
     "howto/teams",

@@ -10,6 +10,7 @@ import time
 import click
 from attrs import frozen
 
+from legation.access.claims import claims_in_use
 from legation.access.posture import Finding, posture
 from legation.access.rights import describe_need
 from legation.registry import Registry
@@ -32,6 +33,8 @@ def check(platform: str, as_json: bool) -> None:
     Nothing is started and no database is opened, so it has its place before every deployment.  A
     scope such as agents:<id>:run is granted for one agent by its id, for all of them as
     agents:run or agents:*:run.
+
+    The claims that tokens are read by are named, with the audience and the issuer that they need.
 
     Of each tool is said who has to agree to a call: nobody, or a person; a tool of the client's is
     called by the client.
@@ -57,13 +60,15 @@ def check(platform: str, as_json: bool) -> None:
         (route.method, route.template, describe_need(route.need, route.template, config))
         for route in ROUTES
     ]
+    claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()
     if as_json:
         listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
         unsafe = [{"path": f.path, "message": f.message} for f in findings]
         held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
-        click.echo(json.dumps({"routes": listed, "tools": held, "unsafe": unsafe}, indent=2))
+        said = {"routes": listed, "claims": dict(claims), "tools": held, "unsafe": unsafe}
+        click.echo(json.dumps(said, indent=2))
     else:
-        _print(routes, tools, findings)
+        _print(routes, claims, tools, findings)
     if findings:
         raise SystemExit(1)
 
@@ -100,12 +105,19 @@ def _agreement(tool: Tool) -> str:
 
 
 def _print(
-    routes: list[tuple[str, str, str]], tools: list[_Held], findings: tuple[Finding, ...]
+    routes: list[tuple[str, str, str]],
+    claims: tuple[tuple[str, str], ...],
+    tools: list[_Held],
+    findings: tuple[Finding, ...],
 ) -> None:
     wide = max(len(path) for _, path, _ in routes)
     for method, path, needs in routes:
         click.echo(f"{method:<6} {path:<{wide}}  {needs}")
     click.echo()
+    for name, value in claims:
+        click.echo(f"claim  {name:<{wide}}  {value}")
+    if claims:
+        click.echo()
     for tool in tools:
         click.echo(f"tool   {tool.of + '  ' + tool.name:<{wide}}  {_MEANING[tool.agreement]}")
     if tools:

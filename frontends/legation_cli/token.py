@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import click
 
+from legation.access.claims import ClaimRules, claim_rules
 from legation.access.key_material import ALGORITHMS
 
-from .failing import CannotGoOn
+from .failing import CannotGoOn, sentences
 
 __all__ = ["Duration", "token"]
 
@@ -50,6 +52,12 @@ class Duration(click.ParamType[int]):
     "--expires", default="1h", show_default=True, type=Duration(), help="How long it is good for."
 )
 @click.option("--aud", help="The platform's id; needed where verify_audience is on.")
+@click.option("--iss", help="Who issues it; needed where an issuer is named.")
+@click.option(
+    "--platform",
+    metavar="PLATFORM.TOML",
+    help="The platform it is for: claims are named as it names them; --aud and --iss are its own.",
+)
 @click.option("--session-id", help="Pins every run of the bearer to this session.")
 @click.option("--kid", help="The key's id in the JWKS.")
 @click.option(
@@ -65,10 +73,10 @@ def token(
     sub: str | None,
     scopes: tuple[str, ...],
     expires: int,
-    aud: str | None,
-    session_id: str | None,
+    platform: str | None,
     kid: str | None,
     algorithm: str,
+    **named: str | None,
 ) -> None:
     """Print a signed token with these claims.
 
@@ -81,22 +89,34 @@ def token(
     """
     import jwt
 
+    rules = ClaimRules() if platform is None else _rules(platform)
     now = int(time.time())
     claims = {
-        "sub": sub,
-        "scopes": [scope for group in scopes for scope in group.split()],
-        "aud": aud,
-        "session_id": session_id,
+        "iss": next(iter(rules.issuers), None),
+        "aud": next(iter(rules.audiences), None),
+        **{name: value for name, value in named.items() if value is not None},
         "iat": now,
         "exp": now + expires,
     }
-    told = {name: value for name, value in claims.items() if value is not None}
+    told: dict[str, Any] = {name: value for name, value in claims.items() if value is not None}
+    rules.scopes[0].place(told, [scope for group in scopes for scope in group.split()])
+    if sub is not None:
+        rules.user_id.place(told, sub)
     header = {"kid": kid} if kid else None
     try:
         signed = jwt.encode(told, _key(key_path, algorithm), algorithm, headers=header)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, NotImplementedError):
         raise CannotGoOn(f"{key_path}: not a private key for {algorithm}, unencrypted") from None
     click.echo(signed)
+
+
+def _rules(platform: str) -> ClaimRules:
+    """Return what the platform wants to read in a token."""
+    from legation_host.loading import load_platform
+
+    with sentences():
+        config = load_platform(platform, os.environ).config
+    return claim_rules(config.authorization_config, config.id)
 
 
 def _key(path: Path, algorithm: str) -> bytes:

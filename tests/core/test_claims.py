@@ -179,6 +179,16 @@ def test_a_pointer_leads_into_objects_and_is_unescaped_once() -> None:
     assert ClaimName("/a/b~1c/~01").members == ("a", "b/c", "~1")
 
 
+@given(st.lists(st.sampled_from([".", "a.b", "~1", "/x", "/a/b", "/a/~0~1"]), unique=True))
+def test_what_is_placed_is_found(texts: list[str]) -> None:
+    claims: dict[str, Any] = {}
+    names = [ClaimName(text) for text in texts]
+    for name in names:
+        name.place(claims, name.text)
+
+    assert [name.find(claims) for name in names] == [name.text for name in names]
+
+
 @pytest.mark.parametrize("between", ["text", 7, None, [{"roles": []}], True])
 def test_a_pointer_into_something_else_is_a_refusal(between: object) -> None:
     assert "leads into" in refusal({"a": between}, scopes_claim="/a/roles")

@@ -29,7 +29,8 @@ def test_a_safe_platform_is_said_to_be(operator: Operator) -> None:
     assert checked.exit_code == 0
     *lines, _, verdict = checked.output.splitlines()
     assert verdict == "Nothing unsafe was found."
-    assert [tuple(line.split()[:2]) for line in lines] == [(r.method, r.template) for r in ROUTES]
+    routes = lines[: len(ROUTES)]
+    assert [tuple(line.split()[:2]) for line in routes] == [(r.method, r.template) for r in ROUTES]
     assert "POST   /agents/{agent_id}/runs" in checked.output
     assert "audit:read or platform:admin" in checked.output
 
@@ -60,6 +61,54 @@ def test_a_script_gets_json(operator: Operator) -> None:
     assert [line["path"] for line in json.loads(unsafe.stdout)["unsafe"]] == [
         "platform.authorization"
     ]
+
+
+CLAIMS = """verify_audience = true
+issuer = "https://id.test"
+scopes_claim = ["scp", "/realm_access/roles"]
+user_id_claim = "oid"
+dependencies_claims = ["tid"]
+algorithm ="""
+
+
+def test_the_claims_in_use_are_named(operator: Operator) -> None:
+    operator.keys()
+    text = Path("platform.toml").read_text().replace("algorithm =", CLAIMS)
+    Path("platform.toml").write_text(text)
+    lines = operator.run("check").output.splitlines()
+
+    named = {
+        "scopes": "scp, /realm_access/roles",
+        "user_id": "oid",
+        "audience": "aud: front-office",
+        "issuer": "iss: https://id.test",
+        "dependencies": "tid",
+        "session_state": "none",
+    }
+    said = [line.split(maxsplit=2)[1:] for line in lines if line.startswith("claim ")]
+    assert said == [list(item) for item in named.items()]
+    assert json.loads(operator.run("check", "--json").stdout)["claims"] == named
+
+
+def test_without_authorization_no_claims_are_named(operator: Operator) -> None:
+    Path("platform.toml").write_text("")
+
+    assert "\nclaim " not in operator.run("check").output
+    assert json.loads(operator.run("check", "--json").stdout)["claims"] == {}
+
+
+def test_claims_that_cannot_be_read_are_told_all_at_once(operator: Operator) -> None:
+    Path("platform.toml").write_text(
+        "[authorization_config]\naudience = ''\nissuer = []\nscopes_claim = ['a', 'a', '/']\n"
+        "[[agents]]\nid = 'a/b'\n"
+    )
+    done = operator.run("check")
+
+    assert done.exit_code == 2
+    told = ("audience: is not an audience", "issuer: is empty", "scopes_claim[1]: 'a' is named")
+    assert all(f"authorization_config.{sentence}" in done.stderr for sentence in told)
+    assert "authorization_config.scopes_claim[2]: '/' begins with /" in done.stderr
+    assert "agents[0].id" in done.stderr
 
 
 TOOLS = """

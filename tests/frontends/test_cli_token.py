@@ -6,6 +6,7 @@ import shlex
 import stat
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -162,3 +163,48 @@ def test_help_tells_what_a_command_is_for(operator: Operator, command: tuple[str
 
     assert told.exit_code == 0
     assert command in (("keys",), ("audit",)) or "Example" in told.output
+
+
+# --- token --platform ---------------------------------------------------------------------------
+
+NAMED = """verify_audience = true
+audience = ["api", "api-2"]
+issuer = ["https://a.test", "https://b.test"]
+scopes_claim = ["/access/roles", "scope"]
+user_id_claim = "/access/user"
+"""
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    return claims
+
+
+def test_a_token_for_a_platform_says_all_where_it_is_read(operator: Operator) -> None:
+    operator.keys()
+    text = Path("platform.toml").read_text().replace("algorithm =", NAMED + "algorithm =")
+    Path("platform.toml").write_text(text)
+    token = operator.token("--platform", "platform.toml", "--sub", "ada", "--scope", "agents:read")
+
+    claims = claims_of(token)
+    assert claims["access"] == {"roles": ["agents:read"], "user": "ada"}
+    assert (claims["aud"], claims["iss"]) == ("api", "https://a.test")
+    assert operator.run("explain", token, "GET", "/agents").exit_code == 0
+
+
+def test_what_is_said_of_a_token_counts_before_the_platform(operator: Operator) -> None:
+    operator.keys()
+    options = ("--platform", "platform.toml", "--aud", "x", "--iss", "y", "--session-id", "s")
+
+    claims = claims_of(operator.token(*options))
+    assert (claims["aud"], claims["iss"], claims["session_id"]) == ("x", "y", "s")
+    assert (claims["scopes"], "sub" in claims) == ([], False)
+
+
+def test_a_platform_that_cannot_be_read_makes_no_token(operator: Operator) -> None:
+    operator.keys()
+    key = ("--key", "keys/private.pem", "--algorithm", "EdDSA")
+    done = operator.run("token", *key, "--platform", "absent.toml")
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "Error: absent.toml: No such file or directory\n"

@@ -82,6 +82,13 @@ class ClaimName:
                 break
         return value
 
+    def place(self, claims: dict[str, Any], value: object) -> None:
+        """Put `value` where `find` finds it; `claims` has no other value on the way there."""
+        *way, last = self.members
+        for member in way:
+            claims = claims.setdefault(member, {})
+        claims[last] = value
+
 
 @frozen
 class ClaimRules:
