@@ -17,6 +17,7 @@ from legation.effects import Program
 from legation.messages import Answer, Request, Response
 from legation.openapi import OPERATIONS
 from legation.openapi.schemas import SCHEMAS
+from legation.refusals import Refusal
 from legation.routes import ROUTES
 from legation.version import INTERFACE_VERSION
 from legation_testing import Client, ClientResponse
@@ -266,31 +267,58 @@ def test_whatever_needs_a_scope_may_be_refused_for_want_of_one(document: dict[st
 # --- Shapes ------------------------------------------------------------------------------------
 
 
-def test_every_error_has_the_envelope_and_an_example(document: dict[str, Any]) -> None:
-    for method, path, described in operations(document):
+def resolved(document: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+    """Return the response, or that of all operations that it refers to."""
+    name = response.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = document["components"]["responses"][name] if name else response
+    return found
+
+
+def errors(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield every error with its operation, but for those that are an answer as well."""
+    for _, _, described in operations(document):
         for status, response in described["responses"].items():
-            if int(status) in ERRORS and "$ref" in response:
-                name = response["$ref"].rpartition("/")[2]
-                content = document["components"]["responses"][name]["content"]["application/json"]
-                assert content["schema"] == {"$ref": "#/components/schemas/Error"}, (method, path)
-                assert set(content["example"]) >= {"detail", "error_code"}
+            if int(status) in ERRORS:
+                found = resolved(document, response)
+                if "anyOf" not in found["content"]["application/json"]["schema"]:
+                    yield described["operationId"], status, found
+
+
+def test_every_error_has_the_envelope_and_an_example(document: dict[str, Any]) -> None:
+    for name, status, response in errors(document):
+        content = response["content"]["application/json"]
+        shape = SCHEMAS[content["schema"]["$ref"].rpartition("/")[2]]
+        assert shape["properties"].keys() <= {"detail", "error_code", "errors"}, (name, status)
+        assert set(content["example"]) >= {"detail", "error_code"}, (name, status)
+
+
+def test_no_error_is_described_by_a_docstring(document: dict[str, Any]) -> None:
+    docstrings = {(kind.__doc__ or "").partition("\n")[0] for kind in Refusal.__subclasses__()}
+    meanings = {response["description"] for _, _, response in errors(document)}
+
+    assert len(docstrings) > 10
+    assert not meanings & docstrings
+    assert not [meaning for meaning in meanings if "`" in meaning]
 
 
 def test_the_codes_of_errors_are_those_of_the_interface(document: dict[str, Any]) -> None:
     codes = {
-        response["content"]["application/json"]["example"]["error_code"]
-        for response in document["components"]["responses"].values()
+        (status, response["content"]["application/json"]["example"]["error_code"])
+        for _, status, response in errors(document)
     }
 
-    assert codes >= {
-        "BAD_REQUEST",
-        "UNAUTHENTICATED",
-        "FORBIDDEN",
-        "NOT_FOUND",
-        "CONFLICT",
-        "VALIDATION_ERROR",
-        "INTERNAL_SERVER_ERROR",
-        "SERVICE_UNAVAILABLE",
+    assert codes == {
+        ("400", "BAD_REQUEST"),
+        ("401", "UNAUTHENTICATED"),
+        ("403", "FORBIDDEN"),
+        ("404", "NOT_FOUND"),
+        ("409", "CONFLICT"),
+        ("413", "PAYLOAD_TOO_LARGE"),
+        ("414", "URI_TOO_LONG"),
+        ("415", "UNSUPPORTED_MEDIA_TYPE"),
+        ("422", "VALIDATION_ERROR"),
+        ("500", "INTERNAL_SERVER_ERROR"),
+        ("503", "SERVICE_UNAVAILABLE"),
     }
 
 

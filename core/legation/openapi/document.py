@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..access.rights import scopes_enough
 from ..access.scopes import Scoped, Signed
 from ..config import PlatformConfig
-from ..refusals import (
-    BadRequest,
-    Conflict,
-    Fault,
-    Forbidden,
-    Internal,
-    Invalid,
-    NotFound,
-    Refusal,
-    TooLarge,
-    TooManyRequests,
-    Unauthenticated,
-    Unavailable,
-    UnsupportedMediaType,
-    UriTooLong,
-    respond,
-)
+from ..refusals import Refusal, respond
 from ..registry import Registry
 from ..resources.idempotency import REPEATABLE
 from ..routes import ROUTES, Route
 from ..version import INTERFACE_VERSION
+from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual
 from .operations import CHANNEL_ONLY, OPERATIONS, Body, Field, Operation, Reply
 from .schemas import SCHEMAS
 from .shapes import Schema, integer, ref, text
@@ -38,7 +22,6 @@ from .shapes import Schema, integer, ref, text
 __all__ = ["document"]
 
 SCHEME: Final = "HTTPBearer"
-_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _DESCRIPTION: Final = "Agents, teams, their sessions and databases."
 
 # What an id is that can be registered, as `access.scopes.well_formed_id` says.
@@ -52,24 +35,6 @@ _IDS: Final[Mapping[str, Schema]] = {
     "name": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
 }
 
-# One of each refusal that an operation may answer; `respond` says what it looks like.
-_REFUSALS: Final[Mapping[int, Refusal]] = {
-    refusal.status: refusal
-    for refusal in (
-        BadRequest("The body has to be JSON; it is not JSON at line 1, column 1"),
-        Unauthenticated(),
-        Forbidden("agents:read"),
-        NotFound(),
-        Conflict("The session has an active run"),
-        TooLarge(10 << 20),
-        UriTooLong(),
-        UnsupportedMediaType("The body has no Content-Type"),
-        Invalid((Fault("query.limit", "must be at most 100"),)),
-        TooManyRequests(1),
-        Internal("Internal server error (incident 0f6d1c2b3a495867)"),
-        Unavailable("The database is not available (incident 0f6d1c2b3a495867)"),
-    )
-}
 _KEY: Final = Field(
     "Idempotency-Key",
     text(pattern=r"^[\x21-\x7e]{1,255}$"),
@@ -104,7 +69,7 @@ def document(registry: Registry) -> dict[str, Any]:
         "paths": _paths(registry),
         "components": {
             "schemas": dict(SCHEMAS),
-            "responses": {_name(r): _error(r) for r in _REFUSALS.values()},
+            "responses": {_name(s): _error(r, MEANINGS[s]) for s, r in USUAL.items()},
             "headers": {_title(name): header for name, header in _HEADERS.items()},
             "securitySchemes": {
                 SCHEME: {
@@ -147,13 +112,14 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
-        "parameters": [*map(_path_parameter, _ids(route)), *map(_parameter, _fields(route))],
+        "parameters": [*map(_path_parameter, ids_of(route)), *map(_parameter, _fields(route))],
         **({"requestBody": _body(known.body)} if known.body else {}),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
     }
-    for status in sorted(_errors(route, known, needs_token=bool(security))):
-        told["responses"].setdefault(str(status), _refused(status))
+    errors = errors_of(route, known, needs_token=bool(security), keyed=_once(route))
+    for status, refusal in sorted(errors.items()):
+        told["responses"].setdefault(str(status), _refused(known, refusal))
     return told
 
 
@@ -166,10 +132,6 @@ def _once(route: Route) -> bool:
 def _fields(route: Route) -> tuple[Field, ...]:
     known = OPERATIONS[route.operation].query
     return (*known, _KEY) if _once(route) else known
-
-
-def _ids(route: Route) -> list[str]:
-    return _PARAMETER.findall(route.template)
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
@@ -228,46 +190,26 @@ def _enough(need: Scoped, config: PlatformConfig) -> list[list[str]]:
 # --- What may go wrong --------------------------------------------------------------------------
 
 
-def _errors(route: Route, known: Operation, *, needs_token: bool) -> set[int]:
-    """Return the statuses of errors that follow from what the operation takes and needs."""
-    errors = {500, 503, *known.errors}
-    # An id that no path can have leads nowhere, and what leads nowhere is told to callers alone.
-    if needs_token or (_ids(route) and route.operation not in CHANNEL_ONLY):
-        errors.add(401)
-    if isinstance(route.need, Scoped):
-        errors.add(403)
-    if _ids(route):
-        errors |= {404, 414}
-    if known.query:
-        errors |= {414, 422}
-    if _once(route):
-        errors |= {409, 413, 422}
-    if known.body or known.reads:
-        errors |= {400, 413, 422}
-    if known.body and len(known.body.content) > 1:
-        errors.add(415)
-    return errors
+def _refused(known: Operation, refusal: Refusal) -> dict[str, Any]:
+    if is_usual(known, refusal):
+        return {"$ref": f"#/components/responses/{_name(refusal.status)}"}
+    return _error(refusal, known.meanings.get(refusal.status, MEANINGS[refusal.status]))
 
 
-def _name(refusal: Refusal) -> str:
-    return type(refusal).__name__
+def _name(status: int) -> str:
+    return MEANINGS[status].replace(" ", "")
 
 
-def _refused(status: int) -> dict[str, Any]:
-    return {"$ref": f"#/components/responses/{_name(_REFUSALS[status])}"}
-
-
-def _error(refusal: Refusal) -> dict[str, Any]:
-    """Describe an error by one that was made: its envelope, and the headers it carries."""
+def _error(refusal: Refusal, meaning: str) -> dict[str, Any]:
+    """Describe an error by one as it is sent: its envelope, and the headers it carries."""
     response = respond(refusal)
     headers = _header("x-request-id")
     for name, _ in response.headers:
         if (known := name.decode("ascii")) in _HEADERS:
             headers |= _header(known)
-    summary, _, _ = (type(refusal).__doc__ or "").partition("\n")
-    example = json.loads(response.body)
+    schema = ref(SHAPES.get(refusal.status, "Error"))
     return {
-        "description": summary,
+        "description": meaning,
         "headers": headers,
-        "content": {"application/json": {"schema": ref("Error"), "example": example}},
+        "content": {"application/json": {"schema": schema, "example": json.loads(response.body)}},
     }

@@ -12,6 +12,19 @@ from typing import Any, Final, TypeAlias
 from attrs import field
 
 from ..bodies.media_types import MEDIA_TYPES
+from ..migrations.catalogue import CATALOGUE
+from ..refusals import (
+    BadRequest,
+    BadSignature,
+    Conflict,
+    Fault,
+    Internal,
+    Invalid,
+    NotFound,
+    Refusal,
+    TooLarge,
+    Unavailable,
+)
 from ..resources.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
 from ..runs.states import RunState
 from ..values import frozen
@@ -82,9 +95,11 @@ class Reply:
 
 @frozen
 class Operation:
-    """What the route table does not know.  `errors` are statuses beside those that follow.
+    """What the route table does not know.
 
-    One that `reads` takes a body that is not described, for clients that send one.
+    `errors` are one of each error that does not follow from it, as it is sent; `meanings` say what
+    statuses of errors mean here, where it is not the usual.  One that `reads` takes a body that is
+    not described, for clients that send one.
     """
 
     summary: str
@@ -92,7 +107,8 @@ class Operation:
     description: str = ""
     query: tuple[Field, ...] = ()
     body: Body | None = None
-    errors: tuple[int, ...] = ()
+    errors: tuple[Refusal, ...] = ()
+    meanings: Mapping[int, str] = field(factory=dict[int, str])
     reads: bool = False
 
 
@@ -101,7 +117,11 @@ def _json(schema: Schema, description: str = "Successful Response", example: Any
 
 
 def _got(
-    summary: str, schema: Schema, *query: Field, description: str = "", errors: tuple[int, ...] = ()
+    summary: str,
+    schema: Schema,
+    *query: Field,
+    description: str = "",
+    errors: tuple[Refusal, ...] = (),
 ) -> Operation:
     """Describe an operation that answers 200 with one shape."""
     return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
@@ -119,13 +139,21 @@ def _may(name: str, schema: Schema, description: str = "") -> Field:
     return Field(name, {**nullable(plain), **default}, description)
 
 
+# Where no database is asked, the server alone says that it is not now.
+_SERVER_BUSY: Final = Unavailable("The server is busy")
+_NO_DATABASE: Final = NotFound("No database found with id 'no-such'")
+_ROUTE_UNKNOWN: Final = NotFound()
+_UNKNOWN_FIELD: Final = Invalid((Fault("query.colour", "is not known here"),))
+_OF_SEVERAL: Final = Conflict(
+    "Several users have a session with id 's1': name the one you mean in user_id"
+)
+
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
 _INSTANT: Final = integer(minimum=0, maximum=1 << 40)
 _PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
 _ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
 _FIRST: Final = Field("page", _PAGES, "Page number for pagination")
-_HOSTED_TYPE: Final = one_of_words("agent", "team", default="agent")
 _DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
 _TARGET: Final = _may("target_version", ref("TargetVersion"))
@@ -140,11 +168,10 @@ def _place(
     user: str = "User ID",
     database: str,
     table: str = "The database table to use",
-    types: Schema | None = None,
 ) -> tuple[Field, ...]:
     """Return where a session is looked for."""
     return (
-        Field("type", types or {**ref("SessionType"), "default": "agent"}, kind),
+        Field("type", {**ref("SessionType"), "default": "agent"}, kind),
         _may("user_id", TEXT, f"{user}. {_COUNTS}"),
         _may("db_id", TEXT, f"{database}. {_SEVERAL}"),
         _may("table", TEXT, f"{table}. {_IDLE}"),
@@ -158,11 +185,13 @@ _PLATFORM: Final = {
         "API Information",
         _same("get_api_info", "API information retrieved successfully", ref("Home")),
         "What this platform is called, and where to go on.",
+        errors=(_SERVER_BUSY,),
     ),
     "health_check": Operation(
         "Health Check",
         _same("health_check", "API is healthy and operational", ref("HealthResponse")),
         "Check the health status of the API. Returns a simple status indicator.",
+        errors=(_SERVER_BUSY,),
     ),
     "readiness_check": Operation(
         "Whether requests can be served",
@@ -177,24 +206,30 @@ _PLATFORM: Final = {
         "Measurements of this process and of what waits in its databases",
         {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
         "Several worker processes answer each for itself, under a label that tells them apart.",
+        errors=(_SERVER_BUSY,),
     ),
-    "get_info": _got("What this platform is", ref("Info")),
+    "get_info": _got("What this platform is", ref("Info"), errors=(_SERVER_BUSY,)),
     "get_config": Operation(
         "Get OS Configuration",
         _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
         "What this platform hosts: its databases, agents, teams and channels.",
+        errors=(_SERVER_BUSY,),
     ),
     "get_models": Operation(
         "Get Available Models",
         _same("get_models", "List of models retrieved successfully", list_of(ref("Model"))),
         "Retrieve a list of all unique models currently used by agents and teams in this OS"
         " instance. This includes the model ID and provider information for each model.",
+        errors=(_SERVER_BUSY,),
     ),
-    "get_me": _got("Who the token says you are, and what you may do", ref("Caller")),
+    "get_me": _got(
+        "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
+    ),
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
         body=Body({JSON: ref("ExplainRequest")}),
+        errors=(_SERVER_BUSY,),
     ),
 }
 
@@ -206,21 +241,30 @@ _UNCHANGED: Final = Reply("What `If-None-Match` names is still the same", {})
 
 def _page(summary: str, description: str = "") -> Operation:
     reply = Reply("The page", {HTML: TEXT})
-    return Operation(summary, {200: reply, 304: _UNCHANGED}, description, errors=(404,))
+    errors = (_ROUTE_UNKNOWN, _SERVER_BUSY)
+    return Operation(summary, {200: reply, 304: _UNCHANGED}, description, errors=errors)
 
 
 _DOCS: Final = {
-    "get_openapi": Operation("This document", {200: _json(OBJECT), 304: _UNCHANGED}, errors=(404,)),
+    "get_openapi": Operation(
+        "This document",
+        {200: _json(OBJECT), 304: _UNCHANGED},
+        errors=(_ROUTE_UNKNOWN, _SERVER_BUSY),
+    ),
     "get_docs": _page("The operations, to read and to try", "Swagger UI, served from here."),
     "get_oauth2_redirect": _page("Where an OAuth 2 provider sends the page back to"),
     "get_redoc": _page("The operations, to read", "ReDoc, served from here."),
     "get_docs_asset": Operation(
         "A part of these pages",
         {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
+        errors=(_SERVER_BUSY,),
     ),
 }
 
 # --- Agents and teams --------------------------------------------------------------------------
+
+
+_NOT_CANCELLED: Final = {"agent": "Failed to cancel run", "team": "Failed to cancel team run"}
 
 
 def _hosted(kind: str) -> dict[str, Operation]:
@@ -232,11 +276,14 @@ def _hosted(kind: str) -> dict[str, Operation]:
             _same(f"get_{kind}s", f"List of {kind}s retrieved successfully", list_of(shape)),
             f"The {kind}s that you may read or run. A caller with scopes on some {kind}s sees those"
             " alone.",
+            errors=(_SERVER_BUSY,),
         ),
         f"get_{kind}": Operation(
             f"Get {title} Details",
             _same(f"get_{kind}", f"{title} details retrieved successfully", shape),
             f"One {kind}: its model, its tools, and where its sessions are kept.",
+            errors=(_SERVER_BUSY,),
+            meanings={404: f"{title} not found"},
         ),
         f"create_{kind}_run": _start(kind),
         f"list_{kind}_runs": Operation(
@@ -260,7 +307,8 @@ def _hosted(kind: str) -> dict[str, Operation]:
                 _FIRST,
                 Field("limit", _ROWS, "Runs on a page"),
             ),
-            errors=(409,),
+            errors=(_OF_SEVERAL,),
+            meanings={404: f"{title} not found"},
         ),
         f"get_{kind}_run": Operation(
             f"Get {title} Run",
@@ -270,13 +318,15 @@ def _hosted(kind: str) -> dict[str, Operation]:
                 Field("session_id", TEXT, "Session ID for the run"),
                 _IGNORED_USER,
             ),
+            meanings={404: f"{title} or run not found"},
         ),
-        f"get_{kind}_run_events": _tail(),
+        f"get_{kind}_run_events": _tail(title),
         f"cancel_{kind}_run": Operation(
             f"Cancel {title} Run",
             {200: _json(object_of({}))},
             "The run goes no further. One that is over stays as it is.",
             body=_form("CancelRequest", "CancelForm"),
+            meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
         ),
         f"continue_{kind}_run": Operation(
             f"Continue {title} Run",
@@ -292,7 +342,16 @@ def _hosted(kind: str) -> dict[str, Operation]:
             " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
             " goes on; the others are told 409.",
             body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
-            errors=(409,),
+            errors=(
+                BadRequest("Invalid JSON in tools field"),
+                Conflict("run is already continued"),
+            ),
+            meanings={
+                400: "Invalid JSON in tools field or invalid tool structure",
+                404: f"{title} not found",
+                409: "Run is not paused (e.g. run is already running, continued, or errored)."
+                " Only PAUSED runs can be continued.",
+            },
         ),
         f"resume_{kind}_run": Operation(
             "Go on following a run",
@@ -301,6 +360,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
             " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
             " run has an `event_index`, counted from 0.",
             body=_form("ResumeRequest", "ResumeForm"),
+            meanings={404: f"{title} or run not found"},
         ),
     }
 
@@ -334,11 +394,15 @@ def _start(kind: str) -> Operation:
             {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
         ),
-        errors=(409,),
+        errors=(BadRequest("Unsupported file type"),),
+        meanings={
+            400: "Invalid request or unsupported file type",
+            404: f"{title} not found",
+        },
     )
 
 
-def _tail() -> Operation:
+def _tail(title: str) -> Operation:
     after = Field("after", integer(minimum=0, maximum=MOST, default=0), "Events behind this one")
     last = Field(
         "Last-Event-ID",
@@ -350,6 +414,7 @@ def _tail() -> Operation:
         "The events of a run, those to come included",
         {200: Reply("The events", {EVENTS: _EVENT_STREAM})},
         query=(after, last, _IGNORED_USER),
+        meanings={404: f"{title} or run not found"},
     )
 
 
@@ -390,7 +455,12 @@ _SESSIONS: Final = {
             ),
             _may("sort_order", {**ref("SortOrder"), "default": "desc"}, "Sort order (asc or desc)"),
         ),
-        errors=(400, 404),
+        errors=(_NO_DATABASE,),
+        meanings={
+            400: "Invalid session type or filter parameters",
+            404: "Not found",
+            422: "Validation error in query parameters",
+        },
     ),
     "create_session": Operation(
         "Create New Session",
@@ -398,12 +468,20 @@ _SESSIONS: Final = {
         "Create a new empty session with optional configuration. Its `session_id` can be named in"
         " requests for runs later.",
         _place(
-            "Type of session to create (agent, team, or workflow). Workflows are not here.",
+            "Type of session to create (agent, team, or workflow)",
             database="Database ID to create session in",
-            types=_HOSTED_TYPE,
         ),
         body=Body({JSON: ref("CreateSessionRequest")}, required=False),
-        errors=(404, 409),
+        errors=(
+            BadRequest("This platform hosts no workflows"),
+            _NO_DATABASE,
+            Conflict("Session with id 's1' already exists"),
+        ),
+        meanings={
+            400: "Invalid request parameters",
+            422: "Validation error",
+            500: "Failed to create session",
+        },
     ),
     "delete_sessions": Operation(
         "Delete Multiple Sessions",
@@ -417,7 +495,16 @@ _SESSIONS: Final = {
             table="Table to use for deletion",
         ),
         body=Body({JSON: ref("DeleteSessionRequest")}),
-        errors=(404, 409),
+        errors=(
+            BadRequest("Session IDs and session types must have the same length"),
+            _NO_DATABASE,
+            _OF_SEVERAL,
+            Invalid((Fault("body.session_ids", "must have between 1 and 1000 members"),)),
+        ),
+        meanings={
+            400: "Invalid request - session IDs and types length mismatch",
+            500: "Failed to delete sessions",
+        },
     ),
     "get_session_by_id": Operation(
         "Get Session by ID",
@@ -430,7 +517,8 @@ _SESSIONS: Final = {
             database="Database ID to query session from",
             table="Table to query session from",
         ),
-        errors=(400, 409),
+        errors=(_OF_SEVERAL,),
+        meanings={404: "Session not found", 422: "Invalid session type"},
     ),
     "update_session": Operation(
         "Update Session",
@@ -441,7 +529,12 @@ _SESSIONS: Final = {
             table="Table to use for update operation",
         ),
         body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
-        errors=(409,),
+        errors=(_OF_SEVERAL,),
+        meanings={
+            404: "Session not found",
+            422: "Invalid request",
+            500: "Failed to update session",
+        },
     ),
     "delete_session": Operation(
         "Delete Session",
@@ -453,7 +546,8 @@ _SESSIONS: Final = {
             database="Database ID to use for deletion",
             table="Table to use for deletion",
         ),
-        errors=(400, 409),
+        errors=(_OF_SEVERAL,),
+        meanings={500: "Failed to delete session"},
     ),
     "rename_session": Operation(
         "Rename Session",
@@ -465,7 +559,12 @@ _SESSIONS: Final = {
             table="Table to use for rename operation",
         ),
         body=Body({JSON: ref("Body_rename_session")}),
-        errors=(409,),
+        errors=(_OF_SEVERAL,),
+        meanings={
+            400: "Invalid session name",
+            404: "Session not found",
+            422: "Invalid session type or validation error",
+        },
     ),
     "get_session_runs": Operation(
         "Get Session Runs",
@@ -492,7 +591,8 @@ _SESSIONS: Final = {
             _FIRST,
             Field("limit", _ROWS, "Runs on a page"),
         ),
-        errors=(400, 409),
+        errors=(_OF_SEVERAL,),
+        meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
     ),
     "get_session_run": Operation(
         "Get Run by ID",
@@ -504,7 +604,8 @@ _SESSIONS: Final = {
             database="Database ID to query run from",
             table="Table to query run from",
         ),
-        errors=(400, 409),
+        errors=(NotFound("Run with ID no-such not found in session s1"), _OF_SEVERAL),
+        meanings={404: "Session or run not found", 422: "Invalid session type"},
     ),
 }
 
@@ -519,9 +620,21 @@ _MIGRATING: Final = (
     _LOSS,
 )
 
+_NO_VERSION: Final = Invalid(
+    (
+        Fault(
+            "query.target_version",
+            "'latest' is not a version: expected up to three numbers, as 2.5.6",
+        ),
+    )
+)
+_KNOWN: Final = ", ".join(map(str, CATALOGUE.versions))
+
 _DATABASES: Final = {
-    "get_databases": _got("The databases that you may read", list_of(ref("Database"))),
-    "get_database": _got("One database", ref("Database")),
+    "get_databases": _got(
+        "The databases that you may read", list_of(ref("Database")), errors=(_SERVER_BUSY,)
+    ),
+    "get_database": _got("One database", ref("Database"), errors=(_SERVER_BUSY,)),
     "get_migrations": _got(
         "Where a database stands, and what was done to it",
         ref("MigrationHistory"),
@@ -543,6 +656,8 @@ _DATABASES: Final = {
         "Migrate all database schemas to the given target version. If a target version is not"
         " provided, all databases will be migrated to the latest version.",
         _MIGRATING,
+        errors=(_NO_VERSION, _SERVER_BUSY),
+        meanings={500: "Failed to migrate databases"},
         reads=True,
     ),
     "migrate_database": Operation(
@@ -552,8 +667,17 @@ _DATABASES: Final = {
         " target_version is omitted, the database is migrated to the latest version."
         " All or nothing: after an error the database is as it was.",
         _MIGRATING,
+        errors=(
+            BadRequest(f"There is no version 99.0.0; known are {_KNOWN}"),
+            _NO_VERSION,
+            Internal(
+                "Failed to migrate database: The migration failed (StatementFailed): the old"
+                " version stands (incident 0f6d1c2b3a495867)"
+            ),
+            _SERVER_BUSY,
+        ),
+        meanings={404: "Database not found", 500: "Failed to migrate database"},
         reads=True,
-        errors=(400,),
     ),
 }
 
@@ -563,6 +687,7 @@ _LETTERS: Final = (
     Field("limit", integer(minimum=1, maximum=200, default=20), "How many on a page"),
     Field("after", text(maxLength=1024), "Where the page before ended: its `meta.next`"),
 )
+_NO_LETTER: Final = Conflict("Neither the message nor a reply to it is among the dead letters")
 _CHALLENGE: Final = text(pattern=r"^[A-Za-z0-9_-]{1,200}$")
 
 _CHANNELS: Final = {
@@ -575,9 +700,15 @@ _CHANNELS: Final = {
             Field("hub.verify_token", TEXT),
             Field("hub.challenge", TEXT),
         ),
-        errors=(403,),
+        errors=(
+            BadSignature("Invalid verify token or mode"),
+            Invalid((Fault("query", "There are more than 256 fields"),)),
+            _SERVER_BUSY,
+        ),
     ),
-    "channel_status": _got("Whether the channel is there", ref("ChannelStatus")),
+    "channel_status": _got(
+        "Whether the channel is there", ref("ChannelStatus"), errors=(_SERVER_BUSY,)
+    ),
     "receive_webhook": Operation(
         "Webhook",
         {
@@ -587,7 +718,11 @@ _CHANNELS: Final = {
         " they are. The answer says whether they are stored, were known already, or hold nothing to"
         " do; a provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
-        errors=(400, 403),
+        errors=(
+            BadRequest("The body has to be JSON; it is not JSON at line 1, column 2"),
+            BadSignature(),
+            TooLarge(4 << 20),
+        ),
     ),
 }
 
@@ -595,7 +730,7 @@ _KEPT: Final = {
     "get_channels": _got(
         "The channels that you may read, and what waits in each",
         list_of(ref("Channel")),
-        errors=(422,),
+        errors=(_UNKNOWN_FIELD, _SERVER_BUSY),
     ),
     "get_channel_messages": _got(
         "Messages of a channel in one state",
@@ -605,7 +740,9 @@ _KEPT: Final = {
     ),
     "get_channel_message": _got("One message and the replies to it", ref("ChannelMessageDetail")),
     "retry_channel_message": _got(
-        "Try a dead message, or dead replies to it, once more", ref("ChannelRetry"), errors=(409,)
+        "Try a dead message, or dead replies to it, once more",
+        ref("ChannelRetry"),
+        errors=(_NO_LETTER,),
     ),
     "get_channel_replies": _got(
         "Replies of a channel in one state",
@@ -646,12 +783,13 @@ def _empty(collection: Collection) -> Operation:
     size = integer(minimum=1, maximum=MAX_PAGE_SIZE, default=collection.page_size)
     paging = (_FIRST, Field("limit", size, "Number of items to return per page"))
     shape = ref(collection.shape) if collection.shape else collection_schema(collection)
+    query = (*filters, *paging) if collection.body is None else filters
     return Operation(
         collection.summary,
         {200: _json(shape, collection.answer)},
         "Nothing of the kind is kept here: the answer is empty.",
-        (*filters, *paging) if collection.body is None else filters,
-        errors=(422,),
+        query,
+        errors=(_SERVER_BUSY,) if query else (_UNKNOWN_FIELD, _SERVER_BUSY),
     )
 
 

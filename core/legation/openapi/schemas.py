@@ -54,15 +54,21 @@ _PAGED: Final[Mapping[str, Schema]] = {
     "total_count": integer(minimum=0),
 }
 
+_ERROR: Final[Mapping[str, Schema]] = {"detail": text(description="Error detail message")}
+_CODE: Final[Mapping[str, Schema]] = {
+    "error_code": {**nullable(TEXT), "description": "Error code for categorization"}
+}
+_FAULTS: Final[Mapping[str, Schema]] = {
+    "errors": list_of(ref("Fault"), description="What was wrong, field by field")
+}
+
 _ERRORS: Final[Mapping[str, Schema]] = {
-    "Error": object_of(
-        {"detail": text(description="One sentence for the caller")},
-        {
-            "error_code": nullable(TEXT),
-            "errors": list_of(ref("Fault"), description="What was wrong, field by field"),
-        },
-        description="What every error looks like",
-    ),
+    "Error": object_of(_ERROR, {**_CODE, **_FAULTS}, description="What every error looks like"),
+    "BadRequestResponse": object_of(_ERROR, _CODE),
+    "UnauthenticatedResponse": object_of(_ERROR, _CODE),
+    "NotFoundResponse": object_of(_ERROR, _CODE),
+    "ValidationErrorResponse": object_of(_ERROR, {**_CODE, **_FAULTS}),
+    "InternalServerErrorResponse": object_of(_ERROR, _CODE),
     "Fault": object_of(
         {
             "path": text(examples=["query.limit"]),
