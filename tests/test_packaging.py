@@ -7,9 +7,13 @@ import os
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
+from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import entry_points, packages_distributions, version
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -154,3 +158,69 @@ def test_the_linters_layers_are_on_disk() -> None:
     on_disk = {path.stem for path in ROOT.glob("core/legation/[a-z]*") if path.stem != "py"}
 
     assert named == on_disk
+
+
+# --- the files of the documentation pages -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def build() -> Iterator[Any]:
+    """The module of the build, with an empty class for that of the tool which calls it."""
+    name = "hatchling.builders.hooks.plugin.interface"
+    parts = name.split(".")
+    absent = [
+        ".".join(parts[:count])
+        for count in range(1, len(parts) + 1)
+        if ".".join(parts[:count]) not in sys.modules
+    ]
+    sys.modules.update({part: ModuleType(part) for part in absent})
+    vars(sys.modules[name]).setdefault("BuildHookInterface", list)
+    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    for part in absent:
+        del sys.modules[part]
+
+
+def test_a_file_of_the_pages_is_the_approved_one_or_the_build_fails(build: Any) -> None:
+    digest = sha256(b"approved").hexdigest()
+
+    assert build.approved("x.js", b"approved", digest) == b"approved"
+    with pytest.raises(ValueError, match=f"x.js of .* hatch_build.py approves {digest}"):
+        build.approved("x.js", b"approved, and more", digest)
+
+
+def test_a_replacement_that_finds_nothing_fails_the_build(build: Any) -> None:
+    (name,) = build.REPLACED
+    old, new = build.REPLACED[name]
+
+    assert build.replaced(name, b"<" + old + b">") == b"<" + new + b">"
+    assert build.replaced("swagger-ui.css", b"as it is") == b"as it is"
+    with pytest.raises(ValueError, match=r"logo-mini\.svg, which was replaced"):
+        build.replaced(name, b"another logo")
+
+
+def test_each_file_of_the_pages_has_its_digest_and_the_distribution_its_version(build: Any) -> None:
+    digests = [digest for _, digest in build.FILES.values()]
+    (needed,) = (
+        Requirement(text) for text in PYPROJECT["build-system"]["requires"] if "sidecar" in text
+    )
+
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in digests)
+    assert len(set(digests)) == len(build.FILES) == 7
+    assert canonicalize_name(needed.name) == build.SOURCE
+    assert str(needed.specifier).startswith("==")
+
+
+def test_the_files_that_were_built_are_the_approved_ones(build: Any) -> None:
+    """Where the package was built or installed from the sources, its files are here."""
+    folder = ROOT / build.TARGET
+    for name, digest in build.FILES.values():
+        if not (folder / name).exists():
+            continue
+        content = (folder / name).read_bytes()
+        old, new = build.REPLACED.get(name, (b"", b""))
+        assert sha256(content.replace(new, old) if old else content).hexdigest() == digest
