@@ -21,6 +21,7 @@ from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.migrations.catalogue import CATALOGUE
 from legation.openapi.operations import OPERATIONS
+from legation.resources.run_arguments import ARGUMENTS, Argument, Treatment
 from legation.runs.states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings
@@ -35,6 +36,7 @@ __all__ = [
     "keys_of",
     "limits",
     "meanings",
+    "run_arguments",
     "run_states",
     "schema_versions",
     "surface",
@@ -207,6 +209,22 @@ def _need(need: Need, template: str) -> str:
             return "the channel's own signature"
         case Scoped():
             return ", ".join(f"`{scope}`" for scope in scopes_enough(need))
+
+
+def run_arguments() -> str:
+    """Return every argument of a run that clients of AgentOS send, and what becomes of it."""
+    rows = [
+        (f"`{argument.name}`", ", ".join(argument.actions), argument.since, _becomes(argument))
+        for argument in ARGUMENTS
+    ]
+    return _table(("argument", "request", "since AgentOS", "what becomes of it"), rows)
+
+
+def _becomes(argument: Argument) -> str:
+    if argument.treatment is Treatment.HONOURED:
+        return argument.meaning
+    unless = ", ".join(f"`{value}`" for value in argument.harmless)
+    return f"{argument.treatment}{f', but for {unless}' if unless else ''}: {argument.meaning}"
 
 
 def errors() -> str:

@@ -59,14 +59,35 @@ DEFAULT_LIMITS: Final = FormLimits()
 
 @frozen
 class Form:
-    """A form as it was sent: each name with its values in order.  Nothing is checked yet."""
+    """A form as it was sent: each name with its values in order.  Nothing is checked yet.
+
+    `is_json` says that it was a JSON object, in which an empty string is a value.
+    """
 
     fields: Mapping[str, tuple[JsonValue, ...]] = field(factory=dict[str, tuple[JsonValue, ...]])
     uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
+    is_json: bool = field(default=False, eq=False)
+
+    def preceded_by(self, fields: Mapping[str, tuple[JsonValue, ...]]) -> Form:
+        """Return the form with values of `fields` before its own."""
+        own = self.fields
+        both = {name: (*values, *own.get(name, ())) for name, values in fields.items() if values}
+        return Form({**own, **both}, self.uploads, self.is_json)
 
     def reader(self) -> Reader:
-        """Return the reader by which a handler takes the fields it knows."""
-        return Reader("body", self.fields, self.uploads)
+        """Return the reader by which a handler takes the fields it knows.
+
+        Outside of JSON a field that is empty was not sent: clients of AgentOS send one for every
+        None.
+        """
+        return Reader("body", self.fields if self.is_json else self._filled(), self.uploads)
+
+    def _filled(self) -> dict[str, tuple[JsonValue, ...]]:
+        filled = (
+            (name, tuple(value for value in values if value != ""))
+            for name, values in self.fields.items()
+        )
+        return {name: values for name, values in filled if values}
 
 
 _parse_options = cast("Callable[[str], tuple[str, dict[str, str]]]", parse_options_header)
@@ -125,7 +146,7 @@ def _json_form(body: bytes) -> Form | FormRefusal:
         return BadRequest(f"The body has to be JSON; it is {value.reason}")
     if not isinstance(value, dict):
         return Invalid(errors=(Fault("body", "must be a JSON object"),))
-    return Form({name: (member,) for name, member in value.items()})
+    return Form({name: (member,) for name, member in value.items()}, is_json=True)
 
 
 # --- urlencoded, and query strings -------------------------------------------------------------

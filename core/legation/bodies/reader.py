@@ -216,9 +216,21 @@ class Reader:
         self._taken.add(name)
         return self._uploads.get(name, ())
 
+    def values(self, name: str) -> tuple[JsonValue, ...]:
+        """Return the values of a field as they were sent, but for empty ones."""
+        self._taken.add(name)
+        return tuple(value for value in self._fields.get(name, ()) if value != "")
+
     def ignore(self, *names: str) -> None:
         """Accept fields of these names without looking at them."""
         self._taken.update(names)
+
+    def refuse(self, name: str, reason: str, harmless: Sequence[str] = ()) -> None:
+        """Refuse a field, unless its value is one of `harmless`, compared in lower case."""
+        value = self._single(name)
+        text = str(value).lower() if isinstance(value, str | bool) else None
+        if value is not None and text not in harmless:
+            self.fault(name, f"is not supported: {reason}")
 
     def sent(self, name: str) -> bool:
         """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""

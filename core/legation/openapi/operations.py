@@ -26,6 +26,7 @@ from ..refusals import (
     Unavailable,
 )
 from ..resources.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
+from ..resources.run_arguments import Action, arguments_of
 from ..runs.states import RunState
 from ..values import frozen
 from .examples import EXAMPLES, STARTED
@@ -288,7 +289,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
         f"create_{kind}_run": _start(kind),
         f"list_{kind}_runs": Operation(
             f"List {title} Runs",
-            {200: _json(list_of(_run(kind)), "List of runs retrieved successfully")},
+            {200: _json(list_of(ref(f"{title}RunItem")), "List of runs retrieved successfully")},
             "Your runs in a session, those of one state alone if you say which.",
             (
                 Field(
@@ -325,6 +326,11 @@ def _hosted(kind: str) -> dict[str, Operation]:
             f"Cancel {title} Run",
             {200: _json(object_of({}))},
             "The run goes no further. One that is over stays as it is.",
+            query=tuple(
+                Field(argument.name, TEXT, argument.meaning)
+                for argument in arguments_of(Action.CANCEL)
+                if argument.in_query
+            ),
             body=_form("CancelRequest", "CancelForm"),
             meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
         ),

@@ -8,6 +8,15 @@ from typing import Any, Final
 from ..migrations.catalogue import CATALOGUE
 from ..migrations.plan import Direction
 from ..resources.collections import COLLECTIONS, Collection
+from ..resources.run_arguments import (
+    CHOSEN_ID,
+    CHOSEN_SESSION,
+    MOST,
+    PRINTED,
+    Action,
+    Treatment,
+    arguments_of,
+)
 from ..runs.output import MEDIA
 from ..runs.states import RunState
 from .shapes import (
@@ -36,17 +45,7 @@ __all__ = ["MOST", "SCHEMAS", "collection_schema"]
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _VERSION: Final = text(examples=[str(CATALOGUE.latest)])
 _OBJECTS: Final = list_of(OBJECT)
-MOST: Final = 10**18 - 1  # what a column of 64 bits surely holds
-_PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
-_CHOSEN_ID: Final = text(maxLength=255, pattern=_PRINTED)
-# What a path can name: neither `.` nor `..`, and without `;` and a backslash.  Written without
-# lookahead, which not every reader of schemas has.
-_SAFE: Final = r"[^\x00-\x1f\x7f-\x9f;\\]"
-_FIRST: Final = r"[^\x00-\x1f\x7f-\x9f;\\.]"
-_CHOSEN_SESSION: Final = text(
-    maxLength=255, pattern=rf"^({_FIRST}{_SAFE}*|\.{_FIRST}{_SAFE}*|\.\.{_SAFE}+)?$"
-)
-_SESSION_NAME: Final = text(maxLength=500, pattern=_PRINTED)
+_SESSION_NAME: Final = text(maxLength=500, pattern=PRINTED)
 _PAGED: Final[Mapping[str, Schema]] = {
     "page": integer(minimum=1),
     "limit": integer(minimum=1),
@@ -277,87 +276,57 @@ def _run_row(kind: str) -> Schema:
     )
 
 
+def _run_item(kind: str) -> Schema:
+    """Return what stands in the runs of an agent or a team: a row, and the output beside."""
+    row: Schema = _run_row(kind)["properties"]
+    output: Schema = _run_output(kind)["properties"]
+    return object_of(row, {name: output[name] for name in output if name not in row})
+
+
 _WORDLESS: Final[Schema] = {"description": "Accepted, without effect"}
 _FILES: Final = list_of(text(format="binary", contentMediaType="application/octet-stream"))
-_STREAM: Final[Schema] = {**BOOLEAN, "default": True, "description": "Answer with events"}
-_ABOUT_A_RUN: Final[Mapping[str, Schema]] = {
-    "session_id": {**_CHOSEN_ID, "description": "The session that the run is of"},
-    "user_id": _WORDLESS,
-}
-_CONTINUE: Final[Mapping[str, Schema]] = {
-    **_ABOUT_A_RUN,
-    "tools": {
-        **list_of(ref("ToolAnswer")),
-        "description": "The calls that wait, as they were shown, each with `confirmed` (and"
-        " `confirmation_note`) or `result`; none at all rejects what was to be confirmed",
-    },
-    "stream": _STREAM,
-}
-_RESUME: Final[Mapping[str, Schema]] = {
-    **_ABOUT_A_RUN,
-    "last_event_index": integer(
-        minimum=-1,
-        maximum=MOST,
-        default=-1,
-        description="The last event received, counted from 0",
-    ),
-}
-_MESSAGE_SENT: Final[Mapping[str, Schema]] = {
-    "message": text(minLength=1, maxLength=1 << 20, examples=["What can you do?"])
-}
-_OUTPUT_SCHEMA: Final[Schema] = {
-    **object_of({"type": {"const": "object"}}, additionalProperties=True),
-    "description": "JSON schema that the answer is to satisfy (draft 2020-12, without `pattern`,"
-    " and `$ref` only to its own `$defs`)",
-}
-_GIVEN: Final[Schema] = {
-    **_OBJECTS,
-    "description": "Each with a `url`, which may hold the file itself (`data:…;base64,…`), or with"
-    " `content` in base64 and its `mime_type`",
-}
-_RUN: Final[Mapping[str, Schema]] = {
-    "stream": _STREAM,
-    "background": {**BOOLEAN, "default": False, "description": "Answer 202 at once"},
-    "session_id": {
-        **_CHOSEN_SESSION,
-        "description": "The session to go on with; empty or absent begins one",
-    },
-    "user_id": {**_CHOSEN_ID, "description": "Whose; counts for administrators alone"},
-    **dict.fromkeys(("session_state", "dependencies", "metadata"), OBJECT),
-    "output_schema": _OUTPUT_SCHEMA,
-    **dict.fromkeys(MEDIA, _GIVEN),
-    "monitor": _WORDLESS,
-    "version": _WORDLESS,
-}
 
 
-_SCHEMA_TEXT: Final = text(
-    format="json-schema",
-    contentMediaType="application/json",
-    description=_OUTPUT_SCHEMA["description"],
-)
+def _arguments(action: Action, *, required: bool) -> Mapping[str, Schema]:
+    """Return the arguments that `action` takes, those that it needs or the others."""
+    return {
+        argument.name: _WORDLESS
+        if argument.kind is None
+        else {**argument.kind.schema, "description": argument.meaning}
+        for argument in arguments_of(action)
+        if argument.required is required and argument.treatment is not Treatment.REFUSED
+    }
+
+
 _AS_TEXT: Final[Mapping[str, Schema]] = {
     "object": text(format="json-object", contentMediaType="application/json"),
     "array": text(format="json-array", contentMediaType="application/json"),
+    "schema": text(format="json-schema", contentMediaType="application/json"),
     "any": TEXT,
 }
 
 
-def _form(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
-    """Return a form: all of it is text, so that objects and arrays are told as JSON in text."""
-    told = {
-        name: _SCHEMA_TEXT
-        if field is _OUTPUT_SCHEMA
-        else _AS_TEXT.get(field.get("type", "any"), field)
-        for name, field in fields.items()
-        if field is not _FILES
-    }
-    files = {name: field for name, field in fields.items() if field is _FILES}
-    return object_of(required or {}, {**told, **files}, additionalProperties=False)
+def _as_text(name: str, field: Schema) -> Schema:
+    """Return a field of a form: all of it is text, so objects and arrays are JSON in text."""
+    kind = "schema" if name == "output_schema" else field.get("type", "any")
+    told = _AS_TEXT.get(kind, field)
+    return {**told, "description": field["description"]}
+
+
+def _form(action: Action, files: Mapping[str, Schema] | None = None) -> Schema:
+    """Return the form of `action`; `files` are the fields that are uploads."""
+    needed, others = _arguments(action, required=True), _arguments(action, required=False)
+    told = {name: _as_text(name, field) for name, field in others.items()}
+    return object_of(needed, {**told, **(files or {})}, additionalProperties=False)
+
+
+def _whole(action: Action) -> Schema:
+    """Return the same as JSON."""
+    return _members(_arguments(action, required=False), _arguments(action, required=True))
 
 
 def _members(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
-    """Return the same as JSON, where null is as good as absent."""
+    """Return an object in which null is as good as absent."""
     told = {name: f if f is _WORDLESS else nullable(f) for name, f in fields.items()}
     return object_of(required or {}, told, additionalProperties=False)
 
@@ -366,6 +335,8 @@ _RUNS: Final[Mapping[str, Schema]] = {
     "ModelResponse": object_of({"name": TEXT, "model": TEXT, "provider": TEXT}),
     "AgentResponse": object_of(_COMPONENT, _MAY_HAVE),
     "TeamResponse": object_of({**_COMPONENT, "members": _OF_TEAM}, _MAY_HAVE),
+    "AgentRunItem": _run_item("agent"),
+    "TeamRunItem": _run_item("team"),
     "AgentRun": _run_output("agent"),
     "TeamRun": _run_output("team"),
     "Metrics": object_of(
@@ -393,6 +364,17 @@ _RUNS: Final[Mapping[str, Schema]] = {
         description="The answer to a call that waits; other members are as they were shown",
         additionalProperties=True,
     ),
+    "RequirementAnswer": object_of(
+        {"tool_execution": ref("ToolAnswer")},
+        {
+            "id": nullable(TEXT),
+            "confirmation": nullable(BOOLEAN),
+            "confirmation_note": nullable(TEXT),
+            "external_execution_result": ANYTHING,
+        },
+        description="The answer to a requirement; other members are as they were shown",
+        additionalProperties=True,
+    ),
     "Requirement": object_of(
         {"id": TEXT, "created_at": TIME, "tool_execution": ref("ToolExecution")},
         dict.fromkeys(_MEMBER_ASKS, TEXT),
@@ -412,17 +394,17 @@ _RUNS: Final[Mapping[str, Schema]] = {
         description="What the data line of one event holds",
         additionalProperties=True,
     ),
-    "RunRequest": _members(_RUN, _MESSAGE_SENT),
-    "RunForm": _form(_RUN, _MESSAGE_SENT),
-    "Body_create_agent_run": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
-    "Body_create_team_run": _form({**_RUN, "files": _FILES}, _MESSAGE_SENT),
-    "CancelRequest": _members(_ABOUT_A_RUN),
-    "CancelForm": _form(_ABOUT_A_RUN),
-    "ContinueRequest": _members(_CONTINUE),
-    "Body_continue_agent_run": _form(_CONTINUE),
-    "Body_continue_team_run": _form(_CONTINUE),
-    "ResumeRequest": _members(_RESUME),
-    "ResumeForm": _form(_RESUME),
+    "RunRequest": _whole(Action.START),
+    "RunForm": _form(Action.START),
+    "Body_create_agent_run": _form(Action.START, {"files": _FILES}),
+    "Body_create_team_run": _form(Action.START, {"files": _FILES}),
+    "CancelRequest": _whole(Action.CANCEL),
+    "CancelForm": _form(Action.CANCEL),
+    "ContinueRequest": _whole(Action.CONTINUE),
+    "Body_continue_agent_run": _form(Action.CONTINUE),
+    "Body_continue_team_run": _form(Action.CONTINUE),
+    "ResumeRequest": _whole(Action.RESUME),
+    "ResumeForm": _form(Action.RESUME),
 }
 
 # --- Sessions ----------------------------------------------------------------------------------
@@ -476,8 +458,8 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "TeamRunSchema": _run_row("team"),
     "CreateSessionRequest": _members(
         {
-            "session_id": _CHOSEN_SESSION,
-            **dict.fromkeys(("user_id", "agent_id", "team_id", "workflow_id"), _CHOSEN_ID),
+            "session_id": CHOSEN_SESSION,
+            **dict.fromkeys(("user_id", "agent_id", "team_id", "workflow_id"), CHOSEN_ID),
             **_CHANGES,
         }
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from attrs import define
@@ -34,6 +34,7 @@ from .manual import Manual
 
 __all__ = [
     "BODY_LIMIT",
+    "MOST_CHOSEN",
     "Account",
     "Call",
     "Handler",
@@ -50,13 +51,15 @@ BODY_LIMIT: Final = 10 << 20
 """The longest body of a request, in bytes; channels have their own."""
 
 
-_SESSION_LENGTH: Final = 255
+MOST_CHOSEN: Final = 255
+"""Characters of an id that a caller chooses."""
+
 _NO_SEGMENT: Final = "must be what a path can name: neither . nor .., and without ; and \\"
 
 
 def chosen_session(read: Reader) -> str | None:
     """Return the id that a new session is to have: text that `/sessions/{session_id}` leads to."""
-    text = read.line("session_id", max_length=_SESSION_LENGTH) or None
+    text = read.line("session_id", max_length=MOST_CHOSEN) or None
     if text is not None and not is_segment(text):
         read.fault("session_id", _NO_SEGMENT)
     return text
@@ -188,20 +191,23 @@ class Call:
             return Invalid((fields,))
         return Reader("query", fields)
 
-    def form(self) -> Program[Form | Refusal]:
+    def form(self, in_query: Collection[str] = ()) -> Program[Form | Refusal]:
         """Read the body as a form, whichever of the three encodings it has.
 
-        What belongs into it has no effect in the query, and is refused there.
+        What belongs into it has no effect in the query, and is refused there; fields that are named
+        `in_query` may stand there as well, and then come first.
         """
         query = self.reader()
         if isinstance(query, Invalid):
             return query
+        moved = {name: query.values(name) for name in in_query}
         if faults := query.faults():
             return Invalid(faults)
         body = yield from ReadBody(BODY_LIMIT)
         if body is None:
             return TooLarge(BODY_LIMIT)
-        return parse_form(self.request.header(b"content-type"), body)
+        form = parse_form(self.request.header(b"content-type"), body)
+        return form.preceded_by(moved) if isinstance(form, Form) else form
 
     def json_object(self) -> Program[JsonObject | Refusal]:
         """Read the body as a JSON object; no body is an empty one."""

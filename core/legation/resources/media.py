@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..bodies import JsonObject, Reader
 from ..bodies.data_urls import is_data_url, kept_inline
@@ -11,9 +11,7 @@ from ..bodies.media_types import MEDIA_TYPES, kept_file
 from ..refusals import BadRequest
 from ..values import frozen
 
-__all__ = ["Media", "read_media"]
-
-_KINDS: Final = ("images", "audio", "videos", "files")
+__all__ = ["Media", "add_uploads", "listed_media"]
 
 
 @frozen
@@ -23,12 +21,12 @@ class Media:
     by_kind: Mapping[str, list[dict[str, Any]]]
 
 
-def read_media(read: Reader) -> Media | BadRequest:
-    """Take the fields of media from `read`, which hears of every other fault.
+def add_uploads(read: Reader, listed: Mapping[str, Sequence[dict[str, Any]]]) -> Media | BadRequest:
+    """Take the uploads from `read`, and return them behind what was `listed` of their kind.
 
     An empty upload is no file: browsers send one for a field that was left alone.
     """
-    by_kind = {kind: _listed(read, kind) for kind in _KINDS}
+    by_kind = {kind: list(items) for kind, items in listed.items()}
     for upload in read.uploads("files"):
         kind = MEDIA_TYPES.get(upload.content_type.lower())
         if not upload.data:
@@ -39,13 +37,15 @@ def read_media(read: Reader) -> Media | BadRequest:
     return Media({kind: items for kind, items in by_kind.items() if items})
 
 
-def _listed(read: Reader, kind: str) -> list[dict[str, Any]]:
+def listed_media(read: Reader, name: str) -> list[dict[str, Any]]:
+    """Take the field `name`, a list of media: its last word is their kind."""
+    kind = name.rpartition("_")[2]
     items: list[dict[str, Any]] = []
-    for index, item in enumerate(read.json_list(kind) or ()):
+    for index, item in enumerate(read.json_list(name) or ()):
         if isinstance(item, dict):
-            items.append(_with_content(read, f"{kind}[{index}]", kind, item))
+            items.append(_with_content(read, f"{name}[{index}]", kind, item))
         else:
-            read.fault(f"{kind}[{index}]", "must be a JSON object")
+            read.fault(f"{name}[{index}]", "must be a JSON object")
     return items
 
 

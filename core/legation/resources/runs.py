@@ -14,11 +14,11 @@ from ..effects import Program, Transact
 from ..messages import Answer, Headers, Streamed, encoded_json_response, json_response
 from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
-from ..runs.answers import Reply, answered, read_replies
+from ..runs.answers import Reply, answered, calls_answered, read_replies
 from ..runs.cancelling import cancel
 from ..runs.continuing import go_on, turn_at_pause
 from ..runs.follow import join, resume, tail, tail_of_member
-from ..runs.output import run_json, run_output
+from ..runs.output import MEDIA, run_json, run_listed
 from ..runs.patience import patiently
 from ..runs.starting import NewRun, start
 from ..runs.states import RunState
@@ -27,12 +27,12 @@ from ..sse import BadEventId, parse_last_event_id
 from ..store.run_reads import FetchRun, ListRuns
 from ..store.run_rows import RunRow
 from ..store.sessions import FetchSession, SessionRow
-from ..tools.structured import check_schema
 from ..values import frozen
-from .call import Call, Handler, chosen_session
+from .call import Call, Handler
 from .components import component
-from .media import Media, read_media
+from .media import Media, add_uploads
 from .owners import find_session
+from .run_arguments import Action, arguments_of, read_arguments
 
 __all__ = [
     "cancel_run",
@@ -49,9 +49,8 @@ SSE_HEADERS: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_ID_LENGTH: Final = 255
-_MESSAGE_LENGTH: Final = 1 << 20
 _PAGE: Final = 1000
+_IN_CANCEL_QUERY: Final = tuple(a.name for a in arguments_of(Action.CANCEL) if a.in_query)
 _DEEPEST: Final = 1_000_000
 _BUSY: Final = "Another run of the session is not over yet"
 _STATUSES: Final = tuple(state.value for state in RunState)
@@ -90,51 +89,31 @@ def start_run(kind: str) -> Handler:
 
 def _read(form: Form) -> _Asked | Invalid | BadRequest:
     read = form.reader()
-    asked = _Asked(
-        message=read.text("message", required=True, max_length=_MESSAGE_LENGTH),
-        stream=read.boolean("stream", default=True),
-        background=read.boolean("background", default=False),
-        session_id=chosen_session(read) or "",
-        user_id=_id(read, "user_id"),
-        state=read.json_object("session_state") or {},
-        details=_details(read),
-    )
-    media = read_media(read)
-    read.ignore("monitor", "version")
+    asked = read_arguments(read, Action.START)
+    files = [*asked["files"], *asked["input_files"]]
+    media = add_uploads(read, {**{kind: asked[kind] for kind in MEDIA}, "files": files})
     if faults := read.faults():
         return Invalid(faults)
     if not isinstance(media, Media):
         return media
-    return _with_media(asked, media)
-
-
-def _with_media(asked: _Asked, media: Media) -> _Asked:
-    details = {**asked.details, **media.by_kind}
     return _Asked(
-        asked.message,
-        asked.stream,
-        asked.background,
-        asked.session_id,
-        asked.user_id,
-        asked.state,
-        details,
+        message=asked["message"],
+        stream=asked["stream"],
+        background=asked["background"],
+        session_id=asked["session_id"],
+        user_id=asked["user_id"],
+        state=asked["session_state"] or {},
+        details={**_details(asked), **media.by_kind},
     )
 
 
-def _id(read: Reader, name: str) -> str | None:
-    """Return an id of the caller's choice; one that is empty was not sent."""
-    return read.line(name, max_length=_ID_LENGTH) or None
+_HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
 
 
-def _details(read: Reader) -> dict[str, Any]:
+def _details(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is handed on to the turn, as far as it was sent."""
-    details = {
-        name: read.json_object(name) for name in ("dependencies", "metadata", "output_schema")
-    }
-    schema = details["output_schema"]
-    if schema is not None and (fault := check_schema(schema)) is not None:
-        read.fault("output_schema", fault)
-    return {name: value for name, value in details.items() if value is not None}
+    details = {name: asked[name] for name in _HANDED_ON if asked[name] is not None}
+    return {**details, "use_json_schema": True} if asked["use_json_schema"] else details
 
 
 def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Refusal]:
@@ -233,7 +212,7 @@ def list_runs(kind: str) -> Handler:
             return session
         listed = ListRuns(session.owner, session_id, status, page=page, size=limit, members=True)
         rows = yield from Transact(hosted.database, listed)
-        return json_response(200, [run_output(row) for row in rows if _of(row, hosted)])
+        return json_response(200, [run_listed(row) for row in rows if _of(row, hosted)])
 
     return handler
 
@@ -306,15 +285,15 @@ def resume_run(kind: str) -> Handler:
         if isinstance(form, Refusal):
             return form
         read = form.reader()
-        last = read.integer("last_event_index", default=-1, minimum=-1)
-        session_id = _id(read, "session_id")
-        read.ignore("user_id")
+        asked = read_arguments(read, Action.RESUME)
         if faults := read.faults():
             return Invalid(faults)
-        own = yield from _own_run(call, kind, session_id)
+        own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
-        events = resume(own.hosted.database, own.row.owner, own.row.run_id, last + 1)
+        events = resume(
+            own.hosted.database, own.row.owner, own.row.run_id, asked["last_event_index"] + 1
+        )
         return Streamed(200, SSE_HEADERS, events)
 
     return handler
@@ -327,15 +306,14 @@ def cancel_run(kind: str) -> Handler:
     """
 
     def handler(call: Call) -> Program[Answer | Refusal]:
-        form = yield from call.form()
+        form = yield from call.form(_IN_CANCEL_QUERY)
         if isinstance(form, Refusal):
             return form
         read = form.reader()
-        session_id = _id(read, "session_id")
-        read.ignore("user_id")
+        asked = read_arguments(read, Action.CANCEL)
         if faults := read.faults():
             return Invalid(faults)
-        own = yield from _own_run(call, kind, session_id)
+        own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
         if own.row.parent_run_id is not None and not RunState(own.row.status).final:
@@ -360,7 +338,8 @@ _NOT_PAUSED: Final = {
 _GOES_WITH: Final = "run is that of a member: cancel the run that it is part of"
 _OF_A_MEMBER: Final = "run is that of a member: continue the run that it is part of"
 _NOT_OURS: Final = "run waits for what this platform cannot give it"
-_BAD_TOOLS: Final = "Invalid structure or content for tools: {}"
+_TOGETHER: Final = "is not allowed together with `tools`"
+_BAD_ITEMS: Final = "Invalid structure or content for {}: {}"
 
 
 def continue_run(kind: str) -> Handler:
@@ -371,26 +350,35 @@ def continue_run(kind: str) -> Handler:
         if isinstance(form, Refusal):
             return form
         read = form.reader()
-        items = read.json_list("tools") or ()
-        session_id = _id(read, "session_id")
-        stream = read.boolean("stream", default=True)
-        read.ignore("user_id")
-        if faults := read.faults():
-            if any(fault.path == "body.tools" for fault in faults):
-                return BadRequest("Invalid JSON in tools field")
-            return Invalid(faults)
-        replies = read_replies(items)
-        if isinstance(replies, str):
-            return BadRequest(_BAD_TOOLS.format(replies))
-        own = yield from _own_run(call, kind, session_id)
+        asked = read_arguments(read, Action.CONTINUE)
+        replies = _replies(read, asked)
+        if isinstance(replies, Refusal):
+            return replies
+        own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
         state = _ready(own.row, replies)
         if isinstance(state, Refusal):
             return state
-        return (yield from _go_on(call, own, state, stream=stream))
+        return (yield from _go_on(call, own, state, stream=asked["stream"]))
 
     return handler
+
+
+def _replies(read: Reader, asked: Mapping[str, Any]) -> tuple[Reply, ...] | BadRequest | Invalid:
+    """Return what is answered, to calls or to requirements."""
+    if asked["tools"] and asked["requirements"]:
+        read.fault("requirements", _TOGETHER)
+    faults = read.faults()
+    for name in ("tools", "requirements"):
+        if any(fault.path == f"body.{name}" and fault.message != _TOGETHER for fault in faults):
+            return BadRequest(f"Invalid JSON in {name} field")
+    if faults:
+        return Invalid(faults)
+    name = "requirements" if asked["requirements"] else "tools"
+    items = calls_answered(asked["requirements"]) or asked["tools"]
+    replies = read_replies(items)
+    return BadRequest(_BAD_ITEMS.format(name, replies)) if isinstance(replies, str) else replies
 
 
 def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | Invalid:

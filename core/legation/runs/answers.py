@@ -19,7 +19,7 @@ from ..values import frozen
 from .shapes import waiting
 from .turn_state import CallState, Standing, TurnState
 
-__all__ = ["Reply", "answered", "read_replies"]
+__all__ = ["Reply", "answered", "calls_answered", "read_replies"]
 
 _REJECTED: Final = "Function call was rejected by the user"
 _SHOWN: Final = 80
@@ -63,6 +63,33 @@ def read_replies(items: Sequence[JsonValue]) -> tuple[Reply, ...] | str:
             )
         )
     return tuple(replies)
+
+
+# Where the answer to a requirement stands, and where that to its call.
+_OF_REQUIREMENTS: Final = {
+    "confirmation": "confirmed",
+    "confirmation_note": "confirmation_note",
+    "external_execution_result": "result",
+    "id": "requirement_id",
+    "member_agent_id": "member_agent_id",
+    "member_run_id": "member_run_id",
+}
+
+
+def calls_answered(requirements: Sequence[JsonValue]) -> list[JsonValue]:
+    """Return the calls of `requirements` with the answers, in the form that `read_replies` takes.
+
+    What stands in a requirement itself counts before what stands in its call.
+    """
+    return [_call_answered(item) for item in requirements]
+
+
+def _call_answered(item: JsonValue) -> JsonValue:
+    call = item.get("tool_execution") if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(call, dict):
+        return item
+    answer = {to: item.get(name) for name, to in _OF_REQUIREMENTS.items()}
+    return {**call, **{name: value for name, value in answer.items() if value is not None}}
 
 
 _MEMBERS: Final[Mapping[str, tuple[type[Any], str]]] = {

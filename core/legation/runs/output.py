@@ -1,7 +1,8 @@
 """A run as clients read it, in the shapes of the interface.
 
 `run_output` is the answer to starting a run and to fetching one; `run_row` is the same run in the
-list of its session, with other names and ISO times, as clients expect there.
+list of its session, with other names and ISO times, as clients expect there; `run_listed` is both,
+an item of the runs of an agent or a team.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "model_of",
     "paused",
     "run_json",
+    "run_listed",
     "run_output",
     "run_row",
 ]
@@ -100,7 +102,7 @@ def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
     return {
         **_head(told),
         "content": content,
-        "content_type": "str" if isinstance(content, str) else "dict",
+        "content_type": _content_type(told, asked, content),
         **_reasoning(told.state),
         **model_of(told.component),
         "session_state": json.loads(told.run.state),
@@ -109,6 +111,17 @@ def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
         **_turn(told, state, asked["message"]),
         **_asked(asked),
     }
+
+
+def _content_type(told: Told, asked: Mapping[str, Any], content: Any) -> str:
+    """Return what `content` is: text, or an object under the title of its schema, if it has one."""
+    if isinstance(content, str):
+        return "str"
+    configured = None if told.component is None else told.component.output_schema
+    schema = asked.get("output_schema") or configured or {}
+    title = schema.get("title")
+    plain = "use_json_schema" in asked or not isinstance(title, str)
+    return "dict" if plain else title or "dict"
 
 
 def _reasoning(state: TurnState | None) -> dict[str, str]:
@@ -124,7 +137,7 @@ def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
         return {"metrics": {}}
     tools = [tool_execution(call) for call in turn.calls]
     responses = [call.response for call in turn.calls if call.response is not None]
-    members = {"member_responses": responses} if responses else {}
+    members = {"member_responses": responses} if told.run.kind == "team" else {}
     if state in (RunState.ERROR, RunState.CANCELLED):
         return {
             **members,
@@ -242,3 +255,8 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "files": [],
         "input_media": media,
     }
+
+
+def run_listed(row: RunRow) -> dict[str, Any]:
+    """Return a run as an item of the runs of its agent or team: its row, and its output beside."""
+    return {**run_output(row), **run_row(row)}
