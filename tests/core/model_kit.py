@@ -37,6 +37,10 @@ class Ear:
 
     pieces: list[str] = field(factory=list[str])
     thoughts: list[str] = field(factory=list[str])
+    streamed: bool = True
+
+    def listen(self) -> None:
+        self.pieces.clear()
 
     def think(self, piece: str) -> None:
         self.thoughts.append(piece)
@@ -114,9 +118,14 @@ class _Provider:
         return Streaming(number, response.status, response.headers)
 
 
-def asked(model: ModelProtocol, prompt: Prompt, *responses: Played | Unreachable) -> Outcome:
+def asked(
+    model: ModelProtocol,
+    prompt: Prompt,
+    *responses: Played | Unreachable,
+    streamed: bool = True,
+) -> Outcome:
     """Ask `model`, with a provider that sends `responses`; all of them, and no more."""
-    ear, provider = Ear(), _Provider(list(responses))
+    ear, provider = Ear(streamed=streamed), _Provider(list(responses))
     reply, failure = None, None
     try:
         _, reply = effects_of(model.respond(prompt, ear), provider.answer)

@@ -438,7 +438,8 @@ def test_who_is_overloaded_is_asked_again_while_nothing_was_heard() -> None:
     busy = Played((sse([START, event("error", error={"type": "overloaded_error"})]),))
     good = Played((sse([START, text(0, "a"), ended(), STOP]),))
 
-    assert asked(model, HELLO, busy, good).reply == Reply("a", Usage(7, 1, cache_read_tokens=2))
+    both = Usage(14, 2, cache_read_tokens=4)
+    assert asked(model, HELLO, busy, good).reply == Reply("a", both)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from legation.effects import (
     Unreachable,
 )
 from legation.models.chat_completions import ChatCompletions
-from legation.models.conversation import Message, ModelFailed, Prompt, Reply
+from legation.models.conversation import Message, ModelFailed, Prompt, Reply, Usage
 from legation.models.exchange import LONGEST_ASKED_SECONDS
 from legation.models.trouble import SENTENCES
 from legation_testing import close_at_every_effect, play
@@ -192,7 +192,7 @@ def test_no_response_at_all(reason: str, told_as: str, attempts: int) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "told_as", "attempts"),
-    [("protocol", "broken", 3), ("timeout", "timeout", 1), ("too-large", "too_large", 1)],
+    [("protocol", "broken", 9), ("timeout", "timeout", 1), ("too-large", "too_large", 1)],
 )
 @pytest.mark.parametrize("headers", [STREAM, WHOLE])
 def test_a_body_that_breaks_off_before_anything_was_heard(
@@ -203,14 +203,62 @@ def test_a_body_that_breaks_off_before_anything_was_heard(
     assert asked(MODEL, HELLO, *[broken] * attempts).reason == told_as
 
 
-def test_nothing_is_asked_again_once_something_was_heard() -> None:
-    broken = Played((said("Go"), Unreachable("protocol")))
+BROKEN = Played((said("Go"), Unreachable("protocol")))
+SPOILED = Played((said("Go"), sse([("", '{"choices": [{"delta"')])))
 
+
+@pytest.mark.parametrize("broken", [BROKEN, SPOILED], ids=["broken", "spoiled"])
+def test_nothing_is_asked_again_once_something_was_read(broken: Played) -> None:
     outcome = asked(MODEL, HELLO, broken)
 
     assert outcome.reason == "broken"
     assert outcome.said == ("Go",)
     assert told(outcome) == [("model failed", "broken", None, 1)]
+
+
+@pytest.mark.parametrize("broken", [BROKEN, SPOILED], ids=["broken", "spoiled"])
+def test_an_answer_that_breaks_off_begins_anew_where_nobody_reads_it(broken: Played) -> None:
+    outcome = asked(MODEL, HELLO, broken, broken, GOOD, streamed=False)
+
+    assert outcome.reply == Reply("Hi")
+    assert outcome.said == ("Hi",)
+    assert told(outcome) == [
+        ("model asked again", "broken", None, 1),
+        ("model asked again", "broken", None, 2),
+    ]
+
+
+def test_what_cannot_be_read_from_its_beginning_is_not_asked_for_again() -> None:
+    nonsense = Played((sse([("", '{"choices": [{"delta"')]),))
+
+    assert asked(MODEL, HELLO, nonsense, streamed=False).reason == "broken"
+
+
+def test_what_an_answer_cost_that_broke_off_is_counted() -> None:
+    count = sse([("", '{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}')])
+    broken = Played((said("Go") + count, Unreachable("protocol")))
+    good = Played((said("Hi", "stop") + count + DONE,))
+
+    outcome = asked(MODEL, HELLO, broken, good, streamed=False)
+
+    assert outcome.reply == Reply("Hi", Usage(14, 4))
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_after_an_answer_that_breaks_off_there_are_four_tries_for_one(retries: int) -> None:
+    model = ChatCompletions(id="gpt", retries=retries)
+    broken = [BROKEN] * 4 * retries
+
+    assert asked(model, HELLO, *broken, BROKEN, streamed=False).reason == "broken"
+    assert asked(model, HELLO, *broken, GOOD, streamed=False).reply == Reply("Hi")
+
+
+def test_breaks_and_failures_are_counted_apart() -> None:
+    down, plan = Played(status=500), [BROKEN] * 5
+
+    assert asked(MODEL, HELLO, down, *plan, down, GOOD, streamed=False).reply == Reply("Hi")
+    outcome = asked(MODEL, HELLO, down, *plan, down, down, streamed=False)
+    assert outcome.reason == "unreachable"
 
 
 def test_what_was_heard_before_trouble_in_the_same_piece_counts() -> None:

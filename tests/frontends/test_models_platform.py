@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import httpx2
@@ -15,6 +17,7 @@ import pytest
 from attrs import frozen
 
 from legation import Agent, Database, Model, Platform, tool
+from legation.models.trouble import SENTENCES
 
 from ..providers.anthropic_messages import AnthropicServer
 from ..providers.chat_completions import ChatCompletionsServer
@@ -275,3 +278,32 @@ def test_the_model_is_shown_and_its_key_nowhere(provider: str, tmp_path: Path) -
     name, who = names[provider]
     assert shown == {"name": name, "model": "gpt", "provider": who}
     assert models == [{"id": "gpt", "provider": who}]
+
+
+@PROVIDERS
+def test_runs_that_nobody_reads_as_they_come_do_not_fail_by_a_broken_stream(
+    provider: str, tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    """A quarter of the requests is refused, and a third of the answers breaks off."""
+    said = Said(("It ", "rains."), tokens=(7, 3))
+    random = Random(13)
+    plan: list[Item] = [_faulty(random, said) for _ in range(1000)]
+    with served(tmp_path, provider, *plan, retries=3) as it, ThreadPoolExecutor(20) as pool:
+        form = {"message": "Hello", "stream": "false"}
+        asked = [pool.submit(it.client.post, "/agents/a/runs", data=form) for _ in range(20)]
+        runs = [each.result().json() for each in asked]
+        requests = len(it.provider.seen)
+
+    done = [run for run in runs if run["status"] == "COMPLETED"]
+    failed = [run["content"] for run in runs if run not in done]
+    assert SENTENCES["broken"] not in failed
+    assert {run["content"] for run in done} == {"It rains."}
+    assert all(run["metrics"]["output_tokens"] >= 3 for run in done)
+    figures(f"models: {len(runs)} runs, {requests} requests, {len(failed)} failed, none by a break")
+
+
+def _faulty(random: Random, said: Said) -> Item:
+    drawn = random.random()
+    if drawn < 0.25:
+        return Refusal(503)
+    return Cut(said, 3) if drawn < 0.5 else said

@@ -321,11 +321,12 @@ class _Answer:
         calls = finished_calls(list(self.blocks.values()), self.taken)
         thoughts = self._thoughts() if calls else ()
         return Reply(
-            "".join(self.pieces), self._usage(), calls, thoughts, storable("".join(self.shown))
+            "".join(self.pieces), self.usage, calls, thoughts, storable("".join(self.shown))
         )
 
-    def _usage(self) -> Usage:
-        """Return the tokens; of the input they are told apart by where they came from."""
+    @property
+    def usage(self) -> Usage:
+        """The tokens; of the input they are told apart by where they came from."""
         fresh, written, read, said, thought = (self.counts.get(name, 0) for name in _COUNTED)
         return Usage(fresh + written + read, said, thought, read, written)
 

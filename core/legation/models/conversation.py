@@ -176,6 +176,15 @@ class ModelFailed(Exception):
 class Listener(Protocol):
     """Who follows an answer while it is made."""
 
+    @property
+    def streamed(self) -> bool:
+        """Whether somebody may read each piece as it comes: then nothing can be unsaid."""
+        ...
+
+    def listen(self) -> None:
+        """Begin with an answer, and forget what was heard of another one."""
+        ...
+
     def hear(self, piece: str) -> None:
         """Take the next piece of the answer."""
         ...

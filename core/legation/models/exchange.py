@@ -4,9 +4,11 @@ Answers are always asked for as a stream, so that a run can be cancelled in the 
 model that falls silent is noticed.  A provider that sends its answer whole is read all the same.
 
 Asking again is for what passes (RFC 9110 section 15: 408, 429 and 5xx; 409 too, as the providers'
-own clients do) and ends when the first piece of an answer was heard: nothing can be unsaid.  What
-was only thought until then may be thought once more.  What a provider writes about an error stays
-here: it may quote the conversation, or the key.
+own clients do).  Where somebody reads the answer as it comes, it ends when the first piece was
+heard: nothing can be unsaid.  Anywhere else the answer begins anew, however much of it was there:
+a run that is not streamed, one in the background, a channel.  What was only thought until then may
+be thought once more.  What a provider writes about an error stays here: it may quote the
+conversation, or the key.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ..effects import (
     CloseStream,
@@ -31,7 +33,7 @@ from ..effects import (
 from ..retry_after import asked_seconds
 from ..sse import Decoder, ForeignEvent
 from ..values import frozen
-from .conversation import Listener, Reply
+from .conversation import Listener, Reply, Usage
 from .reading import json_value
 from .trouble import Trouble
 
@@ -43,6 +45,9 @@ LONGEST_ASKED_SECONDS: Final = 60
 _FIRST_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 8.0
 _AGAIN: Final = frozenset({408, 409, 429})
+# A body that breaks off says that the provider is there, and works: it is worth more tries than a
+# refusal or a silence.
+_BREAKS_FOR_A_RETRY: Final = 4
 # What may still come once the model is done: the usage, and the end of the body.
 _TAIL_SECONDS: Final = 2.0
 _END_SECONDS: Final = 0.25
@@ -56,7 +61,7 @@ class Question:
         model: Its name, for the log.
         timeout_seconds: Until the head of the response.
         idle_seconds: Between two pieces of its body.
-        retries: How often it is asked again.
+        retries: How often it is asked again; four times as often after an answer that broke off.
         max_bytes: Of the body, as sent.
     """
 
@@ -88,6 +93,11 @@ class Answer(Protocol):
         """What can be seen of the model's thoughts until now, piece by piece."""
         ...
 
+    @property
+    def usage(self) -> Usage:
+        """What the provider has said until now that it costs."""
+        ...
+
     def event(self, event: ForeignEvent) -> str:
         """Take the next event of a stream; return the text in it."""
         ...
@@ -103,11 +113,20 @@ class Answer(Protocol):
 
 @define
 class _Ear:
-    """What was heard, over all attempts."""
+    """What was heard, over all attempts; `shown` is whether somebody may have read any of it."""
 
     listener: Listener
     heard: bool = False
     unsettled: bool = False
+
+    @property
+    def shown(self) -> bool:
+        return self.heard and self.listener.streamed
+
+    def begin_anew(self) -> None:
+        if self.heard:
+            self.heard = False
+            self.listener.listen()
 
     def hear(self, piece: str) -> None:
         if piece:
@@ -126,24 +145,48 @@ class _Ear:
 
 
 def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener) -> Program[Reply]:
-    """Return the reply to `question`.
+    """Return the reply to `question`; its usage is that of all attempts.
 
     Raises:
         Trouble: There is none, and it is in the log why.
     """
-    ear, attempt = _Ear(listener), 1
-    outcome = yield from _attempt(question, new_answer(), ear)
-    while isinstance(outcome, Trouble):
+    ear, tries, spent = _Ear(listener), _Tries(question.retries), Usage()
+    while True:
+        answer = new_answer()
+        outcome = yield from _attempt(question, answer, ear)
+        if isinstance(outcome, Reply):
+            return evolve(outcome, usage=spent.plus(outcome.usage))
         pause: float | None = None
-        if attempt <= question.retries and not ear.heard:
-            pause = yield from _pause(outcome, attempt)
-        yield from _log(question, outcome, attempt, pause)
+        if tries.has_left(outcome) and not ear.shown:
+            pause = yield from _pause(outcome, tries.made)
+        yield from _log(question, outcome, tries.made, pause)
         if pause is None:
             raise outcome
         yield from Sleep(pause)
-        attempt += 1
-        outcome = yield from _attempt(question, new_answer(), ear)
-    return outcome
+        ear.begin_anew()
+        spent = spent.plus(answer.usage)
+
+
+@define
+class _Tries:
+    """How often a question was asked in vain: refused or not answered, and broken off."""
+
+    retries: int
+    failed: int = 0
+    broken: int = 0
+
+    @property
+    def made(self) -> int:
+        return self.failed + self.broken
+
+    def has_left(self, trouble: Trouble) -> bool:
+        """Count `trouble`; return whether the question may be asked again."""
+        if trouble.reason == "broken":
+            self.broken += 1
+        else:
+            self.failed += 1
+        most = self.retries * _BREAKS_FOR_A_RETRY
+        return self.failed <= self.retries and self.broken <= most
 
 
 def _pause(trouble: Trouble, attempt: int) -> Program[float | None]:
@@ -184,6 +227,8 @@ def _attempt(question: Question, answer: Answer, ear: _Ear) -> Program[Reply | T
         return (yield from _read(question, head, answer, ear))
     except Trouble as trouble:
         failure = trouble
+    # What could be read until here is a sound answer, which was spoiled on its way.
+    failure.passing |= ear.heard and failure.reason == "broken"
     yield from CloseStream(head.stream)
     return failure
 
