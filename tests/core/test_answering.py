@@ -23,7 +23,7 @@ from legation.store.inbox import (
 from legation.store.letters import FetchLetter, Letter
 from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
-from legation_testing import Client
+from legation_testing import Client, Says, ScriptedModel, call
 
 from ..providers.deliveries import Delivery, Text, platform, signed, whatsapp
 from ..providers.strict import Provider, WhatsAppApi
@@ -301,6 +301,45 @@ def test_a_run_that_was_interrupted_is_begun_again() -> None:
         ("COMPLETED", "hello"),
     ]
     assert texts(provider) == ["hello"]
+
+
+@pytest.mark.parametrize("deletions", [1, 3])
+def test_a_run_that_is_deleted_with_its_session_is_not_begun_again(deletions: int) -> None:
+    provider, paid = WhatsAppApi(), list[str]()
+
+    def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    steps = [call("pay"), Says("Done.", after_seconds=5.0)] * 4
+    agent = Agent(id="concierge", model=ScriptedModel(steps), tools=[pay])
+    with client(provider, agents=[agent]) as c:
+        deliver(c, ("4911", "a", "pay"))
+        for _ in range(deletions):
+            c.advance(2)
+            c.delete("/sessions/whatsapp:4911?type=agent&db_id=main")
+        c.advance(60)
+
+        assert paid == ["paid"]
+        assert texts(provider) == [APOLOGY]
+        assert c.get("/sessions/whatsapp:4911?type=agent&db_id=main").status == 404
+        assert letter(c, "a").message.state == "done"
+
+
+def test_a_run_of_an_earlier_attempt_that_is_deleted_is_not_begun_again() -> None:
+    provider = WhatsAppApi()
+    slow = {"models": [Model("slow", "echo", delay_seconds=100.0)]}
+    with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(1)
+        c.fail_at(_named("ExtendLeases", "legation.store.inbox"), (), times=4)
+        c.advance(50)
+        c.delete("/sessions/whatsapp:4911?type=agent&db_id=main").expect_success()
+        c.advance(60)
+
+        assert texts(provider) == [APOLOGY]
+        assert c.get("/sessions/whatsapp:4911?type=agent&db_id=main").status == 404
 
 
 def test_a_run_that_is_interrupted_again_and_again_is_apologized_for() -> None:

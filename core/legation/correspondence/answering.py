@@ -3,7 +3,8 @@
 A message may be worked on more than once, after a crash or a failure of the database; the run that
 answers it is begun once.  Its id is noted on the message before it begins, so whoever comes later
 finds it, waits for it, and takes its answer.  A run that was interrupted, because the node that
-executed it died, has no answer: then another is begun.
+executed it died, has no answer: then another is begun.  One that was deleted while it was waited
+for has none, either, and ends the message: whoever deleted its session wants no more of it.
 """
 
 from __future__ import annotations
@@ -121,17 +122,19 @@ class AnswerMessage(Job):
         session_id: str,
         text: str,
     ) -> Program[RunRow | None]:
-        """Return the run that answers the message: the one noted before, or one begun now."""
-        row: RunRow | None = None
+        """Return the run that answers the message: the one noted before, or one begun now.
+
+        None where it was deleted while it was waited for.
+        """
         attached: Attached | None = None
         run_id = self.claimed.run_id
         if run_id is not None and (yield from self._row(owner, run_id)) is not None:
             row = yield from self._over(owner, run_id)
+            if not _is_interrupted(row):
+                return row
+            run_id = None
         for _ in range(_MOST_RUNS):
-            if row is not None and row.reason != _INTERRUPTED:
-                break
-            if row is not None or run_id is None:
-                run_id = yield from self._note_run()
+            run_id = run_id or (yield from self._note_run())
             attached = attached or (yield from attachments(channel, message, text))
             new = NewRun(
                 owner=owner,
@@ -143,6 +146,9 @@ class AnswerMessage(Job):
             )
             yield from start(self.desk.workshop, channel.component, new)
             row = yield from self._over(owner, run_id)
+            if not _is_interrupted(row):
+                return row
+            run_id = None
         return row
 
     def _note_run(self) -> Program[str]:
@@ -209,6 +215,11 @@ class AnswerMessage(Job):
         key = apology_key(message.message_id)
         parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
+
+
+def _is_interrupted(row: RunRow | None) -> bool:
+    """Return whether the node that executed a run went away, and the run has to begin again."""
+    return row is not None and row.reason == _INTERRUPTED
 
 
 def _said(row: RunRow | None) -> str:
