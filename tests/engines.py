@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psycopg
 from attrs import field, frozen
 
-__all__ = ["Cluster", "NoPostgres", "cluster"]
+__all__ = ["Cluster", "NoPostgres", "cluster", "restarting"]
 
 _SUPERUSER: Final = "postgres"
 _UNPRIVILEGED: Final = "nobody" if os.geteuid() == 0 else None
@@ -153,22 +153,51 @@ def _started(binaries: Path, data: Path, sockets: Path) -> tuple[subprocess.Pope
     """Start the postmaster on a free port; another process may take the port first."""
     for _ in range(5):
         port = _free_port()
-        process = subprocess.Popen(
-            [
-                *(binaries / "postgres", "-D", data, "-k", sockets, "-p", str(port)),
-                *(part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")),
-            ],
-            user=_UNPRIVILEGED,
-            cwd=sockets,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the keyboard is pytest's alone
-        )
+        process = _launch(binaries, data, sockets, port)
         if _is_ready(process, port):
             return process, port
         _stop(process)
     raise NoPostgres("the cluster did not start")
+
+
+def _launch(binaries: Path, data: Path, sockets: Path, port: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            *(binaries / "postgres", "-D", data, "-k", sockets, "-p", str(port)),
+            *(part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")),
+        ],
+        user=_UNPRIVILEGED,
+        cwd=sockets,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # an interrupt from the keyboard is pytest's alone
+    )
+
+
+@contextmanager
+def restarting(running: Cluster) -> Generator[Callable[[float], None]]:
+    """Yield a function that kills the server of `running` and starts it again after seconds.
+
+    What it started is stopped when the block ends, so nobody can use the cluster after it.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    def restart(seconds: float) -> None:
+        os.kill(started[-1].pid if started else running.pid, signal.SIGQUIT)
+        if started:
+            started[-1].wait(_PATIENCE)
+        time.sleep(seconds)
+        (running.data / "postmaster.pid").unlink(missing_ok=True)
+        again = _launch(running.binaries, running.data, running.sockets, running.port)
+        started.append(again)
+        assert _is_ready(again, running.port), "the cluster did not start again"
+
+    try:
+        yield restart
+    finally:
+        for process in started:
+            _stop(process)
 
 
 def _free_port() -> int:

@@ -312,7 +312,7 @@ def test_a_run_that_is_deleted_with_its_session_is_not_begun_again(deletions: in
         paid.append("paid")
         return "paid"
 
-    steps = [call("pay"), Says("Done.", after_seconds=5.0)] * 4
+    steps: list[Any] = [call("pay"), Says("Done.", after_seconds=5.0)] * 4
     agent = Agent(id="concierge", model=ScriptedModel(steps), tools=[pay])
     with client(provider, agents=[agent]) as c:
         deliver(c, ("4911", "a", "pay"))

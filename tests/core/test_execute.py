@@ -14,7 +14,10 @@ from legation.config import Agent
 from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
 from legation.models.conversation import Image, ModelFailed, Reply, Usage
 from legation.runs.execute import ExecuteRun
+from legation.runs.patience import MANY, MOST_TRIES
+from legation.store.failures import StatementFailed, Unavailable
 from legation.store.run_keeping import ReleaseRun
+from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, Lease
 from legation.tools import ToolError
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
@@ -279,3 +282,57 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
     assert isinstance(effects[-2], Transact)
     assert effects[-2].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
     assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
+
+
+# --- a database that is away ---------------------------------------------------------------------
+
+
+def test_a_run_whose_history_cannot_be_read_for_two_seconds_is_completed() -> None:
+    platform, model = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=6)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], fault.hits) == ("COMPLETED", 6)
+        assert [message.content for message in model.prompts[1].messages] == [
+            "first",
+            "One.",
+            "second",
+        ]
+        assert client.clock.elapsed >= 2.0
+
+
+def test_a_run_in_which_nothing_has_begun_waits_again_when_its_database_is_away_too_long() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=len(MANY) + 1)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], run["content"]) == ("COMPLETED", "Two.")
+        assert fault.hits == len(MANY) + 1
+        (told,) = [dict(log.fields) for log in client.logs if log.event == "run_released"]
+        assert (told["run_id"], told["database"]) == (run["run_id"], "main")
+        assert client.clock.elapsed < 30.0, "nobody waits for a lease to run out"
+
+
+def test_a_run_that_can_never_begin_is_taken_up_three_times() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=None)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], fault.hits) == ("ERROR", (len(MANY) + 1) * MOST_TRIES)
+        events = [log.event for log in client.logs if log.event in ("run_released", "run failed")]
+        assert events == [*["run_released"] * MOST_TRIES, "run failed"]
+
+
+def test_a_run_whose_database_refuses_what_it_reads_fails() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        client.fail_at(RecentRuns, StatementFailed("no"))
+
+        assert client.run("clerk", "second", session_id="s")["status"] == "ERROR"

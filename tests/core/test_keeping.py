@@ -12,7 +12,8 @@ import pytest
 from legation import Agent, Database, Platform
 from legation.effects import Asks, AwaitNudge, Nudge, Program, Transact
 from legation.runs.cancelling import cancel_topic
-from legation.runs.keeping import MOST_TRIES, KeepRuns
+from legation.runs.keeping import KeepRuns
+from legation.runs.patience import MOST_TRIES
 from legation.store.failures import Busy, StatementFailed
 from legation.store.run_keeping import (
     CancelsAsked,

@@ -88,6 +88,10 @@ class Ear:
 
     pieces: list[str] = field(factory=list[str])
     seconds: float = 0.0
+    streamed: bool = True
+
+    def listen(self) -> None:
+        self.pieces.clear()
 
     def hear(self, piece: str) -> None:
         self.pieces.append(piece)

@@ -26,6 +26,10 @@ HELLO = Prompt((Message("user", "Good morning"),))
 @define
 class Ear:
     pieces: list[str] = field(factory=list[str])
+    streamed: bool = True
+
+    def listen(self) -> None:
+        self.pieces.clear()
 
     def hear(self, piece: str) -> None:
         self.pieces.append(piece)

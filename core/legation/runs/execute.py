@@ -25,6 +25,7 @@ from ..effects import (
     Spawn,
     ThisNode,
 )
+from ..incidents import where
 from ..messages import compact_json
 from ..registry import Component, Registry
 from ..store.failures import StoreFailure
@@ -37,7 +38,7 @@ from .executing import ExecutingRuns
 from .giving_back import give_back
 from .journal import CancelAsked, Journal, LeaseLost, Speaker, Voice, shown
 from .output import Told
-from .patience import MANY, patiently
+from .patience import MANY, MOST_TRIES, PASSING, patiently
 from .states import RunState
 from .taking import turn_of
 from .teams import Taking
@@ -158,6 +159,9 @@ class ExecuteRun(Job):
             return None
         if self._to_give_back(journal, outcome) and (yield from give_back(self.database, self.run)):
             return None
+        if isinstance(outcome, PASSING) and journal.untouched:
+            yield from self._release(outcome)
+            return None
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
             outcome = yield from self._broken_off(work, outcome)
@@ -180,6 +184,20 @@ class ExecuteRun(Job):
         """Whether the process ends, and the run has not come so far that anybody knows of it."""
         broken_off = self.workshop.ending and outcome == Interrupted("nudge")
         return broken_off and journal.untouched
+
+    def _release(self, trouble: StoreFailure) -> Program[None]:
+        """Let the run wait again: nothing has begun in it, and the database was away too long.
+
+        Where that cannot be stored either, or was tried often, its lease runs out.
+        """
+        fields = (
+            ("run_id", self.run.run_id),
+            ("database", self.database),
+            ("error", where(trouble)),
+        )
+        yield from Log("warning", "run_released", fields)
+        if self.run.attempt < MOST_TRIES:
+            yield from give_back(self.database, self.run, MANY)
 
     def _attempt(self, work: _Work) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""

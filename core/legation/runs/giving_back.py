@@ -12,7 +12,7 @@ from .patience import FEW, patiently
 __all__ = ["give_back"]
 
 
-def give_back(database: str, run: ClaimedRun) -> Program[bool]:
+def give_back(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW) -> Program[bool]:
     """Let `run` wait again, for any node to execute; whether that could be done.
 
     It cannot where an event of it is stored, where somebody asked to cancel it, and where the
@@ -21,7 +21,7 @@ def give_back(database: str, run: ClaimedRun) -> Program[bool]:
     node = yield from ThisNode()
     release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
     try:
-        given = yield from patiently(database, release, FEW)
+        given = yield from patiently(database, release, pauses)
     except StoreFailure:
         return False
     if given:

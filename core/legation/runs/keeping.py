@@ -30,12 +30,9 @@ from .ending import End, broken_off, cut_short, failing
 from .execute import INTERRUPTED, ExecuteRun, Workshop
 from .journal import Journal, Speaker, Voice, shown
 from .output import Told
-from .patience import PASSING
+from .patience import MOST_TRIES, PASSING
 
-__all__ = ["MOST_TRIES", "KeepRuns", "LeftWithoutTrace"]
-
-MOST_TRIES: Final = 3
-"""How often a run is taken up in which nothing happens: it may be what ends its nodes."""
+__all__ = ["KeepRuns", "LeftWithoutTrace"]
 
 _ROUND_SECONDS: Final = 1.0
 _BEATS: Final = 3

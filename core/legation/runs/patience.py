@@ -13,7 +13,7 @@ from ..effects import Program, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
 
-__all__ = ["FEW", "MANY", "PASSING", "Change", "patiently", "plainly"]
+__all__ = ["FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "patiently", "plainly"]
 
 R = TypeVar("R")
 
@@ -31,6 +31,9 @@ FEW: Final = (0.05, 0.1, 0.2)
 
 MANY: Final = (0.05, 0.1, 0.2, 0.4, 0.8, *(1.0,) * 20)
 """Seconds between the tries under a lease: as long as it lasts without being extended."""
+
+MOST_TRIES: Final = 3
+"""How often a run is taken up in which nothing happens: it may be what ends its nodes."""
 
 
 def plainly(database: str, unit: Unit[R]) -> Program[R]:

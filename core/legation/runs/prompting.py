@@ -12,7 +12,7 @@ from ..effects import Program
 from ..models.conversation import Image, Message
 from ..store.run_reads import RecentRuns
 from ..store.run_rows import ClaimedRun
-from .patience import FEW, patiently
+from .patience import patiently
 from .shapes import remembered
 from .turn_state import Said, TurnState
 
@@ -48,7 +48,7 @@ def begin(
 def history(database: str, run: ClaimedRun, size: int) -> Program[list[Message]]:
     """Return the messages of the last `size` runs of the session that were completed."""
     unit = RecentRuns(run.owner, run.session_id, run.run_no, size)
-    recent = yield from patiently(database, unit, FEW)
+    recent = yield from patiently(database, unit)
     told: list[Message] = []
     for _, output in recent:
         shown = json.loads(output).get("messages", ())
