@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -34,7 +35,10 @@ _QUOTED: Final = r'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
 _PAIR: Final = rf"{_WORD}=(?:{_WORD}|{_QUOTED})"
 _ELEMENT: Final = re.compile(rf"[ \t]*(?:{_PAIR})(?:[ \t]*;[ \t]*(?:{_PAIR}))*[ \t]*")
 _FOR: Final = re.compile(rf"(?:^|;)[ \t]*for=({_WORD}|{_QUOTED})", re.IGNORECASE)
-_SPLIT: Final = re.compile(rf'(?:[^",]|{_QUOTED})+')
+# An element, in a text that is turned round: a quotation mark is a part of a quoted text where an
+# odd number of backslashes follows.  A text without its other end is taken to the end of all.
+_KEPT: Final = r'"(?=\\(?:\\\\)*+(?!\\))'
+_BACKWARDS: Final = re.compile(rf'(?:[^",]++|"(?:[^"]++|{_KEPT})*+(?:"|\Z))++')
 _WITH_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
 
 
@@ -89,7 +93,8 @@ class Proxies:
     def _from_the_right(self, value: str) -> list[str]:
         if self.header == "x-forwarded-for":
             return [element.strip() for element in value.rsplit(",", _HOPS)[::-1][:_HOPS]]
-        return [_for(element) for element in _SPLIT.findall(value)[::-1][:_HOPS]]
+        elements = islice(_BACKWARDS.finditer(value[::-1]), _HOPS)
+        return [_for(element[0][::-1]) for element in elements]
 
 
 NO_PROXIES: Final = Proxies()

@@ -18,6 +18,7 @@ from legation.channels.replies import utf16_length
         ("# Rooms\n\ntext\n### **Prices** ##", "*Rooms*\n\ntext\n*Prices*"),
         ("***both***, **a*b**", "*both*, *a*b*"),
         ("# C#\n**C#**", "*C#*\n*C#*"),
+        ("# a # #\t##  \n# #\n# b ## c\n# d \t ", "*a # #*\n*#*\n*b ## c*\n*d*"),
         ("[the page](https://a.example/x)", "the page (https://a.example/x)"),
         ("[a.example](https://a.example/)", "https://a.example/"),
         ("**[here](http://a.example)**", "*here (http://a.example)*"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legation.access.jose import Malformed, decode_base64url, decode_object, is_clean
+from legation.access.jose import Malformed, decode_base64url, decode_header, decode_object, is_clean
 
 ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -82,6 +82,8 @@ def test_padding_and_other_alphabets_are_refused(text: bytes) -> None:
         b'{"a":' + b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"a":["' + b"[" * 100,
+        b'{"a":' + b"[" * 17 + b'"\\' * 3000,
+        b'{"a":' + b"[" * 17 + b'"\\\n' * 3000,
     ],
 )
 def test_what_is_not_one_plain_object_is_refused(data: bytes) -> None:
@@ -106,6 +108,14 @@ def test_plain_objects_are_read(data: bytes, value: object) -> None:
     decoded = decode_object(data)
 
     assert value is None or decoded == value
+
+
+def test_a_header_with_many_brackets_is_refused_wherever_they_stand() -> None:
+    assert decode_header(b'{"kid":"' + b"[" * 15 + b'"}') == {"kid": "[" * 15}
+    for data in (b'{"kid":"' + b"[" * 16 + b'"}', b'{"a":[' + b"{}," * 16 + b"{}]}"):
+        assert decode_object(data)
+        with pytest.raises(Malformed, match="nested too deeply"):
+            decode_header(data)
 
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

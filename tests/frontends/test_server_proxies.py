@@ -69,6 +69,13 @@ def test_without_the_header_the_peer_is_the_client() -> None:
         ("for=_hidden, for=10.1.1.1", "10.1.1.1"),
         ("for=unknown", "10.0.0.1"),
         ("proto=https", "10.0.0.1"),
+        # What a client wrote without an end spoils nothing of what a proxy has added.
+        ('for="6.6.6.6, for="[2001:db8::1]"', "2001:db8::1"),
+        ('for=6.6.6.6;x=", for=10.1.1.1', "10.1.1.1"),
+        # What a proxy repeats of a client in a quoted text is no element.
+        (r'for=203.0.113.7;host="a\", for=6.6.6.6, x=\"b"', "203.0.113.7"),
+        (r'host="a\\\", for=6.6.6.6, x=\"\\"', "10.0.0.1"),
+        (r'host="a\\", for=203.0.113.7', "203.0.113.7"),
         ('for="203.0.113.7', "10.0.0.1"),
         ("203.0.113.7", "10.0.0.1"),
         ("", "10.0.0.1"),
@@ -93,7 +100,8 @@ def test_no_header_takes_long_to_read(value: str) -> None:
 
 
 def test_a_long_hostile_header_is_read_in_time_that_grows_with_its_length() -> None:
-    for value in (b'"' * 16000, b'for="' * 3000, b"a=" + b"b" * 16000, b";=," * 5000, b"\\" * 9000):
+    quoted = (b'"' * 16000, b'for="' * 3000, b'"\\' * 8000, b'\\"' * 8000)
+    for value in (*quoted, b"a=" + b"b" * 16000, b";=," * 5000, b"\\" * 9000):
         assert RFC7239.client("10.0.0.1", ((b"forwarded", value),)) == "10.0.0.1"
 
 

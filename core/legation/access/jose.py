@@ -12,7 +12,7 @@ from binascii import a2b_base64
 from math import isfinite
 from typing import Any, Final, NoReturn, cast
 
-__all__ = ["Malformed", "decode_base64url", "decode_object", "is_clean"]
+__all__ = ["Malformed", "decode_base64url", "decode_header", "decode_object", "is_clean"]
 
 MAX_DEPTH: Final = 16
 MAX_DIGITS: Final = 60
@@ -27,7 +27,8 @@ _PADDING: Final = (b"", b"===", b"==", b"=")
 
 _WHITESPACE: Final = " \t\n\r"
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+# One without an end is taken too, or each quotation mark in it would be a new beginning.
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?')
 _TO_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -56,6 +57,20 @@ def is_clean(text: str) -> bool:
     return text.isascii() or not _SURROGATES.search(text)
 
 
+def decode_header(data: bytes) -> dict[str, Any]:
+    """Decode `data`, the header of a token, as `decode_object` does.
+
+    Whoever sent it has proven nothing yet, so no bracket is looked at twice: more than 16 of them,
+    also in texts, are refused.  No parameter that is accepted has any.
+
+    Raises:
+        Malformed: As `decode_object`.
+    """
+    if _brackets(data) > MAX_DEPTH:
+        raise Malformed("nested too deeply")
+    return decode_object(data)
+
+
 def decode_object(data: bytes) -> dict[str, Any]:
     """Decode `data` as one JSON object in UTF-8 (RFC 8259), as I-JSON wants it (RFC 7493).
 
@@ -65,7 +80,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
     Raises:
         Malformed: Anything else, a byte order mark or a value after the object included.
     """
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if _brackets(data) > MAX_DEPTH:
         _check_depth(data)
     try:
         text = data.decode().strip(_WHITESPACE)
@@ -79,6 +94,10 @@ def decode_object(data: bytes) -> dict[str, Any]:
     if type(value) is not dict:
         raise Malformed("not a JSON object")
     return cast(dict[str, Any], value)
+
+
+def _brackets(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")
 
 
 def _check_depth(data: bytes) -> None:

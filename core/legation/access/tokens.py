@@ -14,7 +14,7 @@ from typing import Final
 
 from ..values import frozen
 from .claims import ClaimRules, Claims, Expired, read_claims
-from .jose import Malformed, decode_base64url, decode_object
+from .jose import Malformed, decode_base64url, decode_header, decode_object
 from .key_material import MAX_KID
 from .keys import KeySet
 
@@ -138,7 +138,7 @@ def _kid(encoded: bytes, algorithm: str) -> str | None:
     An issuer writes the same bytes into every token, so what they mean is remembered; what is
     refused is an exception and is not.
     """
-    header = decode_object(decode_base64url(encoded))
+    header = decode_header(decode_base64url(encoded))
     if header.get("alg") != algorithm:
         raise Malformed("alg is not the configured one")
     if not _REFUSED.isdisjoint(header):

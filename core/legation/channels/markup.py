@@ -23,7 +23,6 @@ _MARKDOWN: Final = re.compile(
     | \[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+)\)""",
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-_TAIL: Final = re.compile(r"[ \t]+#+[ \t]*$")
 _LINK: Final = re.compile(r"\[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+)\)")
 
 
@@ -83,9 +82,15 @@ def _read(found: re.Match[str]) -> tuple[str, str]:
         return "strikethrough", found["struck"]
     if found["url"] is not None:
         return "", _linked(found)
-    words = _TAIL.sub("", found["heading"]) if found["heading"] else found["bold"]
+    words = _without_tail(found["heading"]) if found["heading"] else found["bold"]
     words = _LINK.sub(_linked, words.replace("**", "")).strip()
     return ("bold", words) if words else ("", found[0])
+
+
+def _without_tail(heading: str) -> str:
+    """Return `heading` without the signs that may end it (CommonMark 0.31 section 4.2)."""
+    bare = heading.rstrip(" \t").rstrip("#")
+    return bare if bare.endswith((" ", "\t")) else heading
 
 
 def _linked(found: re.Match[str]) -> str:

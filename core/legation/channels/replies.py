@@ -120,7 +120,12 @@ def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
 # --- parts -------------------------------------------------------------------------------------
 
 # Where a text may be parted, best first; a border lies behind the match.
-_BORDERS: Final = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[.!?…]\s|[。\uff01\uff1f]", r"\s")))
+_BORDERS: Final = (
+    re.compile(r"\n\s*\n"),
+    re.compile(r"\n"),
+    re.compile(r"[.!?…]\s|[。\uff01\uff1f]"),
+    re.compile(r"\s"),
+)
 # A line that begins or ends a block of code, and behind it what the block is in.
 _FENCE: Final = re.compile(r"^[ \t]*```([^`\n]*)$", re.MULTILINE)
 _CLOSING: Final = re.compile(r"[ \t]*```[ \t]*$", re.MULTILINE)

@@ -15,7 +15,9 @@ from .conversation import Listener, Prompt, Reply, Usage
 
 __all__ = ["Echo"]
 
-_WORD: Final = re.compile(r"\s*\S+\s*$|\s*\S+")
+# Matches everywhere, if only nothing: what is not a word is passed once, and never looked at again.
+_WORD: Final = re.compile(r"\s*+\S*+")
+_MOST_PIECES: Final = 1024
 
 
 @frozen
@@ -42,8 +44,19 @@ class Echo:
             yield from Sleep(self.delay_seconds)
         said = prompt.messages
         text = next((m.content for m in reversed(said) if m.role == "user"), "")
-        words = _WORD.findall(text) or [text]
-        for word in words:
-            listener.hear(word)
+        for piece in _pieces(text):
+            listener.hear(piece)
         heard = sum(len(message.content.split()) for message in said)
-        return Reply("".join(words), Usage(heard, len(text.split())))
+        return Reply(text, Usage(heard, len(text.split())))
+
+
+def _pieces(text: str) -> list[str]:
+    """Return `text` word by word; a long one in at most 1,024 pieces of several words.
+
+    The white space before a word belongs to it, and to the last one also that behind it.
+    """
+    *words, _ = _WORD.findall(text)
+    if len(words) > 1 and words[-1].isspace():
+        words[-2:] = ["".join(words[-2:])]
+    size = -(-len(words) // _MOST_PIECES) or 1
+    return ["".join(words[at : at + size]) for at in range(0, len(words), size)] or [text]

@@ -22,7 +22,7 @@ _OF_PARAMETERS: Final = frozenset(
     ("Args", "Arguments", "Parameters", "Attributes", "Keyword Args", "Keyword Arguments")
 )
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)")
-_FIELD: Final = re.compile(r":(\w+)\s*([^:]*):\s*(.*)")
+_FIELD: Final = re.compile(r":(\w++)\s*+([^:]*+):\s*(.*)")
 _PARAMETER_FIELDS: Final = frozenset(("param", "parameter", "arg", "argument", "key", "keyword"))
 
 
