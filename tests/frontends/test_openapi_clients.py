@@ -33,8 +33,8 @@ from legation_client.models import (
     AgentRun,
     AgentSessionDetailSchema,
     BodyCreateAgentRun,
-    Error,
     Migrated,
+    NotFoundResponse,
     PaginatedResponseSessionSchema,
     RunForm,
     RunRequest,
@@ -69,7 +69,7 @@ assert isinstance(migrated, Migrated), migrated
 assert migrated.message == "Database migrated successfully to version 2.5.6"
 
 refused = migrate_database.sync("nowhere", client=client)
-assert isinstance(refused, Error)
+assert isinstance(refused, NotFoundResponse)
 assert refused.error_code == "NOT_FOUND"
 '''
 

@@ -112,7 +112,7 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
-        "parameters": [*map(_path_parameter, ids_of(route)), *map(_parameter, _fields(route))],
+        "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route))],
         **({"requestBody": _body(known.body)} if known.body else {}),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
@@ -134,8 +134,10 @@ def _fields(route: Route) -> tuple[Field, ...]:
     return (*known, _KEY) if _once(route) else known
 
 
-def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": _IDS.get(name, _GIVEN)}
+def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]:
+    for name in ids_of(route):
+        schema = _IDS.get(name, _GIVEN)
+        yield _parameter(Field(name, schema, known.ids.get(name, ""), required=True, where="path"))
 
 
 def _parameter(field: Field) -> dict[str, Any]:

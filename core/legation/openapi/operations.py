@@ -98,15 +98,16 @@ class Reply:
 class Operation:
     """What the route table does not know.
 
-    `errors` are one of each error that does not follow from it, as it is sent; `meanings` say what
-    statuses of errors mean here, where it is not the usual.  One that `reads` takes a body that is
-    not described, for clients that send one.
+    `ids` describe what the path leaves open.  `errors` are one of each error that does not follow
+    from the route, as it is sent; `meanings` say what statuses of errors mean here, where it is not
+    the usual.  One that `reads` takes a body that is not described, for clients that send one.
     """
 
     summary: str
     replies: Mapping[int, Reply]
     description: str = ""
     query: tuple[Field, ...] = ()
+    ids: Mapping[str, str] = field(factory=dict[str, str], kw_only=True)
     body: Body | None = None
     errors: tuple[Refusal, ...] = ()
     meanings: Mapping[int, str] = field(factory=dict[int, str])
@@ -157,7 +158,14 @@ _ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
 _FIRST: Final = Field("page", _PAGES, "Page number for pagination")
 _DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
-_TARGET: Final = _may("target_version", ref("TargetVersion"))
+_TARGET: Final = _may(
+    "target_version",
+    text(
+        pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
+        description="A version of the schema; omitted means the latest",
+        examples=[str(CATALOGUE.latest)],
+    ),
+)
 _COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
 _SEVERAL: Final = "Needed where there are several."
 _IDLE: Final = "Accepted, without effect."
@@ -265,6 +273,10 @@ _DOCS: Final = {
 # --- Agents and teams --------------------------------------------------------------------------
 
 
+_DETAILS: Final = {
+    "agent": "One agent: its model, its tools, and where its sessions are kept.",
+    "team": "Retrieve detailed configuration and member information for a specific team.",
+}
 _NOT_CANCELLED: Final = {"agent": "Failed to cancel run", "team": "Failed to cancel team run"}
 
 
@@ -282,7 +294,7 @@ def _hosted(kind: str) -> dict[str, Operation]:
         f"get_{kind}": Operation(
             f"Get {title} Details",
             _same(f"get_{kind}", f"{title} details retrieved successfully", shape),
-            f"One {kind}: its model, its tools, and where its sessions are kept.",
+            _DETAILS[kind],
             errors=(_SERVER_BUSY,),
             meanings={404: f"{title} not found"},
         ),
@@ -524,6 +536,7 @@ _SESSIONS: Final = {
             table="Table to query session from",
         ),
         errors=(_OF_SEVERAL,),
+        ids={"session_id": "Session ID to retrieve"},
         meanings={404: "Session not found", 422: "Invalid session type"},
     ),
     "update_session": Operation(
@@ -536,6 +549,7 @@ _SESSIONS: Final = {
         ),
         body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
         errors=(_OF_SEVERAL,),
+        ids={"session_id": "Session ID to update"},
         meanings={
             404: "Session not found",
             422: "Invalid request",
@@ -552,6 +566,7 @@ _SESSIONS: Final = {
             database="Database ID to use for deletion",
             table="Table to use for deletion",
         ),
+        ids={"session_id": "Session ID to delete"},
         errors=(_OF_SEVERAL,),
         meanings={500: "Failed to delete session"},
     ),
@@ -566,6 +581,7 @@ _SESSIONS: Final = {
         ),
         body=Body({JSON: ref("Body_rename_session")}),
         errors=(_OF_SEVERAL,),
+        ids={"session_id": "Session ID to rename"},
         meanings={
             400: "Invalid session name",
             404: "Session not found",
@@ -598,6 +614,7 @@ _SESSIONS: Final = {
             Field("limit", _ROWS, "Runs on a page"),
         ),
         errors=(_OF_SEVERAL,),
+        ids={"session_id": "Session ID to get runs from"},
         meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
     ),
     "get_session_run": Operation(
@@ -611,6 +628,7 @@ _SESSIONS: Final = {
             table="Table to query run from",
         ),
         errors=(NotFound("Run with ID no-such not found in session s1"), _OF_SEVERAL),
+        ids={"session_id": "Session ID to get run from", "run_id": "Run ID to retrieve"},
         meanings={404: "Session or run not found", 422: "Invalid session type"},
     ),
 }
@@ -784,10 +802,20 @@ _AUDIT: Final = {
 # --- What is empty ------------------------------------------------------------------------------
 
 
+_NOT_COUNTED: Final[Mapping[str, Mapping[int, str]]] = {
+    "get_user_memory_stats": {500: "Failed to retrieve user statistics"},
+    "get_metrics": {400: "Invalid date range parameters", 500: "Failed to retrieve metrics"},
+    "get_trace_stats": {500: "Failed to retrieve statistics"},
+}
+
+
 def _empty(collection: Collection) -> Operation:
-    filters = tuple(Field(name, TEXT, "Accepted, without effect") for name in collection.filters)
+    filters = tuple(_may(name, TEXT, "Accepted, without effect") for name in collection.filters)
     size = integer(minimum=1, maximum=MAX_PAGE_SIZE, default=collection.page_size)
-    paging = (_FIRST, Field("limit", size, "Number of items to return per page"))
+    paging = (
+        _may("page", _PAGES, "Page number for pagination"),
+        _may("limit", size, "Number of items to return per page"),
+    )
     shape = ref(collection.shape) if collection.shape else collection_schema(collection)
     query = (*filters, *paging) if collection.body is None else filters
     return Operation(
@@ -796,6 +824,7 @@ def _empty(collection: Collection) -> Operation:
         "Nothing of the kind is kept here: the answer is empty.",
         query,
         errors=(_SERVER_BUSY,) if query else (_UNKNOWN_FIELD, _SERVER_BUSY),
+        meanings=_NOT_COUNTED.get(collection.operation, {}),
     )
 
 

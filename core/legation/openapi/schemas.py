@@ -510,11 +510,6 @@ _DATABASES: Final[Mapping[str, Schema]] = {
             "refused_by": {**nullable(TEXT), "description": "Why it would not be done"},
         }
     ),
-    "TargetVersion": text(
-        pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
-        description="A version of the schema; omitted means the latest",
-        examples=[str(CATALOGUE.latest)],
-    ),
     "Migrated": object_of(
         {
             "message": text(
