@@ -1,7 +1,9 @@
 """The end of a process, in order: what it holds is finished or given back, never left to expire.
 
 1. Nothing more is claimed: messages, replies and runs that wait are left to other nodes.
-2. What is under work has a while to come to its end.
+2. What is under work has a while to come to its end, and so has a stream of a run that is executed
+   here.  A stream of any other run is cut after a grace, with words on where to go on: the run may
+   last for hours.
 3. Messages and replies still held are given back, so that another node claims them at once.
    A reply that was being sent is sent again, under its key.
 4. Runs still executed are broken off.  One in which nothing has happened yet waits again, for any
@@ -13,6 +15,7 @@ another, and no longer holds the lease to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from .correspondence.desk import Desk
@@ -38,22 +41,34 @@ class Closing:
     workshop: Workshop
     desks: tuple[Desk, ...]
 
-    def program(self, patience_seconds: float) -> Program[None]:
-        """Wait, then give back; a database that does not answer keeps its leases."""
+    def program(
+        self,
+        patience_seconds: float,
+        grace_seconds: float = 0.0,
+        is_open: Callable[[], bool] = lambda: False,
+    ) -> Program[None]:
+        """Wait, then give back; a database that does not answer keeps its leases.
+
+        While requests may come there is nothing that is given back, so that a run begun on the
+        last of them is executed as well.
+        """
         self.workshop.draining = True
-        steps = int(patience_seconds / _STEP_SECONDS)
-        while self._busy() and steps > 0:
-            steps -= 1
+        grace = int(grace_seconds / _STEP_SECONDS)
+        for step in range(int(patience_seconds / _STEP_SECONDS)):
+            self.workshop.leaving = step >= grace
+            if not (self._busy() or self.workshop.followers or is_open()):
+                break
             yield from Sleep(_STEP_SECONDS)
-        self.workshop.ending = True
+        self.workshop.leaving = self.workshop.ending = True
         for _ in range(_LAST_STEPS):
             yield from self._give_back()
             for database, run_id in self.workshop.executing:
                 yield from Nudge(cancel_topic(database, run_id))
-            if not self._busy():
+            if not (self._busy() or self.workshop.followers):
                 return
             yield from Sleep(_STEP_SECONDS)
-        yield from Log("warning", "ended with work at hand", self._left())
+        if self._busy():
+            yield from Log("warning", "ended with work at hand", self._left())
 
     def _busy(self) -> bool:
         return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)

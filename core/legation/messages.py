@@ -22,6 +22,7 @@ __all__ = [
     "Request",
     "Response",
     "Streamed",
+    "Unfinished",
     "compact_json",
     "empty_response",
     "encoded_json_response",
@@ -81,15 +82,25 @@ class Response:
 
 
 @frozen
+class Unfinished:
+    """The end of a body that is not whole, because the process ends or hands its clients over.
+
+    A host ends such a response so that the client sees that something is missing: without the
+    last chunk, by a reset, by an error; never in order.
+    """
+
+
+@frozen
 class Streamed:
     """A response whose body a program emits (`Emit`) while the host drives it.
 
     Closing the program, as a host does when the client has gone, ends nothing but the stream.
+    A program that returns `Unfinished` has emitted a part of the body and will emit no more.
     """
 
     status: int
     headers: Headers = field(validator=_check_headers)
-    body: Program[None] = field(eq=False)
+    body: Program[Unfinished | None] = field(eq=False)
 
 
 Answer: TypeAlias = Response | Streamed

@@ -6,7 +6,7 @@ goes wrong in our own code becomes one sentence with an incident id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from .correspondence.jobs import channel_jobs
 from .cors import Cors
 from .dispatch import Arrival, Door, Outcome, attempted
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
-from .messages import Answer, Request, Streamed, without_body
+from .messages import Answer, Request, Streamed, Unfinished, without_body
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .openapi.document import document
 from .refusals import Fault, Refusal, respond
@@ -118,7 +118,7 @@ class Platform:
         A database that cannot be migrated now is not served until it is; everything else is.
         """
         self._door = evolve(self._door, started_us=(yield from Now()))
-        self.workshop.draining = self.workshop.ending = False
+        self.workshop.begin()
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
             if automatic is None:
@@ -133,14 +133,25 @@ class Platform:
         carried_on = (Carried(job, nowhere) for job in rounds)
         return (WatchSchemas(self.serving), *(Served(self.serving, job) for job in carried_on))
 
-    def closing(self, patience_seconds: float) -> Program[None]:
-        """Claim nothing more, let go on what is under work that long, then give back the rest.
+    def closing(
+        self,
+        patience_seconds: float,
+        grace_seconds: float = 0.0,
+        is_open: Callable[[], bool] = lambda: False,
+    ) -> Program[None]:
+        """Claim nothing more, let go on what is under work for a while, then give back the rest.
 
         To be run before the process ends, while its jobs still run: then other nodes, or this
         one when it is back, go on at once and not when the leases have run out.  Done twice, it
         has nothing left to do.
+
+        Args:
+            patience_seconds: For what is under work to come to its end.
+            grace_seconds: Until streams of runs that others execute are sent elsewhere.
+            is_open: Whether a request may still come; then what it asks for is done, too.
         """
-        return self.serving.guard(Closing(self.workshop, self._desks).program(patience_seconds))
+        closing = Closing(self.workshop, self._desks)
+        return self.serving.guard(closing.program(patience_seconds, grace_seconds, is_open))
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.
@@ -214,22 +225,24 @@ class Platform:
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._door.cors.dressed(answer, request, named)
 
-    def _followed(self, arrival: Arrival, answer: Streamed) -> Program[None]:
+    def _followed(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
         """Run the body of `answer`; the request is over when that is."""
         watch = self.watch
         watch.active += 1
         watch.streams += 1
         whole = False
         try:
-            yield from answer.body
-            end_us = yield from Now()
-            whole = True
-            self._done(arrival, answer.status, end_us)
+            end = yield from answer.body
+            if end is None:
+                end_us = yield from Now()
+                whole = True
+                self._done(arrival, answer.status, end_us)
         finally:
             watch.active -= 1
             watch.streams -= 1
             if not whole:
                 self._cut(arrival, answer.status)
+        return end
 
     def _done(self, arrival: Arrival, status: int, end_us: int) -> None:
         self.watch.answered(arrival, status, end_us)

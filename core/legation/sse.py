@@ -21,6 +21,7 @@ __all__ = [
     "EventId",
     "ForeignEvent",
     "encode",
+    "encode_departure",
     "heartbeat",
     "parse_last_event_id",
 ]
@@ -68,6 +69,19 @@ def encode(name: str, data: str, event_id: EventId | None = None) -> bytes:
 def heartbeat() -> bytes:
     """Return a comment, which clients skip and which keeps proxies from closing the stream."""
     return b": heartbeat\n\n"
+
+
+def encode_departure(path: str, event_id: EventId) -> bytes:
+    """Return the last words of a stream that is cut: a comment with where the rest can be read.
+
+    Every client skips a comment; an event of a new name, or another field, some would stumble over.
+    An `EventSource` comes back by itself, with the id of the last event it saw.
+
+    Args:
+        path: Of the run's events; ids need no encoding.
+        event_id: The last event that was sent; its number is 0 where there was none.
+    """
+    return f": this server ends; go on with GET {path} and Last-Event-ID {event_id}\n\n".encode()
 
 
 def parse_last_event_id(value: bytes | None) -> EventId | BadEventId | None:

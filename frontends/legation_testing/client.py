@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, cast
 from urllib.parse import quote, urlencode
 
 from legation.effects import Job, Log, Program
-from legation.messages import Answer, Request, Streamed
+from legation.messages import Answer, Request, Streamed, Unfinished
 from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
@@ -348,11 +348,11 @@ def _made(platform: Answering | Callable[[], Answering]) -> Answering:
     return platform() if callable(platform) else platform
 
 
-def _exchange(platform: Answering, request: Request) -> Program[Answer]:
+def _exchange(platform: Answering, request: Request) -> Program[Answer | Unfinished]:
     """Answer `request` and emit the body where it is streamed, as one program."""
     answer = yield from platform.answer(request)
     if isinstance(answer, Streamed):
-        yield from answer.body
+        return (yield from answer.body) or answer
     return answer
 
 

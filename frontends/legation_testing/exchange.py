@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from attrs import define, field, frozen
 
-from legation.messages import Answer, Headers, Streamed
+from legation.messages import Answer, Headers, Streamed, Unfinished
 
 from .event_stream import ServerSentEvent, parse_events
 from .scheduling import Task
@@ -71,7 +71,7 @@ class Exchange:
     """A request under way.  Other requests, jobs and the clock go on beside it."""
 
     _simulation: Simulation
-    _task: Task[Answer]
+    _task: Task[Answer | Unfinished]
     _method: str
     _tell: Callable[[ClientResponse], object]
 
@@ -99,9 +99,12 @@ class Exchange:
 
         Raises:
             Deadlock: It waits for what cannot come.
+            BadResponse: The stream was cut.
             Exception: What the platform raised.
         """
         answer = self._simulation.finish(self._task)
+        if isinstance(answer, Unfinished):
+            raise BadResponse("the stream was cut: its body is not whole")
         body = self.received if isinstance(answer, Streamed) else answer.body
         response = ClientResponse(answer.status, answer.headers, body)
         _check_framing(self._method, response, streamed=isinstance(answer, Streamed))

@@ -16,6 +16,7 @@ from legation.sse import (
     EventId,
     ForeignEvent,
     encode,
+    encode_departure,
     heartbeat,
     parse_last_event_id,
 )
@@ -52,6 +53,19 @@ def test_the_bytes_of_a_stored_event() -> None:
 
 def test_an_event_that_is_not_stored_has_no_id() -> None:
     assert encode("Ping", "{}") == b"event: Ping\ndata: {}\n\n"
+
+
+def test_the_last_words_of_a_stream_are_no_event_to_any_client() -> None:
+    words = encode_departure("/agents/sloth/runs/r1/events", EventId("r1", 7))
+
+    assert words == (
+        b": this server ends; go on with GET /agents/sloth/runs/r1/events"
+        b" and Last-Event-ID r1:7\n\n"
+    )
+    assert dispatched(words.decode()) == []
+    assert Decoder().feed(words) == []
+    assert not {*b"{}"} & {*words}
+    assert not any(line.startswith(b"data") for line in words.splitlines())
 
 
 def test_a_heartbeat_is_a_comment_without_braces() -> None:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from attrs import field
+from attrs import evolve, field
 
 from ..access.claims import overlay
 from ..bodies import Form, Reader
 from ..effects import Program, Transact
-from ..messages import Answer, Headers, Streamed, encoded_json_response, json_response
+from ..messages import Answer, Headers, Streamed, Unfinished, encoded_json_response, json_response
 from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
 from ..registry import Component
 from ..runs.answers import Reply, answered, calls_answered, read_replies
 from ..runs.cancelling import cancel
 from ..runs.continuing import go_on, turn_at_pause
-from ..runs.follow import join, resume, tail, tail_of_member
+from ..runs.follow import Followed, join, resume, tail, tail_of_member
 from ..runs.output import MEDIA, run_json, run_listed
 from ..runs.patience import patiently
 from ..runs.starting import NewRun, start
@@ -142,7 +142,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
     if asked.stream:
-        return Streamed(200, SSE_HEADERS, tail(hosted.database, owner, run_id, 0))
+        return _streamed(tail(_followed(call, hosted, owner, run_id), 0))
     return (yield from _joined(hosted.database, owner, run_id))
 
 
@@ -257,12 +257,11 @@ def run_events(kind: str) -> Handler:
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
         seq, database = stopped.seq if stopped else after, own.hosted.database
+        followed = _followed(call, own.hosted, row.owner, row.run_id)
         if row.parent_run_id is None:
-            events = tail(database, row.owner, row.run_id, seq)
-        else:
-            top = yield from _at_the_top(database, row.owner, row.parent_run_id)
-            events = tail_of_member(database, row.owner, row.run_id, top, seq)
-        return Streamed(200, SSE_HEADERS, events)
+            return _streamed(tail(followed, seq))
+        top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
+        return _streamed(tail_of_member(evolve(followed, top_id=top_id), seq))
 
     return handler
 
@@ -291,10 +290,8 @@ def resume_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
-        events = resume(
-            own.hosted.database, own.row.owner, own.row.run_id, asked["last_event_index"] + 1
-        )
-        return Streamed(200, SSE_HEADERS, events)
+        followed = _followed(call, own.hosted, own.row.owner, own.row.run_id)
+        return _streamed(resume(followed, asked["last_event_index"] + 1))
 
     return handler
 
@@ -406,8 +403,19 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        return Streamed(200, SSE_HEADERS, tail(database, row.owner, row.run_id, row.events))
+        followed = _followed(call, own.hosted, row.owner, row.run_id)
+        return _streamed(tail(followed, row.events))
     return (yield from _joined(database, row.owner, row.run_id, row.events))
+
+
+def _followed(call: Call, hosted: Component, owner: str, run_id: str) -> Followed:
+    """Return a run that is to be streamed."""
+    path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
+    return Followed(call.workshop, hosted.database, owner, run_id, run_id, path)
+
+
+def _streamed(events: Program[Unfinished | None]) -> Streamed:
+    return Streamed(200, SSE_HEADERS, events)
 
 
 def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:

@@ -67,15 +67,23 @@ class Workshop:
 
     Attributes:
         draining: The process is about to end: nothing that waits is claimed any more.
+        leaving: Who follows a run that is not executed here is to follow it elsewhere.
         ending: It ends now: what is executed is broken off.
+        followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
     """
 
     registry: Registry
     executing: ExecutingRuns = field(factory=ExecutingRuns)
     draining: bool = False
+    leaving: bool = False
     ending: bool = False
+    followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+
+    def begin(self) -> None:
+        """Take up work, also after an end."""
+        self.draining = self.leaving = self.ending = False
 
     def count(self, run: ClaimedRun, state: RunState) -> None:
         """Count a run that ended here, or paused."""

@@ -31,6 +31,10 @@ class ExecutingRuns:
         """Iterate over database and id of each run, sorted."""
         return iter(sorted(self._attempts))
 
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        """Whether a run, of a database and with an id, is executed."""
+        return key in self._attempts
+
     def enter(self, database: str, run_id: str, attempt: int) -> None:
         """Note that the try `attempt` of a run begins."""
         self._attempts[database, run_id] = attempt

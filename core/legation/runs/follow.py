@@ -12,14 +12,16 @@ from typing import Any, Final
 from attrs import define
 
 from ..effects import Emit, NextEvents, Now, Program, RunEvent
-from ..messages import compact_json
-from ..sse import EventId, encode, heartbeat
+from ..messages import Unfinished, compact_json
+from ..sse import EventId, encode, encode_departure, heartbeat
 from ..store.run_reads import EventsPage, FetchEvents
+from ..values import frozen
+from .execute import Workshop
 from .journal import shown
 from .patience import patiently
 from .states import RunState
 
-__all__ = ["join", "resume", "tail", "tail_of_member"]
+__all__ = ["Followed", "join", "resume", "tail", "tail_of_member"]
 
 # A run of another node tells nothing here: the database is asked soon after something happened,
 # and less and less often while nothing does.
@@ -29,6 +31,46 @@ _HEARTBEAT_SECONDS: Final = 15.0
 _HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
 _ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled"})
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
+
+
+@frozen
+class Followed:
+    """A run that a stream follows.
+
+    Attributes:
+        workshop: Of this process.
+        top_id: The run in whose journal its events stand: itself, or the one it is part of.
+        path: Of its events, for a client that is sent elsewhere.
+    """
+
+    workshop: Workshop
+    database: str
+    owner: str
+    run_id: str
+    top_id: str
+    path: str
+
+    @property
+    def stays(self) -> bool:
+        """Whether the stream comes to its end here.
+
+        The process leaves streams of runs that others execute, or nobody by now, as it ends.
+        """
+        workshop = self.workshop
+        return not workshop.leaving or (self.database, self.top_id) in workshop.executing
+
+    def depart(self, seq: int) -> Program[Unfinished]:
+        """Say where to go on behind the event `seq`, and end."""
+        yield from Emit(encode_departure(self.path, EventId(self.run_id, seq)))
+        return Unfinished()
+
+    def count(self, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
+        """Run `body`, as one stream that the end of the process waits for."""
+        self.workshop.followers += 1
+        try:
+            return (yield from body)
+        finally:
+            self.workshop.followers -= 1
 
 
 @define
@@ -41,6 +83,7 @@ class _Follower:
     after: int
     indexed: bool = False
     over: bool = False
+    ended: bool = False
     poll: float = _SOON_SECONDS
     quiet: float = 0.0
 
@@ -73,8 +116,8 @@ class _Follower:
         """
         fetch = FetchEvents(self.owner, self.run_id, self.after)
         page: EventsPage = yield from patiently(self.database, fetch)
-        ended = page.status is None or page.status in _OVER
-        self.over = ended and (not page.events or page.events[-1].seq == page.last)
+        self.ended = page.status is None or page.status in _OVER
+        self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
 
     def show(self, events: tuple[RunEvent, ...]) -> Program[None]:
@@ -84,11 +127,18 @@ class _Follower:
                 data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
             yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
 
-    def go_on(self) -> Program[None]:
-        """Emit what comes until the run is over; a comment now and then while nothing does."""
+    def go_on(self, followed: Followed) -> Program[Unfinished | None]:
+        """Emit what comes until the run is over, a comment now and then while nothing does.
+
+        What ends while it is listened to is heard to its end, so that is asked before.
+        """
         while not self.over:
+            stays = followed.stays
             yield from self.show((yield from self.listen()))
+            if not (stays or self.ended or self.over):
+                return (yield from followed.depart(self.after))
             yield from self.beat()
+        return None
 
     def beat(self) -> Program[None]:
         """Emit a comment where nothing was heard for long."""
@@ -104,64 +154,75 @@ def join(database: str, owner: str, run_id: str, after: int = 0) -> Program[None
         yield from follower.listen()
 
 
-def tail(database: str, owner: str, run_id: str, after: int) -> Program[None]:
+def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
     """Emit the events behind `after` as they come, until the run is over.
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    yield from _Follower(database, owner, run_id, after).go_on()
+    follower = _Follower(followed.database, followed.owner, followed.run_id, after)
+    return followed.count(follower.go_on(followed))
 
 
-def tail_of_member(
-    database: str, owner: str, run_id: str, root_id: str, after: int
-) -> Program[None]:
+def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
     """Emit what is a member's of the events of the run at the top, until the member's run is over.
 
     The numbers are those of the run at the top, so there are gaps.  What stands before `after` is
     read too, as the end of the member's run may be there: the team goes on without it.  Comments
     go by the clock, for this stream is quiet while others speak.
     """
-    follower = _Follower(database, owner, root_id, 0)
+    return followed.count(_tail_of_member(followed, after))
+
+
+def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
+    follower = _Follower(followed.database, followed.owner, followed.top_id, 0)
     emitted_us = yield from Now()
     while not follower.over:
+        stays = followed.stays
         events = yield from follower.listen()
         now_us = yield from Now()
         for event in events:
-            if json.loads(event.data).get("run_id") != run_id:
+            if json.loads(event.data).get("run_id") != followed.run_id:
                 continue
             if event.seq > after:
-                yield from Emit(encode(event.name, event.data, EventId(run_id, event.seq)))
-                emitted_us = now_us
+                yield from Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
+                emitted_us, after = now_us, event.seq
             if event.name.removeprefix("Team") in _ENDS:
-                return
+                return None
+        if not (stays or follower.ended or follower.over):
+            return (yield from followed.depart(after))
         if not 0 <= now_us - emitted_us < _HEARTBEAT_US:
             yield from Emit(heartbeat())
             emitted_us = now_us
+    return None
 
 
-def resume(database: str, owner: str, run_id: str, after: int) -> Program[None]:
+def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     """Emit the events behind `after` as `tail` does, with words on what they are between them.
 
     Later versions of AgentOS answer so: `replay` of a run that is over; or `catch_up`
     with what was missed, and `subscribed` before what is live.  Each event of the run has its place
     in `event_index`, from 0.
     """
-    follower = _Follower(database, owner, run_id, after, indexed=True)
+    return followed.count(_resume(followed, after))
+
+
+def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
+    run_id = followed.run_id
+    follower = _Follower(followed.database, followed.owner, run_id, after, indexed=True)
     page = yield from follower.look()
     missed = max(0, page.last - after)
     status = page.status or "ERROR"
     if page.status is None or page.status in _OVER:
         yield from _word("replay", run_id, status=status, total_events=missed)
         follower.over = not missed
-        yield from follower.go_on()
-        return
+        return (yield from follower.go_on(followed))
     if missed:
         counts = {"missed_events": missed, "current_event_count": page.last}
         yield from _word("catch_up", run_id, status="running", **counts)
         while follower.after < page.last and not follower.over:
             yield from follower.show((yield from follower.listen()))
     yield from _word("subscribed", run_id, status="running", current_event_count=page.last)
-    yield from follower.go_on()
+    return (yield from follower.go_on(followed))
 
 
 def _word(event: str, run_id: str, **told: Any) -> Program[None]:

@@ -1,0 +1,203 @@
+"""Streams of runs while their process ends: which come to their end here, and which are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from legation import Platform
+from legation.config import Agent, Model, Team
+from legation_testing import BadResponse, Client, Exchange
+
+SLOW = "/agents/sloth/runs"
+PATIENCE = 20.0
+GRACE = 5.0
+
+
+def platform() -> Platform:
+    return Platform(
+        models=(Model("slow", "echo", delay_seconds=10.0),),
+        agents=(Agent(id="sloth", model="slow"), Agent(id="quick")),
+        teams=(Team(id="crew", members=("sloth",), mode="collaborate", model="echo"),),
+    )
+
+
+@pytest.fixture
+def client() -> Generator[Client]:
+    with Client(platform) as client:
+        yield client
+
+
+@pytest.fixture
+def peer(client: Client) -> Generator[Client]:
+    with client.peer() as peer:
+        yield peer
+
+
+def streamed(client: Client, session_id: str = "s", path: str = SLOW) -> tuple[Exchange, str]:
+    """Begin a run whose events are streamed; return the exchange and the run's id."""
+    exchange = client.begin("POST", path, form={"message": "hi", "session_id": session_id})
+    client.settle()
+    runs = client.get(f"/sessions/{session_id}/runs").json()
+    return exchange, runs[-1]["run_id"]
+
+
+def drain(client: Client, patience_seconds: float = PATIENCE, grace_seconds: float = GRACE) -> Any:
+    """Begin the end of the process; return the task of it."""
+    made = client.platform
+    assert isinstance(made, Platform)
+    program = made.closing(patience_seconds, grace_seconds)
+    return client.simulation.start(program, "closing", node=client.node)
+
+
+def names(exchange: Exchange) -> list[str]:
+    return [event.name for event in exchange.events()]
+
+
+def departure(path: str, run_id: str, seq: int) -> bytes:
+    where = f"{path}/{run_id}/events and Last-Event-ID {run_id}:{seq}"
+    return f": this server ends; go on with GET {where}\n\n".encode()
+
+
+def test_a_stream_of_a_run_that_is_executed_here_has_the_whole_drain(client: Client) -> None:
+    exchange, _ = streamed(client)
+    closing = drain(client)
+    client.advance(GRACE + 1)
+
+    assert not exchange.done
+    assert exchange.response().events()[-1].name == "RunCompleted"
+    client.advance(1)
+    assert closing.done
+
+
+def test_a_stream_whose_run_is_broken_off_ends_with_the_reason(client: Client) -> None:
+    exchange, _ = streamed(client)
+    drain(client, 2.0)
+
+    last = exchange.response().events()[-1]
+    assert last.name == "RunError"
+    assert "interrupted" in last.data
+
+
+def test_a_stream_of_a_run_that_another_executes_is_cut_after_the_grace(
+    client: Client, peer: Client
+) -> None:
+    _, run_id = streamed(client)
+    exchange = peer.begin("GET", f"{SLOW}/{run_id}/events")
+    peer.settle()
+    closing = drain(peer)
+    peer.advance(GRACE - 1)
+
+    assert not exchange.done
+    peer.advance(3)
+    assert exchange.received.endswith(departure(SLOW, run_id, 2))
+    assert names(exchange) == ["RunStarted", "ModelRequestStarted"]
+    with pytest.raises(BadResponse, match="not whole"):
+        exchange.response()
+    assert closing.done
+
+
+def test_whoever_is_sent_elsewhere_goes_on_behind_the_last_event(
+    client: Client, peer: Client
+) -> None:
+    _, run_id = streamed(client)
+    exchange = peer.begin("GET", f"{SLOW}/{run_id}/events")
+    peer.settle()
+    drain(peer)
+    peer.advance(GRACE + 2)
+    last = exchange.events()[-1].id
+    assert last is not None
+
+    headers = {"last-event-id": last}
+    rest = client.get(f"{SLOW}/{run_id}/events", headers=headers).events()
+    assert rest[-1].name == "RunCompleted"
+    assert not {event.id for event in rest} & {event.id for event in exchange.events()}
+
+
+def test_a_stream_of_a_run_that_waits_is_cut_and_the_run_goes_on_elsewhere(
+    client: Client, peer: Client
+) -> None:
+    first, _ = streamed(client)
+    second, run_id = streamed(client)
+    drain(client)
+    client.advance(12)
+
+    assert names(first)[-1] == "RunCompleted"
+    assert second.received.endswith(departure(SLOW, run_id, 0))
+    events = peer.get(f"{SLOW}/{run_id}/events").events()
+    assert events[-1].name == "RunCompleted"
+
+
+def test_a_stream_of_a_run_that_is_given_back_is_cut(client: Client, peer: Client) -> None:
+    """Nothing has happened in it: whoever comes next executes it, and no end is stored."""
+    first, _ = streamed(client)
+    second, run_id = streamed(client)
+    drain(client, 1.0, 0.5)
+    client.advance(4)
+
+    assert names(first)[-1] == "RunError"
+    assert second.received.endswith(departure(SLOW, run_id, 0))
+    assert peer.get(f"{SLOW}/{run_id}/events").events()[-1].name == "RunCompleted"
+
+
+def test_a_stream_that_is_resumed_is_cut_as_any_other(client: Client, peer: Client) -> None:
+    _, run_id = streamed(client)
+    exchange = peer.begin("POST", f"{SLOW}/{run_id}/resume")
+    peer.settle()
+    drain(peer)
+    peer.advance(GRACE + 2)
+
+    assert names(exchange) == ["catch_up", "RunStarted", "ModelRequestStarted", "subscribed"]
+    assert exchange.received.endswith(departure(SLOW, run_id, 2))
+
+
+def test_a_stream_of_a_member_stays_where_the_team_is_executed(
+    client: Client, peer: Client
+) -> None:
+    _, team_id = streamed(client, path="/teams/crew/runs")
+    client.advance(1)
+    listed = client.get(SLOW, query={"session_id": "s"}).json()
+    (run_id,) = [run["run_id"] for run in listed]
+    assert run_id != team_id
+    here = client.begin("GET", f"{SLOW}/{run_id}/events")
+    there = peer.begin("GET", f"{SLOW}/{run_id}/events")
+    client.settle()
+    drain(client)
+    drain(peer)
+    client.advance(GRACE + 2)
+
+    assert not here.done
+    seq = (there.events()[-1].id or "").rpartition(":")[2]
+    assert there.received.endswith(departure(SLOW, run_id, int(seq)))
+    assert here.response().events()[-1].name == "RunCompleted"
+
+
+def test_what_a_request_asks_for_that_still_comes_is_executed(client: Client) -> None:
+    made = client.platform
+    assert isinstance(made, Platform)
+    is_open = True
+    program = made.closing(PATIENCE, GRACE, lambda: is_open)
+    closing = client.simulation.start(program, "closing", node=client.node)
+    client.advance(GRACE + 1)
+    assert not closing.done
+
+    assert client.run("quick", "hi")["status"] == "COMPLETED"
+    is_open = False
+    client.advance(0.1)
+    assert closing.done
+
+
+def test_a_cut_stream_is_counted_as_cut(client: Client, peer: Client) -> None:
+    _, run_id = streamed(client)
+    made = peer.platform
+    assert isinstance(made, Platform)
+    peer.begin("GET", f"{SLOW}/{run_id}/events")
+    peer.settle()
+    assert made.watch.streams == 1
+    drain(peer, 1.0, 0.0)
+    peer.advance(2)
+
+    assert made.watch.streams == 0
+    assert made.workshop.followers == 0
