@@ -147,7 +147,8 @@ def asgi(
         platform: Belongs to this application alone.
         log: Takes the operator's lines; standard error unless given.
         drain_seconds: For runs and messages under work to come to their end at shut-down; the
-            rest is given back to other nodes.
+            rest is given back to other nodes.  Streams that the server has left open by then last
+            as long; those of runs that others execute end at once, with words on where to go on.
         observer: Takes a line for each request, and spans; the server may write such lines, too.
     """
     write = open_log() if log is None else log
@@ -168,6 +169,8 @@ async def _stream(
 ) -> None:
     """Send what the program of `answer` emits.  A client that leaves ends the stream alone.
 
+    Of a body that is not whole no end is sent: the server breaks the connection off.
+
     Raises:
         Exception: What the program raised, so that the server breaks the connection off and the
             client sees that the stream is not whole.
@@ -181,8 +184,8 @@ async def _stream(
         tasks.start_soon(_watch, receive, tasks.cancel_scope)
         try:
             await response.start(answer.status, answer.headers)
-            await host.run(answer.body, sink=response)
-            await response.end()
+            if await host.run(answer.body, sink=response) is None:
+                await response.end()
         except Exception as error:  # noqa: BLE001 (raised below, out of the task group)
             failure = error
         tasks.cancel_scope.cancel()

@@ -113,10 +113,10 @@ def serve(target: str | None, **options: Any) -> None:
     Without an argument it hosts a demonstration: two agents and a team that repeat what they are
     told, with a SQLite file in your data folder.  No key and no file is needed.
 
-    SIGTERM lets requests in flight finish, a second one does not.  SIGHUP reads keys and
-    certificate again; with several workers it reads the whole configuration and replaces the
-    workers one by one, without losing a request.  Sockets passed by systemd are served in the
-    place of --host and --port.
+    SIGTERM lets requests and streams in flight finish, a second one does not.  SIGHUP reads keys
+    and certificate again; with several workers it reads the whole configuration and replaces the
+    workers one by one, without losing a request or cutting the stream of a run.  Sockets passed
+    by systemd are served in the place of --host and --port.
 
     \b
     Examples:

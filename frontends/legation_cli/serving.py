@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,14 +31,17 @@ from legation_server import (
     Proxies,
     Server,
     Settings,
+    Work,
     address_of,
     close_listeners,
+    hold_reload,
     inherited_listeners,
     open_listeners,
     open_slots,
     open_unix_listener,
     parse_limits,
     parse_networks,
+    release_reload,
     run,
     run_workers,
 )
@@ -120,7 +124,6 @@ class Service:
     options: Options
     greet: Callable[[Platform, str], object]
     platform: Platform = field(init=False)
-    _former: Platform = field(init=False)
     settings: Settings = field(init=False)
     proxies: Proxies = field(init=False)
     certificate: Certificate | None = field(init=False)
@@ -128,6 +131,7 @@ class Service:
     _doors: tuple[str, ...] = field(init=False)
     _observer: Observer = field(init=False)
     notifier: Notifier = field(init=False)
+    _up: bool = field(default=False, init=False)
 
     def run(self) -> int:
         """Serve until told to end; return the exit code.
@@ -137,12 +141,14 @@ class Service:
         """
         self.log = HeldLog(open_log(self.options.log_format))
         self.notifier = Notifier(os.environ)
+        hold_reload()
         try:
             with sentences():
                 return self._run()
         except (ListenError, BadNetwork, BadLimit) as error:
             raise CannotGoOn(str(error)) from None
         finally:
+            release_reload()
             self.log.let_go()
 
     def _run(self) -> int:
@@ -215,8 +221,10 @@ class Service:
         """Let the measurements say what `server` knows."""
         self._observer.sources.append(server.gauges)
 
-    def _closing(self, patience_seconds: float) -> Program[None]:
-        return self.platform.closing(patience_seconds)
+    def _closing(
+        self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]
+    ) -> Program[None]:
+        return self.platform.closing(patience_seconds, grace_seconds, is_open)
 
     def _serve_alone(self, listeners: Sequence[socket.socket]) -> int:
         url = self._url(listeners)
@@ -265,23 +273,29 @@ class Service:
         url = self._url(slots[0])
 
         def ready() -> None:
+            self._up = True
             self.notifier.ready()
             self.greet(self.platform, url)
 
         return run_workers(
             slots,
-            self._be_one_of_many,
+            partial(self._be_one_of_many, self.platform),
             drain_seconds=self.settings.drain_seconds,
             log=self.log.write,
             ready=ready,
             reload=self._reload_for_successors,
-            abandoned=self._keep_former,
             stopping=self.notifier.stopping,
         )
 
     def _be_one_of_many(
-        self, listeners: Sequence[socket.socket], ready: Callable[[], object], parent: int
+        self,
+        platform: Platform,
+        listeners: Sequence[socket.socket],
+        ready: Callable[[], object],
+        parent: int,
     ) -> int:
+        self.platform = platform
+
         def started(server: Server) -> None:
             self._started(server)
             ready()
@@ -295,24 +309,21 @@ class Service:
             return error.exit_code
         return 0
 
-    def _reload_for_successors(self) -> bool:
-        """Read the configuration again for the workers to come; tell whether it can be served."""
-        self.notifier.reloading()
+    def _reload_for_successors(self) -> Work | None:
+        """Read the configuration again; return the work of the workers to come, if there is any."""
+        if self._up:
+            self.notifier.reloading()
         try:
             with sentences():
                 platform = self._loaded()
                 self._reload_certificate()
         except CannotGoOn as error:
             self.log.write("error", "not_reloaded", {"reason": error.message})
-            return False
+            return None
         finally:
-            self.notifier.ready()
-        self._former, self.platform = self.platform, platform
-        return True
-
-    def _keep_former(self) -> None:
-        """Let workers that are replaced later be what those are that serve."""
-        self.platform = self._former
+            if self._up:
+                self.notifier.ready()
+        return partial(self._be_one_of_many, platform)
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:
         return url_of(address_of(listeners[0]), secure=self.certificate is not None)

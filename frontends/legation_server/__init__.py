@@ -14,13 +14,14 @@ from .listeners import (
     open_slots,
     open_unix_listener,
 )
+from .orders import hold_reload, release_reload
 from .proxies import BadNetwork, Proxies, parse_networks
 from .running import Life, run
 from .server import Server, serve
 from .settings import DEFAULT, BadLimit, Settings, parse_limits
 from .systemd import Notifier, inherited_listeners
 from .worker import Platform, Runner
-from .workers import run_workers
+from .workers import Work, run_workers
 
 __all__ = [
     "DEFAULT",
@@ -34,14 +35,17 @@ __all__ = [
     "Runner",
     "Server",
     "Settings",
+    "Work",
     "address_of",
     "close_listeners",
+    "hold_reload",
     "inherited_listeners",
     "open_listeners",
     "open_slots",
     "open_unix_listener",
     "parse_limits",
     "parse_networks",
+    "release_reload",
     "run",
     "run_workers",
     "serve",

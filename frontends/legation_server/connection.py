@@ -45,11 +45,10 @@ class Connection:
         proxied: Whether the peer is a trusted proxy, which names the client of each request.
     """
 
-    __slots__ = ("_given_up", "_stream", "_worker", "client", "proxied", "wire")
+    __slots__ = ("_given_up", "_worker", "client", "proxied", "wire")
 
     def __init__(self, wire: Wire, client: str, worker: Worker, *, proxied: bool = False) -> None:
         self._worker = worker
-        self._stream: Stream | None = None
         self._given_up: Request | None = None  # what the platform was asked when time ran out
         self.client = client
         self.proxied = proxied
@@ -73,7 +72,7 @@ class Connection:
             wire.close()
 
     def leave(self) -> None:
-        """Drain: end the connection if it is idle, or its event stream.
+        """Drain: end the connection if it is idle.
 
         A connection that waits for a request sees an end of file, behind whatever the client has
         sent already: a request on its way in is still answered.
@@ -81,8 +80,6 @@ class Connection:
         wire = self.wire
         if wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.started:
             wire.shut(socket.SHUT_RD)
-        elif self._stream is not None:
-            self._stream.end()
 
     async def _converse(self) -> None:
         wire, guard = self.wire, self.wire.guard
@@ -188,16 +185,13 @@ class Connection:
     async def _send_stream(self, answer: Streamed, head: Head, body: Body | NoBody) -> bool:
         """Send a streamed answer; tell whether the connection goes on."""
         close = not (head.keep_alive and body.done) or self._worker.draining
-        self._stream = Stream(self.wire, answer, head)
         try:
-            end = await self._stream.run(close=close)
+            end = await Stream(self.wire, answer, head).run(close=close)
         except ClientGone:
             return False
         except Exception as error:  # noqa: BLE001 (the boundary of the stream)
             self._incident(head, error)
             return False
-        finally:
-            self._stream = None
         if end is End.CUT:
             return False
         if close or self._worker.draining:

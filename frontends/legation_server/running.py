@@ -6,12 +6,11 @@ that their parent opened and keeps (`listeners`).
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import trio
 from attrs import frozen
@@ -22,6 +21,7 @@ from legation_host import Write
 from legation_host.units import quiet
 
 from .listeners import close_listeners
+from .orders import ALONE_ORDERS, WORKER_ORDERS, Obey, Orders, release_reload
 from .proxies import NO_PROXIES, Proxies
 from .server import Server, serve
 from .settings import DEFAULT, Settings
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["ALONE", "Life", "run"]
 
 P = TypeVar("P", bound=Platform)
+
+Closing: TypeAlias = Callable[[float, float, Callable[[], bool]], Program[None]]
 
 
 def _nothing() -> None:
@@ -48,7 +50,8 @@ class Life:
         reload: Called at SIGHUP.
         stopping: Called when the drain begins.
         closing: The program that gives back what the worker's platform holds, given the seconds
-            for it to come to its end; run when the drain begins, beside it.
+            for it to come to its end, those until streams of runs that others execute are sent
+            elsewhere, and what says whether requests may come; run beside the drain.
         parent: A descriptor that is readable when the parent process is gone, for a worker that
             has one: then it drains.  Its parent also decides about SIGINT and SIGHUP.
     """
@@ -56,15 +59,13 @@ class Life:
     started: Callable[[Server], object] = lambda _: None
     reload: Callable[[], object] = _nothing
     stopping: Callable[[], object] = _nothing
-    closing: Callable[[float], Program[None]] | None = None
+    closing: Closing | None = None
     parent: int | None = None
 
     @property
-    def signals(self) -> tuple[signal.Signals, ...]:
-        """The signals that are obeyed."""
-        if self.parent is not None:
-            return (signal.SIGTERM,)
-        return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    def orders(self) -> Orders:
+        """The signals that are obeyed, and how."""
+        return ALONE_ORDERS if self.parent is None else WORKER_ORDERS
 
 
 ALONE: Final = Life()
@@ -102,7 +103,7 @@ def run(
         serve, settings=settings, log=log, proxies=proxies, certificate=certificate
     )
     try:
-        closing = partial(_close, life, settings.drain_seconds)
+        closing = partial(_close, life, settings)
         trio.run(_main, platform_factory, host_factory, listeners, serving, life, closing)
     finally:
         # Closed by the server already, unless it never came to be.
@@ -115,11 +116,13 @@ async def _main(
     listeners: Sequence[socket.socket],
     serving: Callable[..., Awaitable[None]],
     life: Life,
-    closing: Callable[[Runner], Awaitable[None]],
+    closing: Callable[[Runner, Server], Awaitable[None]],
 ) -> None:
     platform = platform_factory()
     # Signals are held from before the first connection to after the last.
-    with trio.open_signal_receiver(*life.signals) as signals:
+    numbers = {number for number, _ in life.orders}
+    with trio.open_signal_receiver(*sorted(numbers)) as signals:
+        release_reload()
         async with host_factory(platform) as host, trio.open_nursery() as nursery:
             async with trio.open_nursery() as worker:
                 server: Server = await worker.start(partial(serving, platform, host, listeners))
@@ -132,7 +135,7 @@ async def _main(
                     if not begun:
                         begun = True
                         server.drain()
-                        worker.start_soon(closing, host)
+                        worker.start_soon(closing, host, server)
 
                 nursery.start_soon(_obey, signals, drain, worker.cancel_scope, life)
                 if life.parent is not None:
@@ -146,17 +149,20 @@ async def _obey(
     scope: trio.CancelScope,
     life: Life,
 ) -> None:
-    """Drain at the first order to end, stop at the second."""
+    """Do what the table of orders says."""
     draining = False
     async for number in signals:
-        if number == signal.SIGHUP:
-            life.reload()
-        elif draining:
-            scope.cancel()
-        else:
-            draining = True
-            life.stopping()
-            drain()
+        match life.orders[number, draining]:
+            case Obey.RELOAD:
+                life.reload()
+            case Obey.DRAIN:
+                draining = True
+                life.stopping()
+                drain()
+            case Obey.STOP:
+                scope.cancel()
+            case Obey.NOTHING:
+                pass
 
 
 async def _survive(parent: int, drain: Callable[[], object]) -> None:
@@ -165,12 +171,14 @@ async def _survive(parent: int, drain: Callable[[], object]) -> None:
     drain()
 
 
-async def _close(life: Life, drain_seconds: float, host: Runner) -> None:
+async def _close(life: Life, settings: Settings, host: Runner, server: Server) -> None:
     """Give back what the platform holds, by the end of the drain.
 
     What is broken off is so a little before connections are, so that whoever waits is told.
     """
     if life.closing is None:
         return
-    with trio.move_on_after(drain_seconds):
-        await host.run(life.closing(drain_seconds * _PATIENCE), body=None, sink=None)
+    seconds = settings.drain_seconds
+    program = life.closing(seconds * _PATIENCE, settings.grace_seconds, lambda: not server.ended)
+    with trio.move_on_after(seconds):
+        await host.run(program, body=None, sink=None)

@@ -6,9 +6,11 @@
 2. The acceptors leave.  Only then are the listening sockets closed: a task that is already on
    its way to `accept` must not find a closed one.
 3. What had been queued by the kernel is accepted too; its first request is answered.
-4. Idle connections and event streams get `grace_seconds` to end by themselves, so that the next
-   request of a client that keeps its connection is answered and not reset; then they are ended.
-5. Whatever is left at `drain_seconds` is cancelled.
+4. Idle connections get `grace_seconds` to end by themselves, so that the next request of a client
+   that keeps its connection is answered and not reset; then they are ended.
+5. Streams last as any other request does, until `drain_seconds`.  One of a run that others execute
+   ends itself after the grace, with words on where to go on: the platform decides.
+6. Whatever is left at `drain_seconds` is cancelled, a stream without its last chunk.
 """
 
 from __future__ import annotations
@@ -96,8 +98,14 @@ class Server:
         self._connections: set[Connection] = set()
         self._admission = Admission(settings)
         self._refused = 0
+        self._ended = False
         self._accepting = trio.CancelScope()
         self._empty = trio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no request can come any more."""
+        return self._ended
 
     @property
     def connections(self) -> int:
@@ -131,6 +139,7 @@ class Server:
                 await self._wind_down()
                 nursery.cancel_scope.cancel()
         finally:
+            self._ended = True
             close_listeners(listener for listener in self.listeners if listener.fileno() >= 0)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:

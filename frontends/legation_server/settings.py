@@ -46,7 +46,7 @@ class Settings:
         unread_body: Bytes of a body nobody asked for that are read and dropped to keep the
             connection; a longer one ends it.
         drain_seconds: From the order to drain to the end of the last connection; a day at most.
-        grace_seconds: What idle connections and event streams get of that.
+        grace_seconds: What idle connections get of that, and streams of runs that others execute.
         backlog: Connections that the kernel queues before they are accepted.
         remembered_heads: Heads that need not be parsed when the same bytes come again, whatever
             their bearer token, which is not kept; 0 parses every head.

@@ -1,4 +1,8 @@
-"""A streamed answer: its program is driven, what it emits is sent, while the client is there."""
+"""A streamed answer: its program is driven, what it emits is sent, while the client is there.
+
+A stream has as long as any other request, also in a drain.  Which one is sent elsewhere, and when,
+its program decides: it returns `Unfinished`, and the body has no last chunk.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class End(enum.Enum):
     """How a stream ended."""
 
     COMPLETE = enum.auto()  # with its last chunk: the connection can go on
-    CUT = enum.auto()  # without: the client is gone, or sees that something is missing
+    CUT = enum.auto()  # without: the client is gone, or is to see that something is missing
 
 
 class Stream:
@@ -33,25 +37,14 @@ class Stream:
         gone: The client went away.
     """
 
-    __slots__ = ("_answer", "_chunked", "_scope", "_told", "_wire", "gone")
+    __slots__ = ("_answer", "_chunked", "_scope", "_wire", "gone")
 
     def __init__(self, wire: Wire, answer: Streamed, head: Head) -> None:
         self._wire = wire
         self._answer = answer
         self._chunked = not head.old
         self._scope = trio.CancelScope()
-        self._told = False
         self.gone = False
-
-    def end(self) -> None:
-        """End an event stream, in order: its readers come back with `Last-Event-ID`.
-
-        Any other stream has an end that would be missed, so it is left to come to it.
-        """
-        types = [value for name, value in self._answer.headers if name == b"content-type"]
-        if types and types[0].startswith(b"text/event-stream"):
-            self._told = True
-            self._scope.cancel()
 
     async def run(self, *, close: bool) -> End:
         """Send the head, then what the program emits, until either side has had enough.
@@ -61,19 +54,31 @@ class Stream:
             Exception: What the program raised.
         """
         wire, answer = self._wire, self._answer
+        whole = False
         try:
             date = wire.worker.clock.date
             await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
-            if wire.method == "HEAD":
+            whole = wire.method == "HEAD"
+            if whole:
                 return End.COMPLETE
             wire.enter(Phase.STREAM)
-            if not await self._drive():
-                return End.CUT
+            whole = await self._drive()
         finally:
             answer.body.close()
-        if self._chunked:
+            if not whole:
+                self._cut()
+        if whole and self._chunked:
             await wire.send(LAST_CHUNK)
-        return End.COMPLETE
+        return End.COMPLETE if whole else End.CUT
+
+    def _cut(self) -> None:
+        """See that no client takes the part that was sent for the whole.
+
+        Without chunks the end of the connection is the end of the body (RFC 9112 section 6.3), so
+        it is reset.
+        """
+        if not self._chunked and not self.gone:
+            self._wire.reset()
 
     async def _drive(self) -> bool:
         """Run the program beside a watch on the client; tell whether the body is whole."""
@@ -82,15 +87,14 @@ class Stream:
             nursery.start_soon(self._watch)
             with self._scope:
                 try:
-                    await self._wire.worker.host.run(self._answer.body, body=None, sink=self)
-                    complete = True
+                    run = self._wire.worker.host.run
+                    complete = await run(self._answer.body, body=None, sink=self) is None
                 except Exception as error:  # noqa: BLE001 (raised below)
                     failure = error
             nursery.cancel_scope.cancel()
         if failure is not None and not self.gone:
             raise failure
-        # Cancelled within a chunk, no last chunk could be told from its data.
-        return complete or (self._told and not self.gone and not self._wire.writing)
+        return complete
 
     async def _watch(self) -> None:
         """End the stream when the client closes; keep what it sends for later, within bounds.

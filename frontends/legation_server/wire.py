@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -29,6 +30,10 @@ __all__ = ["RECEIVE", "ClientGone", "Phase", "Wire"]
 
 RECEIVE: Final = 64 << 10
 """Bytes of one recv."""
+
+
+_RESET: Final = struct.pack("ii", 1, 0)
+"""As `struct linger`: on, for no time (socket(7))."""
 
 
 class ClientGone(Exception):
@@ -110,6 +115,11 @@ class Wire:
         """Close the socket."""
         notify_closing(self._sock)
         self._sock.close()
+
+    def reset(self) -> None:
+        """Let the close be a reset; what the kernel has not sent yet is lost."""
+        with suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     async def receive(self) -> bytes:
         """Return what has come; empty at the end of what the client sends."""

@@ -38,6 +38,7 @@ from legation.messages import (
     Request,
     Response,
     Streamed,
+    Unfinished,
     empty_response,
     json_response,
     text_response,
@@ -196,6 +197,10 @@ class Conformance:
         yield from Now()
         return _events(_broken())
 
+    def _on_stream_part(self, request: Request) -> Program[Answer]:
+        yield from Now()
+        return _events(_part())
+
     def _on_stream_large(self, request: Request) -> Program[Answer]:
         yield from Now()
         return _events(_blocks(64))
@@ -226,7 +231,7 @@ def _octets(body: bytes) -> Response:
     return Response(200, headers, body)
 
 
-def _events(program: Program[None]) -> Streamed:
+def _events(program: Program[Unfinished | None]) -> Streamed:
     return Streamed(
         200, ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")), program
     )
@@ -243,6 +248,12 @@ def _broken() -> Program[None]:
     yield from Emit(b"data: 0\n\n")
     yield from Sleep(0.005)
     raise RuntimeError("select secret from internals")
+
+
+def _part() -> Program[Unfinished]:
+    yield from Emit(b"data: 0\n\n")
+    yield from Sleep(0.005)
+    return Unfinished()
 
 
 def _blocks(count: int) -> Program[None]:
@@ -511,6 +522,15 @@ def a_bug_in_a_stream_shows_as_a_stream_that_is_not_whole(
     assert b"secret" not in received
 
 
+def a_stream_that_its_program_leaves_shows_as_one_that_is_not_whole(
+    wire: Wire, platform: Conformance
+) -> None:
+    received = wire.exchange(b"GET /stream/part HTTP/1.1\r\nhost: a\r\n\r\n")
+
+    assert b"data: 0\n\n" in received
+    assert not received.endswith(b"0\r\n\r\n")
+
+
 def no_body_is_sent_to_head_whatever_the_program_answers(wire: Wire, platform: Conformance) -> None:
     for target, status in ((b"/stream/endless", b"200"), (b"/no/such/path", b"404")):
         received = wire.exchange(
@@ -614,6 +634,7 @@ def absolute_form_is_accepted(wire: Wire, platform: Conformance) -> None:
 WIRE_CASES: Final[tuple[Callable[[Wire, Conformance], None], ...]] = (
     a_bug_is_500_and_tells_nothing,
     a_bug_in_a_stream_shows_as_a_stream_that_is_not_whole,
+    a_stream_that_its_program_leaves_shows_as_one_that_is_not_whole,
     no_body_is_sent_to_head_whatever_the_program_answers,
     a_stream_is_closed_when_its_client_leaves,
     a_program_is_closed_when_its_body_breaks_off,

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from legation.effects import AwaitNudge, Emit, Program, ReadBody, Sleep
-from legation.messages import Answer, Request, Response, Streamed, json_response
+from legation.messages import Answer, Request, Response, Streamed, Unfinished, json_response
 from legation.refusals import TooLarge, Unauthenticated, respond
 from legation.watch import Watch
 from legation_host import open_host
@@ -35,6 +35,8 @@ __all__ = [
 ALIVE: Final = b"GET /alive HTTP/1.1\r\nHost: a\r\n\r\n"
 HIDDEN: Final = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 SSE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
+
+_STREAMS: Final = ("/events", "/download", "/ticks", "/flood", "/broken", "/quiet", "/part")
 
 PATIENCE: Final = 5.0
 """Seconds after which a test that waits is a failed one."""
@@ -70,7 +72,7 @@ class Tried:
             return json_response(
                 200, [[n.decode(), v.decode("latin-1")] for n, v in request.headers]
             )
-        if path in ("/events", "/download", "/ticks", "/flood", "/broken", "/quiet"):
+        if path in _STREAMS:
             headers = (SSE,) if path != "/download" else ((b"content-type", b"text/csv"),)
             return Streamed(200, headers, self._stream(path, query))
         return json_response(200, {"path": request.target, "method": request.method})
@@ -81,7 +83,7 @@ class Tried:
             return respond(TooLarge(limit))
         return Response(200, ((b"content-type", b"application/octet-stream"),), body)
 
-    def _stream(self, path: str, query: str) -> Program[None]:
+    def _stream(self, path: str, query: str) -> Program[Unfinished | None]:
         try:
             if path == "/quiet":
                 yield from AwaitNudge("never", 60.0)
@@ -93,6 +95,7 @@ class Tried:
                 yield from Emit(b"x" * 65536 if path == "/flood" else b"data: %d\n\n" % number)
                 if path in ("/ticks", "/download"):
                     yield from Sleep(0.02)
+            return Unfinished() if path == "/part" else None
         finally:
             self.ended.append(path)
 

@@ -311,6 +311,16 @@ async def test_a_bug_in_a_stream_is_logged_and_left_to_the_server() -> None:
     assert script.told[-1]["more_body"] is True
 
 
+async def test_a_stream_that_its_program_leaves_has_no_end() -> None:
+    app = application(Conformance())
+    script = Script([])
+
+    async with app.opened():
+        await app(scope(b"/stream/part"), script.receive, script.send)
+
+    assert [message.get("more_body") for message in script.told] == [None, True]
+
+
 async def test_the_program_of_a_stream_is_not_started_for_head() -> None:
     started: list[bool] = []
 

@@ -120,51 +120,61 @@ async def stream(client: Client, target: str) -> bool:
     return chunk == b""
 
 
-async def test_an_event_stream_is_ended_in_order_after_the_grace() -> None:
-    async with serving(QUICK) as served, served.client() as client:
-        async with trio.open_nursery() as nursery:
-            ended: list[bool] = []
-
-            async def follow() -> None:
-                ended.append(await stream(client, "/ticks?10000"))
-
-            nursery.start_soon(follow)
-            await trio.sleep(0.1)
-            served.server.drain()
-        assert ended == [True]
-        assert served.platform.ended == ["/ticks"]
-        assert await drained(served) < 1.0
-
-
-async def test_another_stream_comes_to_its_own_end() -> None:
+@pytest.mark.parametrize("target", ["/ticks", "/download"])
+async def test_a_stream_comes_to_its_own_end(target: str) -> None:
     async with serving(QUICK) as served, served.client() as client:
         async with trio.open_nursery() as nursery:
             got: list[int] = []
 
-            async def download() -> None:
-                reply = await client.get(get("/download?30"))
+            async def read() -> None:
+                reply = await client.get(get(f"{target}?30"))
                 got.append(len(reply.chunks))
 
-            nursery.start_soon(download)
+            nursery.start_soon(read)
             await trio.sleep(0.05)
             served.server.drain()
         assert got == [30]
+        assert await client.rest() == b""
 
 
-async def test_what_is_left_at_the_deadline_is_cut() -> None:
+@pytest.mark.parametrize("target", ["/ticks", "/download"])
+async def test_what_is_left_at_the_deadline_is_cut(target: str) -> None:
     async with serving(evolve(QUICK, drain_seconds=0.5)) as served, served.client() as client:
         async with trio.open_nursery() as nursery:
             ended: list[bool] = []
 
-            async def download() -> None:
-                ended.append(await stream(client, "/download?10000"))
+            async def read() -> None:
+                ended.append(await stream(client, f"{target}?10000"))
 
-            nursery.start_soon(download)
+            nursery.start_soon(read)
             await trio.sleep(0.05)
             served.server.drain()
         assert ended == [False]
-        assert served.platform.ended == ["/download"]
+        assert served.platform.ended == [target]
         assert [event for _, event, _ in served.log] == ["drain_incomplete"]
+
+
+async def test_without_chunks_what_is_left_at_the_deadline_is_reset() -> None:
+    """The end of the connection would be that of the body (RFC 9112 section 6.3)."""
+    async with serving(evolve(QUICK, drain_seconds=0.3)) as served, served.client() as client:
+        await client.send(b"GET /ticks?10000 HTTP/1.0\r\n\r\n")
+        await client.until(b"\r\n\r\n")
+        served.server.drain()
+
+        with trio.fail_after(PATIENCE), pytest.raises(trio.BrokenResourceError):
+            while await client.stream.receive_some():
+                pass
+
+
+async def test_no_request_can_come_any_more_when_the_server_has_ended() -> None:
+    async with serving(QUICK) as served, served.client() as client:
+        await client.get(ALIVE)
+        served.server.drain()
+        await trio.sleep(0.05)
+        assert not served.server.ended
+
+        await drained(served)
+        assert served.server.ended
 
 
 async def test_cancelling_the_server_closes_every_program() -> None:

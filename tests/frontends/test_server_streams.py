@@ -118,6 +118,29 @@ async def test_a_stream_that_fails_is_cut_and_the_server_lives() -> None:
         assert await served.lives()
 
 
+async def test_a_stream_that_its_program_leaves_unfinished_has_no_last_chunk() -> None:
+    async with serving() as served:
+        async with served.client() as client:
+            await client.send(get("/part?2"))
+            await client.until(b"\r\n\r\n")
+
+            assert await client.chunk() == b"data: 0\n\ndata: 1\n\n"
+            assert await client.chunk() is None
+        assert served.log == []
+        assert await served.lives()
+
+
+async def test_without_chunks_a_stream_that_is_left_unfinished_ends_with_a_reset() -> None:
+    async with serving() as served:
+        async with served.client() as client:
+            await client.send(get("/part?2", version="1.0"))
+            with trio.fail_after(5), pytest.raises(trio.BrokenResourceError):
+                while await client.stream.receive_some():
+                    pass
+        assert served.log == []
+        assert await served.lives()
+
+
 async def test_a_stream_under_an_unread_body_ends_the_connection() -> None:
     data = b"POST /events HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
     async with serving() as served, served.client() as client:

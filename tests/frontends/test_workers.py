@@ -253,30 +253,25 @@ def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path
 
 HOPEFUL: Final = """
 import os, signal, sys, time
+from functools import partial
 from legation_server import run_workers
 
-config = ["good"]
-
-def reload():
-    config[0] = "broken"
-    return True
-
-def abandoned():
-    config[0] = "good"
-
-def work(listeners, ready, parent):
-    print(config[0], flush=True)
-    if config[0] == "broken":
+def work(config, listeners, ready, parent):
+    print(config, flush=True)
+    if config == "broken":
         return 2
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     ready()
     while True:
         time.sleep(1)
 
+def reload():
+    return partial(work, "broken")
+
 def log(level, event, fields):
     print(event, fields["pid"] if "pid" in fields else "", flush=True)
 
-run_workers([[]], work, drain_seconds=1, log=log, reload=reload, abandoned=abandoned)
+run_workers([[]], partial(work, "good"), drain_seconds=1, log=log, reload=reload)
 """
 
 
