@@ -12,7 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["OPERATIONS", "Operation", "Question", "enough", "verdict", "visible_ids"]
+__all__ = [
+    "OPERATIONS",
+    "SEVERAL",
+    "Asker",
+    "Operation",
+    "Question",
+    "enough",
+    "owner_of_a_run",
+    "owner_of_a_session",
+    "verdict",
+    "visible_ids",
+]
 
 ADMIN: Final = "platform:admin"
 # The ids of agents, teams, databases and channels; only those may stand inside of a scope.
@@ -250,3 +261,54 @@ def verdict(question: Question) -> str:
         if question.session is not None and question.session != question.sessions.get(parameter):
             return "404"
     return "answered"
+
+
+# --- whose ---------------------------------------------------------------------------------------
+
+SEVERAL: Final = "several"
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks, where several have a session of one id.
+
+    Attributes:
+        subject: The `sub` of the token.
+        sees_all: Whether every owner's data are visible.
+        unguarded: Whether that is so because authorization is off.
+    """
+
+    subject: str | None
+    sees_all: bool = False
+    unguarded: bool = False
+
+    @property
+    def own(self) -> str:
+        """The owner of what one who sees all keeps for himself."""
+        return self.subject or ""
+
+
+def owner_of_a_session(asker: Asker, owners: Iterable[str], named: str | None) -> str | None:
+    """Return whose session of an id that `owners` have is meant; None: none, as if absent."""
+    having = set(owners)
+    if not asker.sees_all:
+        return asker.subject if asker.subject in having else None
+    if named is not None:
+        return named if named in having else None
+    if asker.own in having:
+        return asker.own
+    if len(having) > 1:
+        return SEVERAL
+    return next(iter(having), None)
+
+
+def owner_of_a_run(asker: Asker, owners: Iterable[str], named: str | None) -> str | None:
+    """Return into whose session a new run goes; None: into one that nobody can name."""
+    having = set(owners)
+    if not asker.sees_all:
+        return asker.subject
+    if named is not None:
+        return named
+    if asker.unguarded and asker.own not in having and len(having) == 1:
+        return next(iter(having))
+    return asker.own

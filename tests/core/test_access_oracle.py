@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -39,8 +39,12 @@ from ..access_oracle import (
     ID,
     OPEN,
     OPERATIONS,
+    SEVERAL,
     SIGNATURE,
+    Asker,
     Question,
+    owner_of_a_run,
+    owner_of_a_session,
     verdict,
     visible_ids,
 )
@@ -209,7 +213,11 @@ class Rehearsal:
         except sqlite3.Error as error:
             return StatementFailed(str(error))
         finally:
+            self._before_rollback(connection, unit)
             connection.execute("rollback")
+
+    def _before_rollback(self, connection: sqlite3.Connection, unit: Unit[Any]) -> None:
+        """Look at what the transaction wrote, where that is asked for."""
 
 
 @frozen
@@ -514,6 +522,189 @@ def test_a_list_holds_just_what_the_single_reads_allow(world: World) -> None:
                 if world.rehearsal.answer(world.platform, request).status == 200
             }
             assert shown == read, (scopes, template)
+
+
+# --- one id of several owners ---------------------------------------------------------------------
+
+OWNERS: Final = ("", "ada", "eve", "root")
+NAMED: Final = (None, "ada", "eve", "root", "ghost")
+SETS: Final = tuple(chosen for size in range(1, 5) for chosen in combinations(OWNERS, size))
+EVERYTHING: Final = tuple(sorted(scope for scope in ALPHABET if scope != ADMIN))
+ASKERS: Final[tuple[tuple[Asker, tuple[str, ...] | None], ...]] = (
+    *((Asker(sub), EVERYTHING) for sub in ("ada", "eve", None)),
+    *((Asker(sub, sees_all=True), (ADMIN,)) for sub in ("ada", "root", "boss", None)),
+    (Asker(None, sees_all=True, unguarded=True), None),
+)
+JSON: Final = b"application/json"
+FORM: Final = b"application/x-www-form-urlencoded"
+CONTENTS: Final = (
+    "select owner, session_id, kind, component_id, name, state, runs, updated_us from sessions",
+    "select owner, run_id, session_id, status, input, output, cancel_us from runs",
+    "select r.owner, e.run_id, e.seq, e.data from events e join runs r on r.run_id = e.run_id",
+)
+
+
+def contents(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return what each owner has, as a number that is another when it changes."""
+    found: dict[str, list[Any]] = {}
+    for statement in CONTENTS:
+        for owner, *columns in connection.execute(f"{statement} order by 1, 2, 3"):
+            found.setdefault(owner, []).append(tuple(columns))
+    return {owner: hash(tuple(rows)) for owner, rows in found.items()}
+
+
+@define(eq=False)
+class Watching(Rehearsal):
+    """Notes whose rows were changed before they are rolled back."""
+
+    before: dict[str, int] = field(factory=dict[str, int])
+    changed: set[str] = field(factory=set[str])
+
+    def _before_rollback(self, connection: sqlite3.Connection, unit: Unit[Any]) -> None:
+        if unit.writes and connection is self.databases["main"]:
+            after = contents(connection)
+            owners = self.before.keys() | after.keys()
+            self.changed |= {o for o in owners if self.before.get(o) != after.get(o)}
+
+
+@frozen
+class Shared:
+    """An id of a session that several owners have, and the run that each has in it."""
+
+    owners: tuple[str, ...]
+    kind: str
+    runs: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}-" + "-".join(owner or "nobody" for owner in self.owners)
+
+    @property
+    def path(self) -> str:
+        return {"agent": "/agents/alpha", "team": "/teams/crew"}[self.kind]
+
+
+def shared(folder: Path) -> list[Shared]:
+    """Let every set of owners have a session of one id, of each kind."""
+    made: list[Shared] = []
+    with Client(demo(None, databases=TWO), folder=folder) as client:
+        for owners in SETS:
+            for kind in ("agent", "team"):
+                session = Shared(owners, kind, {})
+                runs: dict[str, str] = {}
+                for owner in owners:  # nobody's comes first, while nobody else has the id
+                    form = {
+                        "message": f"#{owner}#",
+                        "stream": False,
+                        "session_id": session.id,
+                        **({"user_id": owner} if owner else {}),
+                    }
+                    answer = client.post(f"{session.path}/runs", form=form).expect_success()
+                    assert answer.json()["user_id"] == owner
+                    runs[owner] = answer.json()["run_id"]
+                made.append(evolve(session, runs=runs))
+    return made
+
+
+@frozen
+class Cell:
+    """One request about a session that several have, and whose data it may touch.
+
+    Attributes:
+        meant: The owner that the oracle names; None: none is there for who asks.
+        missing: The status where none is.
+        reads: The answer holds what that owner has.
+        changes: Whether that owner's rows, and no others, are changed; None: at most those.
+    """
+
+    method: str
+    target: str
+    meant: str | None
+    missing: int = 404
+    reads: bool = False
+    changes: bool | None = False
+    content: tuple[bytes, bytes] = (b"", b"")
+
+
+def cells_of(one: Shared, asker: Asker, named: str | None) -> Iterator[Cell]:
+    """Yield every request that names the session."""
+    meant = owner_of_a_session(asker, one.owners, named)
+    user = "" if named is None else f"&user_id={named}"
+    path, more = f"/sessions/{one.id}", f"?db_id=main{user}"
+    rename = (JSON, b'{"session_name": "new"}')
+    bulk = {"session_ids": [one.id, one.id], "session_types": [one.kind] * 2}
+    yield Cell("GET", path + more, meant, reads=True)
+    yield Cell("GET", f"{path}/runs{more}", meant, reads=True)
+    yield Cell("PATCH", path + more, meant, reads=True, changes=True, content=rename)
+    yield Cell("POST", f"{path}/rename{more}", meant, reads=True, changes=True, content=rename)
+    yield Cell("DELETE", path + more, meant, changes=True)
+    body = json.dumps(bulk).encode()
+    yield Cell("DELETE", f"/sessions{more}", meant, 204, changes=True, content=(JSON, body))
+    listing = f"{one.path}/runs?session_id={one.id}{user}"
+    yield Cell("GET", listing, meant, 200, reads=True)
+    into = owner_of_a_run(asker, one.owners, named)
+    form = f"message=hi&background=true&session_id={one.id}{user}".encode()
+    started = "~nobody" if into is None else into
+    yield Cell("POST", f"{one.path}/runs", started, changes=True, content=(FORM, form))
+    for owner, run_id in one.runs.items():
+        seen = owner if asker.sees_all or asker.subject == owner else None
+        in_it = meant if meant in (owner, SEVERAL) else None
+        yield Cell("GET", f"{path}/runs/{run_id}{more}", in_it, reads=True)
+        run = f"{one.path}/runs/{run_id}"
+        yield Cell("GET", f"{run}?session_id={one.id}{user}", seen, reads=True)
+        form = f"session_id={one.id}{user}".encode()
+        for action in ("cancel", "continue", "resume"):
+            yield Cell("POST", f"{run}/{action}", seen, changes=None, content=(FORM, form))
+
+
+def held(watching: Watching, platform: Platform, cell: Cell, headers: Headers) -> None:
+    """Hold the answer to one cell, and what it changed, against the oracle."""
+    content_type, body = cell.content
+    sent: Headers = ((b"content-type", content_type),) if body else ()
+    watching.changed.clear()
+    request = Request(cell.method, cell.target, (*headers, *sent))
+    answer = watching.answer(platform, request, body)
+    where = (cell, answer.status, watching.changed, watching.logged)
+    text = answer.body if isinstance(answer, Response) else b""
+    shown = {owner for owner in OWNERS if f"#{owner}#".encode() in text}
+    nobodys = {owner for owner in watching.changed if owner.startswith("~nobody:")}
+    changed = watching.changed - nobodys | ({"~nobody"} if nobodys else set())
+    if cell.meant in (None, SEVERAL):
+        assert answer.status == (409 if cell.meant else cell.missing), where
+        assert (shown, changed) == (set(), set()), where
+        return
+    assert answer.status < 300 or (cell.changes is None and answer.status == 409), where
+    assert shown == ({cell.meant} if cell.reads else set()), where
+    assert changed == {cell.meant} if cell.changes else changed <= {cell.meant}, where
+
+
+def test_no_data_move_between_owners_of_one_session_id(
+    tmp_path: Path, figures: Callable[[str], None]
+) -> None:
+    sessions = shared(tmp_path)
+    opened = {
+        name: sqlite3.connect(tmp_path / f"{name}.db", isolation_level=None)
+        for name in ("main", "second")
+    }
+    watching = Watching(opened, before=contents(opened["main"]))
+    guarded, unguarded = demo(ISSUER, databases=TWO), demo(None, databases=TWO)
+    for platform in (guarded, unguarded):
+        watching.run(platform.startup())
+    counted = 0
+    for asker, scopes in ASKERS:
+        platform = unguarded if scopes is None else guarded
+        headers = () if scopes is None else bearer(scopes, asker.subject)
+        for one, named in product(sessions, NAMED):
+            for cell in cells_of(one, asker, named):
+                held(watching, platform, cell, headers)
+                counted += 1
+    for connection in opened.values():
+        connection.close()
+
+    figures(
+        f"access oracle, one session id of up to {len(OWNERS)} owners: {counted:,} cells, in 0 of"
+        " them data move between owners"
+    )
 
 
 # --- properties of the decision -----------------------------------------------------------------
