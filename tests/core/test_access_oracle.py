@@ -668,7 +668,7 @@ def held(watching: Watching, platform: Platform, cell: Cell, headers: Headers) -
     text = answer.body if isinstance(answer, Response) else b""
     shown = {owner for owner in OWNERS if f"#{owner}#".encode() in text}
     nobodys = {owner for owner in watching.changed if owner.startswith("~nobody:")}
-    changed = watching.changed - nobodys | ({"~nobody"} if nobodys else set())
+    changed: set[str] = watching.changed - nobodys | ({"~nobody"} if nobodys else set())
     if cell.meant in (None, SEVERAL):
         assert answer.status == (409 if cell.meant else cell.missing), where
         assert (shown, changed) == (set(), set()), where

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -159,6 +160,148 @@ def test_members_of_a_team_may_ask_under_the_same_id() -> None:
     found = [call.member.state.calls[0] for call in state.calls if call.member is not None]
     assert [call.confirmed for call in found] == [False, True]
     assert [call.standing for call in state.calls[1:]] == [Standing.DUE, Standing.DUE]
+
+
+# --- calls of members that look alike -----------------------------------------------------------
+
+ALIKE = {run: member(waits(Standing.CONFIRM, "x"), run) for run in ("m1", "m2", "m3")}
+
+
+def decided(state: TurnState) -> dict[str, bool | None]:
+    """Return what was decided of each call, by the run it is of."""
+    found = {
+        call.member.run_id: call.member.state.calls[0].confirmed
+        for call in state.calls
+        if call.member is not None
+    }
+    (own,) = [call.confirmed for call in state.calls if call.member is None] or [None]
+    return found if own is None else {**found, "top": own}
+
+
+def bare(confirmed: bool, **named: str) -> dict[str, Any]:
+    return {"tool_call_id": "x", "confirmed": confirmed, **named}
+
+
+@pytest.mark.parametrize("name", ["member_run_id", "requirement_id"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_answer_goes_to_the_member_that_it_names_in_whatever_order_it_comes(
+    name: str, size: int
+) -> None:
+    runs = list(ALIKE)[:size]
+    team = TurnState(calls=tuple(ALIKE[run] for run in runs))
+    for decisions in product((True, False), repeat=size):
+        items = [
+            bare(decision, **{name: run if name == "member_run_id" else f"{run}.x"})
+            for run, decision in zip(runs, decisions, strict=True)
+        ]
+        for order in permutations(items):
+            assert decided(settled(team, *order)) == dict(zip(runs, decisions, strict=True))
+
+
+def test_unnamed_answers_to_calls_that_look_alike_count_where_all_say_the_same() -> None:
+    runs = list(ALIKE)
+    team = TurnState(calls=tuple(ALIKE.values()))
+    for decisions in product((True, False), repeat=3):
+        for named in product((True, False), repeat=3):
+            items = [
+                bare(decision, **({"member_run_id": run} if says else {}))
+                for run, decision, says in zip(runs, decisions, named, strict=True)
+            ]
+            unnamed = {d for d, says in zip(decisions, named, strict=True) if not says}
+            for order in permutations(items):
+                found = answered(team, replies(*order))
+                if len(unnamed) <= 1:
+                    assert isinstance(found, TurnState)
+                    assert decided(found) == dict(zip(runs, decisions, strict=True))
+                else:
+                    assert isinstance(found, tuple)
+                    assert {fault.message.partition(":")[0] for fault in found} <= {
+                        "answers one of several calls that look alike",
+                        "must answer the call x of delete",
+                    }
+
+
+def test_an_answer_that_leaves_out_the_arguments_is_for_the_call_that_is_left() -> None:
+    one, other = waits(Standing.CONFIRM, "x", path="/a"), waits(Standing.CONFIRM, "x", path="/b")
+    team = TurnState(calls=(member(one, "m1"), member(other, "m2")))
+    items = (bare(True), {**bare(False), "tool_args": {"path": "/a"}})
+
+    for order in permutations(items):
+        assert decided(settled(team, *order)) == {"m1": False, "m2": True}
+
+
+def test_of_calls_of_which_two_look_alike_none_is_guessed() -> None:
+    one, other = waits(Standing.CONFIRM, "x", path="/a"), waits(Standing.CONFIRM, "x", path="/b")
+    team = TurnState(calls=(member(one, "m1"), member(one, "m2"), member(other, "m3")))
+    items = (bare(True), bare(True), {**bare(False), "tool_args": {"path": "/a"}})
+
+    for order in permutations(items):
+        assert isinstance(answered(team, replies(*order)), tuple)
+
+
+def test_the_call_of_a_leader_is_not_taken_for_that_of_its_member() -> None:
+    own = waits(Standing.CONFIRM, "x")
+    team = TurnState(calls=(own, ALIKE["m1"]))
+    for top in (bare(True), bare(True, member_run_id="top"), bare(True, requirement_id="top.x")):
+        for order in permutations((top, bare(False, member_run_id="m1"))):
+            found = answered(team, replies(*order), "top")
+            assert isinstance(found, TurnState)
+            assert decided(found) == {"top": True, "m1": False}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"member_run_id": "m2"},
+        {"member_run_id": "m2", "requirement_id": "m1.x"},
+        {"member_run_id": "", "requirement_id": "m1.y"},
+    ],
+)
+def test_an_answer_that_names_a_run_without_this_call_is_refused(named: dict[str, str]) -> None:
+    team = TurnState(calls=(ALIKE["m1"],))
+
+    assert "body.tools[0].tool_call_id" in faults(team, bare(True, **named))
+
+
+def test_a_requirement_of_another_name_identifies_nothing() -> None:
+    team = TurnState(calls=(ALIKE["m1"],))
+
+    assert decided(settled(team, bare(True, requirement_id="7f3c"))) == {"m1": True}
+
+
+def test_two_answers_to_a_named_call_are_refused() -> None:
+    team = TurnState(calls=(ALIKE["m1"], ALIKE["m2"]))
+    twice = bare(True, member_run_id="m1")
+
+    assert "body.tools[1].tool_call_id" in faults(team, twice, twice)
+
+
+def test_of_very_many_calls_that_look_alike_each_has_to_be_named() -> None:
+    many = [member(waits(Standing.CONFIRM, "x"), f"m{number}") for number in range(65)]
+    team = TurnState(calls=tuple(many))
+
+    assert len(faults(team, *[bare(True)] * 65)) > 60
+    named = [bare(True, member_run_id=f"m{number}") for number in range(65)]
+    assert set(decided(settled(team, *named)).values()) == {True}
+
+
+def test_a_call_of_one_member_that_is_over_is_not_that_of_another_that_waits() -> None:
+    over = member(waits(Standing.CONFIRM, "y"), "m1")
+    assert over.member is not None
+    done = evolve(waits(Standing.DUE, "x"), needs=None).done("ok")
+    inner = evolve(over.member, state=TurnState(calls=(done, *over.member.state.calls)))
+    team = TurnState(calls=(evolve(over, member=inner), ALIKE["m2"]))
+    items = (
+        shown(done, member_run_id="m1"),
+        {"tool_call_id": "y", "confirmed": True},
+        bare(False),
+    )
+
+    for order in permutations(items):
+        found = settled(team, *order)
+        (_, second) = found.calls
+        assert second.member is not None
+        assert second.member.state.calls[0].confirmed is False
 
 
 def test_a_call_of_a_member_that_is_over_may_be_shown_again() -> None:

@@ -811,6 +811,45 @@ def test_two_members_may_wait_at_once() -> None:
     assert desk.done == ["booked 7"]
 
 
+def alike() -> Desk:
+    """Return a team whose members ask for the same call under the same id."""
+    return Desk(
+        "collaborate",
+        [repeat],
+        {n: [ToolCall("x", "pay", '{"amount":1}'), repeat] for n in ("ann", "bob")},
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_calls_of_two_members_that_look_alike_get_their_own_answers(
+    order: int,
+) -> None:
+    with Client(alike().platform()) as client:
+        run = start(client)
+        names = {
+            needed["member_run_id"]: needed["member_agent_id"] for needed in run["requirements"]
+        }
+        shown = [entry for entry in run["tools"] if "member_run_id" in entry]
+        assert [entry["member_run_id"] for entry in shown] == list(names)
+        answers = [{**entry, "result": f"for {names[entry['member_run_id']]}"} for entry in shown]
+        form = {"tools": json.dumps(answers[::order]), "stream": False}
+        client.post(f"/teams/desk/runs/{run['run_id']}/continue", form=form).expect_success()
+
+        told = {row["agent_id"]: row["content"] for row in of_members(client, "ann", "bob")}
+        assert told == {"ann": "Heard: for ann", "bob": "Heard: for bob"}
+
+
+def test_unnamed_answers_that_differ_to_calls_that_look_alike_are_refused() -> None:
+    with Client(alike().platform()) as client:
+        run = start(client)
+        answers = [{"tool_call_id": "x", "result": name} for name in ("a", "b")]
+        form = {"tools": json.dumps(answers), "stream": False}
+        refused = client.post(f"/teams/desk/runs/{run['run_id']}/continue", form=form)
+
+        assert refused.status == 422
+        assert "name its member_run_id" in refused.json()["errors"][0]["message"]
+
+
 def test_member_that_left_the_team_while_it_waited_is_told_to_the_leader() -> None:
     desk = Desk(leader=[ask(), repeat], members={"ann": [BOOK, repeat]})
     platforms = [desk.platform()]

@@ -351,7 +351,9 @@ _RUNS: Final[Mapping[str, Schema]] = {
             "details": OBJECT,
         },
     ),
-    "ToolExecution": object_of(_TOOL),
+    "ToolExecution": object_of(
+        _TOOL, {"member_run_id": {**TEXT, "description": "The run of the member whose call it is"}}
+    ),
     "ToolAnswer": object_of(
         {"tool_call_id": text(minLength=1)},
         {
@@ -360,6 +362,14 @@ _RUNS: Final[Mapping[str, Schema]] = {
             "confirmed": nullable(BOOLEAN),
             "confirmation_note": nullable(TEXT),
             "result": ANYTHING,
+            "member_run_id": {
+                **nullable(TEXT),
+                "description": "Of several calls that look alike, the run whose call is answered",
+            },
+            "requirement_id": {
+                **nullable(TEXT),
+                "description": "The `id` of the requirement that is answered",
+            },
         },
         description="The answer to a call that waits; other members are as they were shown",
         additionalProperties=True,

@@ -387,7 +387,7 @@ def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | In
     turn = turn_at_pause(row)
     if turn is None:
         return Conflict(_NOT_OURS)
-    state = answered(turn, replies)
+    state = answered(turn, replies, row.run_id)
     return state if isinstance(state, TurnState) else Invalid(state)
 
 

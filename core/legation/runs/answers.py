@@ -35,6 +35,13 @@ class Reply:
     confirmed: bool | None
     note: str | None
     result: Any
+    requirement_id: str | None = None
+    member_run_id: str | None = None
+
+    @property
+    def answer(self) -> tuple[bool | None, str | None, str | None]:
+        """What it says, which may be the same of two replies."""
+        return self.confirmed, self.note, render(self.result)
 
 
 def read_replies(items: Sequence[JsonValue]) -> tuple[Reply, ...] | str:
@@ -60,6 +67,8 @@ def read_replies(items: Sequence[JsonValue]) -> tuple[Reply, ...] | str:
                 confirmed=members.get("confirmed"),
                 note=members.get("confirmation_note"),
                 result=members.get("result"),
+                requirement_id=members.get("requirement_id"),
+                member_run_id=members.get("member_run_id"),
             )
         )
     return tuple(replies)
@@ -98,28 +107,23 @@ _MEMBERS: Final[Mapping[str, tuple[type[Any], str]]] = {
     "tool_args": (dict, "an object"),
     "confirmed": (bool, "true or false"),
     "confirmation_note": (str, "a string"),
+    "requirement_id": (str, "a string"),
+    "member_run_id": (str, "a string"),
 }
 
 
-def answered(state: TurnState, replies: Sequence[Reply]) -> TurnState | tuple[Fault, ...]:
-    """Return the turn, ready to go on, or everything that keeps it from that.
+def answered(
+    state: TurnState, replies: Sequence[Reply], run_id: str = ""
+) -> TurnState | tuple[Fault, ...]:
+    """Return the turn of the run `run_id`, ready to go on, or everything that keeps it from that.
 
     No answer at all rejects what was to be confirmed, as in AgentOS.  An answer to a
     call that is over is what the client was shown of it.
     """
-    open_calls = [call for call, _ in waiting(state)]
-    known = {call.call.id for call in _every(state)}
-    given: dict[int, int] = {}
-    faults: list[Fault] = []
-    for number, reply in enumerate(replies):
-        place = _place(reply, open_calls, given)
-        if place is not None:
-            given[place] = number
-        elif reply.call_id not in known or reply.call_id in {c.call.id for c in open_calls}:
-            what = "answers no call that waits, or one a second time"
-            faults.append(Fault(f"body.tools[{number}].tool_call_id", what))
+    matching = _Matching(state, run_id)
+    given, faults = matching.places(replies)
     done: list[CallState] = []
-    for place, call in enumerate(open_calls):
+    for place, call in enumerate(matching.calls):
         if place in given:
             at = f"body.tools[{given[place]}]"
             faults += _differences(call, replies[given[place]], at)
@@ -132,27 +136,132 @@ def answered(state: TurnState, replies: Sequence[Reply]) -> TurnState | tuple[Fa
     return tuple(faults) if faults else _applied(state, iter(done))
 
 
-def _every(state: TurnState) -> Iterator[CallState]:
-    for call in state.calls:
-        yield call
-        if call.member is not None:
-            yield from _every(call.member.state)
+_UNKNOWN: Final = "answers no call that waits, or one a second time"
+_UNSURE: Final = (
+    "answers one of several calls that look alike: name its member_run_id, as `requirements` do"
+)
+_MANY: Final = 64  # of more calls that look alike, each has to be named
 
 
-def _place(reply: Reply, calls: Sequence[CallState], given: Mapping[int, int]) -> int | None:
-    """Return which call is answered; of several with this id, one that looks like the answer.
+class _Matching:
+    """Finds the call that each reply answers, whatever their order.
 
-    Ids are unlike within a turn; two members of a team may have the same.
+    Ids are unlike within a turn; two members of a team may have the same.  A reply that names its
+    requirement, or the run of its member, is for that call alone.  Any other is for the one call
+    left that looks like it; of several, all have to say the same.
     """
-    same = [n for n, c in enumerate(calls) if c.call.id == reply.call_id and n not in given]
-    alike = (n for n in same if not list(_changed(calls[n], reply)))
-    return next(alike, same[0] if same else None)
+
+    def __init__(self, state: TurnState, run_id: str) -> None:
+        self.calls: list[CallState] = []
+        self._exact: dict[tuple[str, str], int] = {}
+        self._same: dict[str, list[int]] = {}
+        self._over = set(_over(state, run_id))
+        for place, (call, member) in enumerate(waiting(state)):
+            of = run_id if member is None else member.run_id
+            self.calls.append(call)
+            self._exact[of, call.call.id] = place
+            self._same.setdefault(call.call.id, []).append(place)
+
+    def places(self, replies: Sequence[Reply]) -> tuple[dict[int, int], list[Fault]]:
+        """Return the number of the reply to each call that has one, and what is wrong."""
+        given: dict[int, int] = {}
+        unknown: list[int] = []
+        unnamed: dict[str, list[int]] = {}
+        for number, reply in enumerate(replies):
+            named = self._named(reply)
+            if named is None:
+                unnamed.setdefault(reply.call_id, []).append(number)
+            elif (place := self._exact.get(named)) in given or named not in self._exact:
+                unknown += [] if named in self._over else [number]
+            elif place is not None:
+                given[place] = number
+        unsure: list[int] = []
+        for call_id, numbers in unnamed.items():
+            left = [place for place in self._same.get(call_id, ()) if place not in given]
+            if not left and self._is_over(call_id):
+                continue
+            unknown += numbers[len(left) :]
+            unsure += self._divide({n: replies[n] for n in numbers[: len(left)]}, left, given)
+        faults = {**dict.fromkeys(unknown, _UNKNOWN), **dict.fromkeys(unsure, _UNSURE)}
+        return given, [
+            Fault(f"body.tools[{number}].tool_call_id", faults[number]) for number in sorted(faults)
+        ]
+
+    def _named(self, reply: Reply) -> tuple[str, str] | None:
+        """Return the run and the id of the call that a reply names; None if it names no run."""
+        of, _, call_id = (reply.requirement_id or "").partition(".")
+        if call_id == reply.call_id and reply.member_run_id in (None, of):
+            return of, call_id
+        return None if reply.member_run_id is None else (reply.member_run_id, reply.call_id)
+
+    def _is_over(self, call_id: str) -> bool:
+        waits = call_id in self._same
+        return not waits and any(call_id == over for _, over in self._over)
+
+    def _divide(
+        self, replies: dict[int, Reply], left: list[int], given: dict[int, int]
+    ) -> list[int]:
+        """Give `replies`, of one id, to the calls `left`; return those that may be for several."""
+        if len(left) > _MANY:
+            return list(replies)
+        looks = {place: _look(self.calls[place].arguments) for place in left}
+        alike = {number: self._alike(reply, looks) for number, reply in replies.items()}
+        while alike:
+            free = {n: tuple(p for p in places if p not in given) for n, places in alike.items()}
+            number = min(free, key=lambda n: (len(free[n]), n))
+            if not _is_sure(free, number, replies):
+                return list(alike)
+            place = next(iter(free[number]), None)
+            given[next(p for p in left if p not in given) if place is None else place] = number
+            del alike[number]
+        return []
+
+    def _alike(self, reply: Reply, looks: Mapping[int, Any]) -> tuple[int, ...]:
+        """Return the calls that look like what `reply` was shown."""
+        look = None if reply.arguments is None else _look(reply.arguments)
+        return tuple(
+            place
+            for place in looks
+            if reply.name in (None, self.calls[place].call.name) and look in (None, looks[place])
+        )
+
+
+def _is_sure(
+    free: Mapping[int, tuple[int, ...]], number: int, replies: Mapping[int, Reply]
+) -> bool:
+    """Return whether it makes no difference to which of its free calls a reply goes."""
+    group = [n for n, places in free.items() if places == free[number]]
+    return (
+        len(free[number]) <= 1
+        or len({replies[n].answer for n in free}) == 1
+        or (len(group) == len(free[number]) and len({replies[n].answer for n in group}) == 1)
+    )
+
+
+def _look(value: Any) -> Any:
+    """Return what is equal for equal JSON values: `1` is `1.0`, and neither is `true`."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if is_object(value):
+        return ("object", tuple(sorted((name, _look(value[name])) for name in value)))
+    if is_array(value):
+        return ("array", tuple(_look(one) for one in value))
+    return value
+
+
+def _over(state: TurnState, run_id: str) -> Iterator[tuple[str, str]]:
+    """Yield the run and the id of each call that no longer waits."""
+    for call in state.calls:
+        if call.member is not None:
+            yield from _over(call.member.state, call.member.run_id)
+        if call.member is not None or not call.waits:
+            yield run_id, call.call.id
 
 
 def _changed(call: CallState, reply: Reply) -> Iterator[str]:
     if reply.name is not None and reply.name != call.call.name:
         yield "tool_name"
-    if reply.arguments is not None and not _same(reply.arguments, call.arguments):
+    if reply.arguments is not None and _look(reply.arguments) != _look(call.arguments):
         yield "tool_args"
 
 
@@ -196,14 +305,3 @@ def _applied(state: TurnState, done: Iterator[CallState]) -> TurnState:
         else:
             calls.append(next(done) if call.waits else call)
     return evolve(state, calls=tuple(calls))
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: `1` is `1.0`, and neither is `true`."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if is_object(one) and is_object(other):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-    if is_array(one) and is_array(other):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)

@@ -151,7 +151,11 @@ def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
         "tools": tools,
     }
     if state is RunState.PAUSED:
-        of_members = [tool_execution(call) for call, member in waiting(turn) if member is not None]
+        of_members = [
+            {**tool_execution(call), "member_run_id": member.run_id}
+            for call, member in waiting(turn)
+            if member is not None
+        ]
         shown["tools"] = [*tools, *of_members]
         shown["requirements"] = requirements(told.run.run_id, turn)
     return shown
