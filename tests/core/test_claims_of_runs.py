@@ -153,6 +153,18 @@ def test_an_administrator_is_given_the_claims_of_the_own_token(client: Client) -
     assert found["session_state"] == {"tenant": "root"}
 
 
+def test_a_token_of_one_session_hands_its_claims_to_that_session(client: Client) -> None:
+    client.token = token(session_id="own", tenant="acme")
+    form = {"message": "m", "stream": "false", "session_id": "other"}
+    run = client.post("/agents/clerk/runs", form=form).json()
+
+    assert run["session_id"] == "own"
+    assert run["content"]["session_state"] == {"tenant": "acme"}
+    assert client.get("/sessions/other").status == 404
+    client.token = token(session_id=["own"])
+    assert client.get("/sessions/own").status == 401
+
+
 def test_without_authorization_the_word_of_the_caller_counts() -> None:
     with Client(platform(None)) as client:
         sent = {"tenant": "eve", "step": 2}
