@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from .access.caller import TRUSTED, Gate, Refused
 from .access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
 from .access.rights import describe_need
-from .access.scopes import Public, Scoped, Signed
+from .access.scopes import Open, Public, Scoped, Signed
 from .cors import Cors
 from .effects import Log, Program, RandomBytes, Record
 from .incidents import where
@@ -25,7 +25,7 @@ from .refusals import (
     Refusal,
     Unavailable,
 )
-from .resources.call import Account, Call
+from .resources.call import Account, Call, Known
 from .resources.idempotency import answer_once
 from .resources.manual import Manual
 from .routes import ROUTES, Route
@@ -56,6 +56,7 @@ class Door:
     manual: Manual
     started_us: int
     watch: Watch
+    known: Known
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
         """Answer a request, or say why not."""
@@ -80,7 +81,7 @@ class Door:
     def _open(self, match: Match[Route]) -> bool:
         """Whether everybody may know what is here: something of it asks for no token."""
         routes = match.methods.values()
-        return any(isinstance(r.need, Signed) or r.template in self.excluded for r in routes)
+        return any(isinstance(r.need, Signed | Open) or r.template in self.excluded for r in routes)
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Program[Outcome]:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
@@ -137,9 +138,9 @@ class Door:
         if isinstance(route.need, Signed):
             return Account(arrival, _NOBODY, _YES, params, recorded=False)
         if self.gate is None:
-            recorded = not isinstance(route.need, Public)
+            recorded = not isinstance(route.need, Public | Open)
             return Account(arrival, TRUSTED, _YES, params, recorded=recorded)
-        if route.template in self.excluded:
+        if route.template in self.excluded or _sends_none(arrival.request, route):
             return Account(arrival, _NOBODY, _YES, params, recorded=False)
         principal = self.gate.caller(arrival.request, arrival.now_us)
         if isinstance(principal, Refused):
@@ -193,7 +194,8 @@ class Door:
             return {"allowed": False, "reason": "token", "because": principal.reason}
         decision = decide(route.need, principal, named)
         if isinstance(decision, Allow):
-            open_to = "authorization is off" if principal.trusted else "any valid token"
+            token = "no token needed" if isinstance(route.need, Open) else "any valid token"
+            open_to = "authorization is off" if principal.trusted else token
             return {"allowed": True, "by": decision.scope or open_to}
         if isinstance(decision, AllowOnly):
             return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
@@ -208,6 +210,11 @@ def _turned_away(arrival: Arrival, refused: Refused) -> Program[Outcome]:
         fields = (("request_id", arrival.request_id), ("reason", refused.reason))
         yield from Log("info", "token refused", fields)
     return refused.refusal
+
+
+def _sends_none(request: Request, route: Route) -> bool:
+    """Whether no token is sent where none is needed."""
+    return isinstance(route.need, Open) and request.header(b"authorization") is None
 
 
 def _methods(match: Match[Route]) -> tuple[str, ...]:

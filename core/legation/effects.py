@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_che
 from attrs import field
 
 from .store.audit import AuditEntry
+from .store.health import Inspection
 from .store.units import Unit
 from .values import frozen
 
@@ -34,6 +35,7 @@ __all__ = [
     "Emit",
     "Fetch",
     "FetchReply",
+    "Inspect",
     "Interrupted",
     "Interruptible",
     "Job",
@@ -264,6 +266,13 @@ class NextPiece(Asks[Piece | Raised | TimedOut | None]):
 
 
 @frozen
+class Inspect(Asks[Inspection]):
+    """How `database` looks from outside, within a few seconds and without a statement."""
+
+    database: str
+
+
+@frozen
 class Sleep(Asks[None]):
     """Wait for `seconds`."""
 
@@ -416,6 +425,7 @@ Effect: TypeAlias = (
     | ThisNode
     | ReadBody
     | Transact[Any]
+    | Inspect
     | Fetch
     | OpenStream
     | NextChunk

@@ -31,6 +31,7 @@ from .migrations.catalogue import CATALOGUE, Catalogue
 from .openapi.document import document
 from .refusals import Fault, Refusal, respond
 from .registry import build
+from .resources.call import Known
 from .resources.manual import Manual
 from .routes import ROUTES
 from .runs.execute import Workshop
@@ -103,7 +104,8 @@ class Platform:
         excluded = _excluded(authorization)
         self.watch = Watch()
         self._recorder: Recorder | None = None
-        self._door = Door(self.workshop, gate, excluded, cors, self.manual, 0, self.watch)
+        known = Known(self.serving.readings, self.serving.conditions)
+        self._door = Door(self.workshop, gate, excluded, cors, self.manual, 0, self.watch, known)
 
     # --- What a host asks for -------------------------------------------------------------------
 

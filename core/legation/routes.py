@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import field, validators
 
 from .access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
-from .access.scopes import AnyToken, Need, Public, Scoped, Signed
+from .access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from .resources import (
     audit,
     channels,
@@ -38,7 +38,7 @@ class Route:
 
     method: str
     template: str
-    need: Need = field(validator=validators.instance_of((Public, Signed, AnyToken, Scoped)))
+    need: Need = field(validator=validators.instance_of((Public, Open, Signed, AnyToken, Scoped)))
     handler: Handler = field(validator=validators.is_callable())
     operation: str = field(validator=validators.min_len(1))
     tag: str
@@ -79,7 +79,7 @@ _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
 ROUTES: Final = (
     Route("GET", "/", Public(), system.home, "get_api_info", "Home"),
     Route("GET", "/health", Public(), system.health, "health_check", "Health"),
-    Route("GET", "/ready", Public(), system.ready, "readiness_check", "Health"),
+    Route("GET", "/ready", Open(), system.ready, "readiness_check", "Health"),
     Route("GET", "/info", Public(), system.info, "get_info", "Home"),
     Route("GET", "/openapi.json", Public(), docs.openapi, "get_openapi", "Documentation"),
     Route("GET", "/docs", Public(), docs.swagger, "get_docs", "Documentation"),

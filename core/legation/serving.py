@@ -3,18 +3,23 @@
 A node reads the ledger of each database at its start and every few seconds.  While a database is
 behind, drifted, or ahead of code that may not serve it, whatever needs its schema fails with
 `NotServed` before a statement is sent; everything else, and every other database, goes on.
+
+The same look tells whether the database is well (`store.health`): it answers in time, has room, and
+its file is the one that was opened.  What a request learns of that counts at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import define, evolve, field
 
 from .effects import (
     Concurrently,
     Effect,
+    Inspect,
+    Interrupted,
     Interruptible,
     Job,
     Log,
@@ -25,7 +30,14 @@ from .effects import (
     Transact,
 )
 from .migrations.catalogue import CATALOGUE, Catalogue
-from .migrations.ledger import Behind, EmptyDatabase, ReadLedger, Standing, standing
+from .migrations.ledger import (
+    Behind,
+    EmptyDatabase,
+    LedgerReading,
+    ReadLedger,
+    Standing,
+    standing,
+)
 from .migrations.migrate import (
     Attempt,
     Migrated,
@@ -34,14 +46,28 @@ from .migrations.migrate import (
     MigrationUnknown,
     migrate,
 )
-from .store.failures import NotServed, StoreFailure, WrongSchema
+from .store.failures import DatabaseFull, FileReplaced, NotServed, StoreFailure, WrongSchema
+from .store.health import (
+    PATIENCE_SECONDS,
+    REASONS,
+    Condition,
+    Notice,
+    ProbeWrite,
+    advance,
+    notice_of,
+    noticed,
+)
+from .store.units import Unit
 from .values import frozen
 
 __all__ = ["Served", "Serving", "WatchSchema", "WatchSchemas"]
 
 R = TypeVar("R")
 
-LOOK_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 3.0
+
+_SAY_MORE: Final = (DatabaseFull, FileReplaced)
+"""The failures that concern the whole database; a connection that broke may be one of many."""
 
 _GUARDED: Final = frozenset({Transact, Spawn, Interruptible, Concurrently})
 """The effects that touch a database, and those with programs in them that may."""
@@ -57,6 +83,9 @@ class Serving:
 
     Attributes:
         catalogue: The schema that this code is written for.
+        readings: What the last look at each ledger found.
+        conditions: What is wrong with a database; nothing stands here for one that works.
+        refused: The databases that refused to write since the last look.
         due: The databases that this node is to migrate by itself, and has not yet.  Once it has,
             or has found one served, it never does so again: whoever takes a database down to an
             older version finds it left there.
@@ -66,6 +95,9 @@ class Serving:
     catalogue: Catalogue = CATALOGUE
     reasons: dict[str, str] = field(factory=dict[str, str], init=False)
     due: set[str] = field(factory=set[str], init=False)
+    readings: dict[str, LedgerReading] = field(factory=dict[str, LedgerReading], init=False)
+    conditions: dict[str, Condition] = field(factory=dict[str, Condition], init=False)
+    refused: set[str] = field(factory=set[str], init=False)
 
     def begin(self, name: str, *, migrate: bool) -> Program[None]:
         """Look at `name` as the process starts; with `migrate`, bring it to the newest schema."""
@@ -87,11 +119,54 @@ class Serving:
             else:
                 self.due.discard(name)
 
-    def _read(self, name: str) -> Program[Standing | None]:
+    def examine(self, name: str) -> Program[None]:
+        """Look at the condition of `name`, then at its ledger."""
+        notice = notice_of((yield from Inspect(name)))
+        if notice is not None:
+            yield from self._note(name, notice)
+        elif name not in self.refused and self.conditions.get(name) is Condition.FULL:
+            yield from self._ask(name, ProbeWrite(), Notice.STORED)
+        self.refused.discard(name)
+        if self.conditions.get(name) is not Condition.REPLACED:
+            yield from self.look(name)
+
+    def _ask(self, name: str, unit: Unit[R], notice: Notice) -> Program[R | None]:
+        """Return the answer to `unit`, None where there is none in time; note either."""
+        asked = Interruptible(_transact(name, unit), f"look:{name}", PATIENCE_SECONDS)
+        answer: Any = None
+        found: Notice | None = notice
         try:
-            reading = yield from Transact(name, ReadLedger())
-        except StoreFailure:
+            answer = yield from asked
+        except StoreFailure as failure:
+            found = noticed(failure)
+        if isinstance(answer, Interrupted):
+            answer, found = None, Notice.NO_ANSWER
+        if found is not None:
+            yield from self._note(name, found)
+        return answer  # type: ignore[no-any-return]  # of `unit`
+
+    def _note(self, name: str, notice: Notice) -> Program[None]:
+        """Draw the conclusion, and write one line when the condition is another one."""
+        before = self.conditions.get(name, Condition.WORKING)
+        after = advance(before, notice)
+        if after is before:
+            return
+        self.conditions[name] = after
+        database = ("database", name)
+        if after is Condition.WORKING:
+            del self.conditions[name]
+            yield from Log("info", "database_available", (database,))
+            return
+        if after is Condition.REPLACED:
+            self.reasons[name] = f"The database {name!r} is not served: {REASONS[after]}"
+        reason = (("condition", after.value), ("reason", REASONS[after]))
+        yield from Log("error", "database_unavailable", (database, *reason))
+
+    def _read(self, name: str) -> Program[Standing | None]:
+        reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED)
+        if reading is None or self.conditions.get(name) is Condition.REPLACED:
             return None
+        self.readings[name] = reading
         latest = self.catalogue.latest
         stands = standing(reading.state, self.catalogue, reading.dialect, latest)
         if stands.may_serve:
@@ -141,6 +216,8 @@ class Serving:
                         reply = yield effect
                     except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
                         trouble = error
+                if trouble is not None and isinstance(trouble, _SAY_MORE):
+                    yield from self._learn(effect, trouble)
                 if isinstance(effect, Transact) and _tells(effect, trouble):
                     yield from self._read(effect.database)
                     trouble = self._refusal(effect) or trouble
@@ -149,6 +226,14 @@ class Serving:
             return result
         finally:
             program.close()
+
+    def _learn(self, effect: Effect, trouble: StoreFailure) -> Program[None]:
+        """Note what became of a unit; another program in `effect` notes its own."""
+        notice = noticed(trouble)
+        if isinstance(effect, Transact) and notice is not None:
+            if notice is Notice.REFUSED:
+                self.refused.add(effect.database)
+            yield from self._note(effect.database, notice)
 
     def _within(self, effect: Effect) -> Effect:
         """Return `effect`; what programs there are in it are guarded as well."""
@@ -165,6 +250,10 @@ class Serving:
             return None
         reason = self.reasons.get(effect.database)
         return None if reason is None else NotServed(reason)
+
+
+def _transact(name: str, unit: Unit[R]) -> Program[R]:
+    return (yield from Transact(name, unit))
 
 
 def _told(name: str, stands: Standing) -> str:
@@ -194,7 +283,7 @@ class Served(Job):
 
 @frozen
 class WatchSchema(Job):
-    """Look at the ledger of one database now and then, as long as the process lives."""
+    """Look at one database and its ledger now and then, as long as the process lives."""
 
     serving: Serving
     name: str
@@ -205,9 +294,9 @@ class WatchSchema(Job):
         while True:
             yield from Sleep(LOOK_SECONDS)
             before = reasons.get(name)
-            yield from self.serving.look(name)
+            yield from self.serving.examine(name)
             after = reasons.get(name)
-            if after != before:
+            if after != before and name not in self.serving.conditions:
                 told = after or f"The database {name!r} is served"
                 yield from Log("warning" if after else "info", told, (("database", name),))
 

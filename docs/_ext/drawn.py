@@ -16,7 +16,7 @@ import click
 
 from legation import config, refusals, routes
 from legation.access.rights import scopes_enough
-from legation.access.scopes import AnyToken, Need, Public, Scoped, Signed
+from legation.access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.migrations.catalogue import CATALOGUE
@@ -203,6 +203,8 @@ def _need(need: Need, template: str) -> str:
             return "nothing, [by default](configuration.md#authorization-config)"
         case Public():
             return "any valid token, [by default](configuration.md#authorization-config)"
+        case Open():
+            return "nothing; a token opens more of the answer"
         case AnyToken():
             return "any valid token"
         case Signed():

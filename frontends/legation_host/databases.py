@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from legation.store.health import Inspection
 from legation.store.units import Dialect, Unit
 
 from .errors import BadDatabaseUrl, UnusableDatabase
@@ -49,6 +50,14 @@ class Database(Protocol):
 
     async def run(self, unit: Unit[R]) -> R:
         """Run `unit` in a transaction of its own."""
+        ...
+
+    async def inspect(self) -> Inspection:
+        """Return how it looks from outside, within a few seconds."""
+        ...
+
+    def expire(self, now: float) -> None:
+        """End what has been under way for too long; `now` is `time.monotonic`."""
         ...
 
     def usage(self) -> Mapping[str, float]:

@@ -25,6 +25,7 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    Inspect,
     Interrupted,
     Interruptible,
     Log,
@@ -53,6 +54,7 @@ from legation.effects import (
     Yielding,
 )
 from legation.store.failures import StoreFailure
+from legation.store.health import Inspection
 
 from .functions import Pieces
 from .read_ahead import ReadAhead
@@ -262,6 +264,10 @@ async def _transact(turn: _Turn, effect: Transact[R]) -> R:
     return await turn.host.databases[effect.database].run(effect.unit)
 
 
+async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
+    return await turn.host.databases[effect.database].inspect()
+
+
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
     return await turn.host.fetcher.fetch(effect)
 
@@ -387,6 +393,7 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
 AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
     ReadBody: _read_body,
     Transact: _transact,
+    Inspect: _inspect,
     Fetch: _fetch,
     OpenStream: _open_stream,
     NextChunk: _next_chunk,

@@ -4,30 +4,47 @@ A durable commit costs one fsync however much it holds.  So the writer takes eve
 queued while the last commit was under way, runs one unit after the other, and commits once; each
 unit is told its own outcome, and the event loop is woken once for all of them.  A group in which a
 unit fails, or undoes itself, is begun again with a savepoint for each.
+
+Nothing is acknowledged that nobody would find: after each commit, the path has to lead to the file
+that is open.
 """
 
 from __future__ import annotations
 
+import math
+import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from attrs import define, field
 
-from legation.store.failures import StatementFailed, Unavailable
+from legation.store.failures import (
+    CommitLost,
+    DatabaseFull,
+    FileReplaced,
+    StatementFailed,
+    StoreFailure,
+    Unavailable,
+)
+from legation.store.health import PATIENCE_SECONDS, Inspection
 from legation.store.units import Dialect, Unit
 
 from .sqlite import (
     MEMORY,
     classify,
     connect,
+    file_id,
     has_wal_reset_bug,
     in_transaction,
+    limit_statements,
     run_unit,
     translate,
 )
@@ -45,11 +62,49 @@ IDLE_SECONDS: Final = 1.0
 """After so long without a write the WAL is brought home."""
 
 
+UNIT_SECONDS: Final = 35.0
+"""For the statements of a group, and of a unit alone."""
+
+EXCLUSIVE_SECONDS: Final = 600.0
+"""For those of a migration, which may have to rewrite a large table."""
+
+READ_SECONDS: Final = 5.0
+"""For those of a unit on the thread of the event loop, where everything waits for it."""
+
+WAIT_SECONDS: Final = UNIT_SECONDS + 5.0
+"""For the way of a unit through the writer, from the queue to the disk."""
+
+ROOM: Final = 1 << 20
+"""Bytes: a file system that has less is full."""
+
+
+_REFUSALS: Final = (DatabaseFull, CommitLost)
+
+
+@define(eq=False)
+class _Limit:
+    """When the statements of a connection are to be over, by `time.monotonic`."""
+
+    due: float = math.inf
+
+    def is_over(self) -> bool:
+        """Tell whether the time is up."""
+        return time.monotonic() > self.due
+
+
 @define(eq=False)
 class _Ticket(Generic[R]):
-    """A unit on its way through the writer, and what became of it."""
+    """A unit on its way through the writer, and what became of it.
+
+    Attributes:
+        taken: The writer has begun with it; until then it can be withdrawn.
+        expired: What its caller is told instead of waiting on.
+    """
 
     unit: Unit[R]
+    queued: float = field(factory=time.monotonic)
+    taken: bool = False
+    expired: StoreFailure | None = None
     done: anyio.Event = field(factory=anyio.Event)
     result: R | None = None
     error: BaseException | None = None
@@ -59,6 +114,12 @@ class _Ticket(Generic[R]):
     def alone(self) -> bool:
         """Tell whether this unit needs a transaction of its own."""
         return self.unit.exclusive or not self.unit.writes
+
+    def withdraw(self) -> None:
+        """Tell the caller that the time is up, and whether the unit may still be committed."""
+        self.abandoned = True
+        self.expired = CommitLost("overdue") if self.taken else Unavailable("overdue")
+        self.done.set()
 
 
 class SqliteDatabase:
@@ -76,7 +137,16 @@ class SqliteDatabase:
         self.path = path
         self._log = write
         self._writer = connect(path)
+        self._file = None if path == MEMORY else file_id(path)
+        self._replaced = self._refused = False
+        self._looking = False
         self._reader = None if path == MEMORY else connect(path, read_only=True)
+        self._writing, self._reading = _Limit(), _Limit()
+        limit_statements(self._writer, self._writing.is_over)
+        if self._reader is not None:
+            limit_statements(self._reader, self._reading.is_over)
+        self._waiting: dict[_Ticket[Any], None] = {}
+        self._taking = threading.Lock()
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
         self._wake: Wake = _nobody
         self._closed = False
@@ -108,6 +178,7 @@ class SqliteDatabase:
         """Run a unit that only reads, at once, on this thread."""
         if self._reader is None or self._closed:
             raise Unavailable("closed")
+        self._reading.due = time.monotonic() + READ_SECONDS
         return run_unit(self._reader, unit, database=self.name, write=self._log)
 
     async def run(self, unit: Unit[R]) -> R:
@@ -117,16 +188,68 @@ class SqliteDatabase:
         if self._wake is _nobody:
             self._wake = waker()
         ticket = _Ticket(unit)
+        self._waiting[ticket] = None
         self._queue.put(ticket)
         try:
             await ticket.done.wait()
         except BaseException:
             ticket.abandoned = True
             raise
+        finally:
+            del self._waiting[ticket]
+        if ticket.expired is not None:
+            raise ticket.expired
         if ticket.error is not None:
             raise ticket.error
         result: Any = ticket.result
         return result  # type: ignore[no-any-return]  # the unit's
+
+    def expire(self, now: float) -> None:
+        """Tell those who have waited for too long; the writer may hang in the disk."""
+        for ticket in tuple(self._waiting):  # the oldest first
+            if now - ticket.queued <= WAIT_SECONDS:
+                return
+            with self._taking:
+                if not ticket.unit.exclusive or now - ticket.queued > EXCLUSIVE_SECONDS:
+                    ticket.withdraw()
+
+    async def inspect(self) -> Inspection:
+        """Return whether the file is still the one that was opened, and has room."""
+        if self.path == MEMORY or self._closed:
+            await anyio.lowlevel.checkpoint()
+            return Inspection()
+        waiting = self._oldest()
+        if self._looking:
+            return Inspection(waiting_seconds=math.inf)  # the last look has not come back
+        self._looking = True
+        with anyio.move_on_after(PATIENCE_SECONDS):
+            room = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+            refused, self._refused = self._refused, False
+            return Inspection(self._replaced, room and not refused, waiting)
+        return Inspection(waiting_seconds=math.inf)
+
+    def _oldest(self) -> float:
+        """Return how long the oldest unit waits, in seconds."""
+        first = next(iter(self._waiting), None)
+        return 0.0 if first is None or first.unit.exclusive else time.monotonic() - first.queued
+
+    def _look(self) -> bool:
+        """Look at the file, on a thread: the disk may hang; tell whether there is room."""
+        try:
+            if self._is_replaced():
+                return True
+            disk = shutil.disk_usage(self.path)
+            return disk.total == 0 or disk.free >= ROOM
+        except OSError:
+            return True
+        finally:
+            self._looking = False
+
+    def _is_replaced(self) -> bool:
+        """Tell whether the path leads to another file than the one that is open; it stays so."""
+        if self._file is not None and not self._replaced and file_id(self.path) != self._file:
+            self._replaced = True
+        return self._replaced
 
     def usage(self) -> Mapping[str, float]:
         """Return what the writer has done and has before it."""
@@ -147,6 +270,7 @@ class SqliteDatabase:
         self._writer.close()
 
     def _checkpoint(self) -> None:
+        self._writing.due = math.inf
         if self.path != MEMORY:
             try:
                 self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -166,8 +290,16 @@ class SqliteDatabase:
             batch, held = self._gather(first)
             self._units += len(batch)
             self._commits += 1
-            self._perform([ticket for ticket in batch if not ticket.abandoned])
+            self._perform(self._take(batch))
             self._tell(batch)
+
+    def _take(self, batch: Sequence[_Ticket[Any]]) -> list[_Ticket[Any]]:
+        """Return what nobody has withdrawn; it cannot be withdrawn from now on."""
+        with self._taking:
+            taken = [ticket for ticket in batch if not ticket.abandoned]
+            for ticket in taken:
+                ticket.taken = True
+        return taken
 
     def _next(self, dirty: bool) -> _Ticket[Any] | None:
         """Return the next ticket; None at the end."""
@@ -196,14 +328,27 @@ class SqliteDatabase:
 
     def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
         """Run every unit of `batch`; each ticket has its outcome afterwards."""
+        exclusive = any(ticket.unit.exclusive for ticket in batch)
+        self._writing.due = time.monotonic() + (EXCLUSIVE_SECONDS if exclusive else UNIT_SECONDS)
         try:
-            if len(batch) == 1:
+            if self._replaced:
+                self._refuse(batch)
+            elif len(batch) == 1:
                 self._alone(batch[0])
             elif batch:
                 self._together(list(batch))
+            if self._is_replaced():
+                self._refuse(batch)
+            self._refused |= any(isinstance(ticket.error, _REFUSALS) for ticket in batch)
         except BaseException as error:  # noqa: BLE001 (nobody else tells those who wait)
             for ticket in batch:
                 ticket.error = ticket.error or error
+
+    def _refuse(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Acknowledge nothing that stands in a file which nobody will open again."""
+        for ticket in batch:
+            if ticket.unit.writes:
+                ticket.error = ticket.error or FileReplaced("replaced")
 
     def _alone(self, ticket: _Ticket[Any]) -> None:
         """Run one unit in a transaction of its own."""

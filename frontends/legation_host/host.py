@@ -6,9 +6,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,6 +31,9 @@ from .units import Write, quiet
 __all__ = ["Host", "open_host", "system_clock", "system_node"]
 
 R = TypeVar("R")
+
+EXPIRY_SECONDS: Final = 1.0
+"""Between two looks for what is overdue."""
 
 
 def system_clock() -> int:
@@ -140,6 +143,7 @@ async def open_host(
         trail = Trail(log)
         stack.push_async_callback(trail.aclose)
         tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(_expire, tuple(opened.values()), name="deadlines")
         functions = Functions(tasks, function_threads)
         host = Host(
             opened, clock, entropy, node or system_node(), log, fetcher, functions, trail, tasks
@@ -157,6 +161,14 @@ async def open_host(
             tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
+
+
+async def _expire(databases: Sequence[Database]) -> None:
+    """End what has been under way in a database for too long."""
+    while databases:
+        await anyio.sleep(EXPIRY_SECONDS)
+        for database in databases:
+            database.expire(time.monotonic())
 
 
 def _listen(host: Host, hub: Hub, tasks: TaskGroup) -> None:

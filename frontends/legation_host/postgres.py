@@ -12,19 +12,22 @@ settings are made in each transaction and nothing is prepared.
 
 from __future__ import annotations
 
+import math
 import random
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
-from attrs import define
+from attrs import define, field
 
 from legation.store.failures import (
     Busy,
@@ -36,10 +39,12 @@ from legation.store.failures import (
     Unavailable,
     WrongSchema,
 )
+from legation.store.health import Inspection
 from legation.store.units import Dialect, Rows, Statement, Unit
 
 from .errors import BadDatabaseUrl, MissingDriver
 from .units import Write, carry_out, failure, quiet, short
+from .waking import Wake, waker
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,6 +75,12 @@ NETWORK: Final[Mapping[str, str]] = {
     "tcp_user_timeout": "30000",
     "application_name": "legation",
 }
+
+UNIT_SECONDS: Final = 35.0
+"""For a unit, and for each statement of a migration: the server ends each of them before that."""
+
+WAIT_SECONDS: Final = 35.0
+"""For a connection to be free."""
 
 TRIES: Final = 8
 RETRY_SECONDS: Final = 0.01
@@ -169,14 +180,74 @@ class _Again(Exception):
 
 @define(eq=False)
 class _Connection:
-    """A connection; `pooled` where others get the server's end of it between two transactions."""
+    """A connection to the server.
+
+    Attributes:
+        pooled: Others get the server's end of it between two transactions.
+        due: When the unit on it is to be over, by `time.monotonic`.
+    """
 
     driver: psycopg.Connection
     pooled: bool
+    due: float = math.inf
+    _wire: socket.socket = field(init=False)
+    _closing: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # A descriptor of our own: libpq closes its one when it likes, and the number is reused.
+        self._wire = socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+
+    def cut(self) -> None:
+        """End it from another thread: whoever waits for the server is told that it is gone."""
+        with self._closing, suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close it."""
+        with self._closing:
+            self._wire.close()
         self.driver.close()
+
+
+@define(eq=False)
+class _Place(Generic[R]):
+    """A place among those that use a connection, kept until the thread has ended.
+
+    The caller of a read that is cancelled leaves at once, and its thread goes on alone.  Whichever
+    of the two comes second gives the place back, on the thread of the event loop.
+    """
+
+    database: PostgresDatabase
+    unit: Unit[R]
+    begun: bool = False
+    ended: bool = False
+    left: bool = False
+    free: bool = False
+
+    def run(self) -> R:
+        """Run the unit, on a thread."""
+        self.begun = True
+        try:
+            if self.left:
+                raise Unavailable("nobody waits")
+            return self.database.run_unit(self.unit)
+        finally:
+            self.ended = True
+            if self.left:
+                with suppress(RuntimeError):  # the event loop is gone
+                    self.database.wake(self.give_back)
+
+    def leave(self) -> None:
+        """Wait no longer, on the event loop."""
+        self.left = True
+        if self.ended or not self.begun:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give the place to another, once."""
+        if not self.free:
+            self.free = True
+            self.database.places.release_on_behalf_of(self)
 
 
 class PostgresDatabase:
@@ -191,8 +262,8 @@ class PostgresDatabase:
         hints: How the connection for hints between nodes is made, beside those counted; None where
             there are to be none.  It may hold a password.
 
-    A unit in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered,
-    after the statement time-out at the latest.
+    A write in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered.
+    A unit that is overdue, because the server hangs or is out of reach, loses its connection.
     """
 
     def __init__(self, name: str, url: str, write: Write = quiet) -> None:
@@ -202,7 +273,10 @@ class PostgresDatabase:
         self._driver = _psycopg()
         self._options = _options(name, url)
         self.hints = self._options.hints
-        self._limiter = anyio.CapacityLimiter(self._options.connections)
+        self.places = anyio.CapacityLimiter(self._options.connections)
+        self.wake: Wake = _nobody
+        self._threads = anyio.CapacityLimiter(math.inf)  # `places` bounds them
+        self._busy: set[_Connection] = set()
         self._idle: deque[_Connection] = deque()
         self._closed = False
         self._pooled = self._options.pgbouncer
@@ -217,11 +291,42 @@ class PostgresDatabase:
         """Run `unit` in one transaction; its result is durable when this returns."""
         if self._closed:
             raise Unavailable("closed")
-        return await anyio.to_thread.run_sync(self.run_unit, unit, limiter=self._limiter)
+        if self.wake is _nobody:
+            self.wake = waker()
+        place = _Place(self, unit)
+        await self._enter(place)
+        reading = not unit.writes and not unit.exclusive
+        try:
+            return await anyio.to_thread.run_sync(
+                place.run, abandon_on_cancel=reading, limiter=self._threads
+            )
+        finally:
+            place.leave()
+
+    async def _enter(self, place: _Place[Any]) -> None:
+        """Wait for a connection to be free, but not for ever."""
+        try:
+            self.places.acquire_on_behalf_of_nowait(place)
+        except anyio.WouldBlock:
+            with anyio.move_on_after(WAIT_SECONDS):
+                await self.places.acquire_on_behalf_of(place)
+                return
+            raise Unavailable("no connection was free in time") from None
+
+    async def inspect(self) -> Inspection:
+        """Return nothing: all that can be seen of a server is its answers."""
+        await anyio.lowlevel.checkpoint()
+        return Inspection()
+
+    def expire(self, now: float) -> None:
+        """Cut the connections whose unit should be over."""
+        for connection in tuple(self._busy):
+            if now > connection.due:
+                connection.cut()
 
     def usage(self) -> Mapping[str, float]:
         """Return how the connections are used."""
-        told = self._limiter.statistics()
+        told = self.places.statistics()
         return {
             "connections_limit": told.total_tokens,
             "connections_used": told.borrowed_tokens,
@@ -238,18 +343,18 @@ class PostgresDatabase:
 
     def run_unit(self, unit: Unit[R]) -> R:
         """Run `unit` on this thread, again where the engine asks for that."""
-        tries = 1
+        tries, due = 1, time.monotonic() + UNIT_SECONDS
         while True:
             try:
-                return self._try(unit)
+                return self._try(unit, due)
             except _Again as again:
-                if tries >= TRIES:
+                if tries >= TRIES or time.monotonic() > due:
                     raise again.failure from again.__cause__
             time.sleep(random.uniform(0, RETRY_SECONDS * 2**tries))  # noqa: S311 (jitter)
             tries += 1
 
-    def _try(self, unit: Unit[R]) -> R:
-        connection, used = self._take()
+    def _try(self, unit: Unit[R], due: float) -> R:
+        connection, used = self._take(due)
         transaction = _Transaction(connection)
         try:
             return transaction.run(unit)
@@ -269,7 +374,7 @@ class PostgresDatabase:
         )
         broken = broken or state[:2] == "08" or state in ("57P01", "57P02", "57P03")
         if broken:
-            connection.close()
+            transaction.connection.close()
             if transaction.phase == "begin" and used:
                 # Whatever broke this one while it lay idle broke the others.
                 self._discard_idle()
@@ -277,33 +382,37 @@ class PostgresDatabase:
             lost = transaction.phase == "commit"
             return failure(CommitLost if lost else Unavailable, error, self.name, self._log)
         if state == CHANGED_PLAN and "cached plan" in str(error):
-            connection.close()  # the schema changed under a prepared statement
+            transaction.connection.close()  # the schema changed under a prepared statement
             return _Again(failure(WrongSchema, error, self.name, self._log))
         if state in FOREIGN_SESSION and not transaction.connection.pooled:
             # A pooler that hands on the process id of the first server connection it gives.
-            connection.close()
+            transaction.connection.close()
             self._pooled = True
             self.note_pooler()
             self._discard_idle()
             return _Again(failure(Unavailable, error, self.name, self._log))
         if state == "25006":
             # A read unit that writes is our fault; a writing one has met a standby.
-            connection.close()
+            transaction.connection.close()
             kind = Unavailable if unit.writes else StatementFailed
             return failure(kind, error, self.name, self._log)
         failed = failure(_classify(state), error, self.name, self._log)
         return _Again(failed) if state in SERIALIZATION else failed
 
-    def _take(self) -> tuple[_Connection, bool]:
+    def _take(self, due: float) -> tuple[_Connection, bool]:
         """Return a connection, and whether it has been used before."""
         with suppress(IndexError):
-            return self._idle.pop(), True
+            connection = self._idle.pop()
+            connection.due = due
+            self._busy.add(connection)
+            return connection, True
         try:
-            return self._connect(), False
+            return self._connect(due), False
         except self._driver.Error as error:
             raise failure(Unavailable, error, self.name, self._log) from error
 
     def _give_back(self, connection: _Connection) -> None:
+        self._busy.discard(connection)
         idle, driver = self._driver.pq.TransactionStatus.IDLE, connection.driver
         if not driver.closed and driver.info.transaction_status != idle:
             with suppress(self._driver.Error):
@@ -318,11 +427,12 @@ class PostgresDatabase:
             while True:
                 self._idle.pop().close()
 
-    def _connect(self) -> _Connection:
+    def _connect(self, due: float) -> _Connection:
         driver: psycopg.Connection = self._driver.connect(
             self._options.conninfo, autocommit=True, prepare_threshold=None
         )
-        connection = _Connection(driver, pooled=self._pooled)
+        connection = _Connection(driver, pooled=self._pooled, due=due)
+        self._busy.add(connection)
         try:
             as_text = import_module("psycopg.types.string").TextLoader
             driver.adapters.register_loader("json", as_text)
@@ -334,6 +444,7 @@ class PostgresDatabase:
                 driver.prepare_threshold = PREPARE_AFTER
                 self._settle(driver)
         except BaseException:
+            self._busy.discard(connection)
             connection.close()
             raise
         return connection
@@ -364,6 +475,10 @@ class PostgresDatabase:
                 raise self._driver.OperationalError(
                     f"{name} is {value}, not one of {sorted(wanted)}"
                 )
+
+
+def _nobody(_: Callable[[], object]) -> None:
+    """Stand for the event loop until there is one."""
 
 
 def _settings_for(local: str) -> bytes:
@@ -401,6 +516,7 @@ class _Transaction:
 
     def __init__(self, connection: _Connection) -> None:
         self.connection = connection
+        self._exclusive = False
         self.phase = "begin"
         self._cursor: Any = connection.driver.cursor()
 
@@ -417,6 +533,7 @@ class _Transaction:
         if pooled:
             run(_settings_for("true"), prepare=False)
         if unit.exclusive:
+            self._exclusive = True
             self._lock()
         result, kept = carry_out(unit.statements(Dialect.POSTGRESQL), self._execute)
         if kept:
@@ -434,6 +551,8 @@ class _Transaction:
         self._cursor.execute(IMPATIENT, prepare=False)
 
     def _execute(self, statement: Statement) -> Rows:
+        if self._exclusive:
+            self.connection.due = time.monotonic() + UNIT_SECONDS
         self._cursor.execute(statement.sql.psycopg_text, statement.parameters)
         if self._cursor.description is None:
             return ()

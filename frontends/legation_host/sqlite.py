@@ -31,8 +31,10 @@ __all__ = [
     "MEMORY",
     "classify",
     "connect",
+    "file_id",
     "has_wal_reset_bug",
     "in_transaction",
+    "limit_statements",
     "run_unit",
     "set_journal_mode",
     "translate",
@@ -66,6 +68,8 @@ READING: Final = (
 
 INCREMENTAL: Final = 2
 _AGAIN_SECONDS: Final = 0.005
+_STEPS: Final = 1_000_000
+"""Instructions of SQLite's machine between two looks at the clock: some ten milliseconds."""
 
 
 def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
@@ -78,6 +82,7 @@ def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sq
         UnusableDatabase: It cannot be opened, or a pragma does not hold.
     """
     if path != MEMORY and not read_only:
+        _refuse_overwritten(path)
         _create_private(path)
     try:
         connection = sqlite3.connect(
@@ -91,6 +96,27 @@ def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sq
         connection.close()
         raise
     return connection
+
+
+def _refuse_overwritten(path: str) -> None:
+    """Refuse an empty file beside a WAL: SQLite would delete that, and begin anew.
+
+    A file that is just being made has its first page before there is anything in its WAL.
+    """
+    log = f"{path}-wal"
+    if _size(log) and _size(path) == 0:
+        raise UnusableDatabase(
+            f"{path}: the file is empty, and {log} is not: the database was overwritten;"
+            " restore it, or delete both files to begin with an empty one"
+        )
+
+
+def _size(path: str) -> int | None:
+    """Return the size of a file in bytes, None where there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116  as above, paths are text here
+    except OSError:
+        return None
 
 
 def _create_private(path: str) -> None:
@@ -150,6 +176,23 @@ def _hold(connection: sqlite3.Connection, path: str, name: str, value: int) -> N
     row = connection.execute(f"pragma {name}").fetchone()
     if row is None or row[0] != value:
         raise UnusableDatabase(f"{path}: pragma {name} does not hold: {row}, not {value}")
+
+
+def file_id(path: str) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from every other while it is open; None without one."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  a call for each commit
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def limit_statements(connection: sqlite3.Connection, is_over: Callable[[], bool]) -> None:
+    """Interrupt a statement of `connection` soon after `is_over`.
+
+    What waits for the disk is not interrupted; a wait for a lock has `busy_timeout`.
+    """
+    connection.set_progress_handler(is_over, _STEPS)
 
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:

@@ -18,6 +18,7 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    Inspect,
     Interrupted,
     Interruptible,
     Job,
@@ -44,6 +45,7 @@ from legation.effects import (
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
+from legation.store.health import Inspection
 
 from .apart import Pieces, Took
 from .clock import Clock, microseconds
@@ -152,6 +154,10 @@ def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
     if is_audited(effect.unit) and result.kept:
         world.audit.append(effect.unit.entry)
     return result
+
+
+def _inspect(_: World, __: Task[Any], ___: Inspect) -> Inspection:
+    return Inspection()
 
 
 def _fetch(world: World, task: Task[Any], effect: Fetch) -> Any:
@@ -340,6 +346,7 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     ThisNode: _this_node,
     ReadBody: _read_body,
     Transact: _transact,
+    Inspect: _inspect,
     Fetch: _fetch,
     OpenStream: _open_stream,
     NextChunk: _next_chunk,

@@ -16,6 +16,7 @@ from legation import AuthorizationConfig, ConfigurationError, Platform
 from legation.access.scopes import Scoped
 from legation.effects import Record
 from legation.routes import ROUTES
+from legation.store.health import Condition
 from legation_testing import Client, ClientResponse
 
 from ..callers import ENVIRON, Issuer, demo
@@ -122,10 +123,44 @@ def test_3_what_any_token_is_told_holds_nothing_that_asks_for_a_scope(
     assert ready("platform:admin") == ready("channels:read", "databases:read")
 
 
-def test_3_where_readiness_is_open_it_is_no_more_than_that(issuer: Issuer) -> None:
-    with Client(demo(issuer, options={"excluded_routes": ("/ready",)})) as client:
-        assert client.get("/ready").json().keys() == {"status", "databases"}
-        assert "chat" not in client.get("/ready").text
+@pytest.mark.parametrize("excluded", [("/ready",), ("/health",)], ids=["excluded", "not excluded"])
+def test_3_readiness_without_a_token_tells_no_more_than_states(
+    issuer: Issuer, excluded: tuple[str, ...]
+) -> None:
+    with Client(demo(issuer, options={"excluded_routes": excluded})) as client:
+        bare = {"main": {"id": "main", "state": "current", "serving": True}}
+        assert client.get("/ready").json() == {"status": "ready", "databases": bare}
+        client.platform.serving.conditions["main"] = Condition.FULL  # type: ignore[attr-defined]
+        refused = client.get("/ready")
+        bare = {"main": {"id": "main", "state": "unreachable", "serving": False}}
+        assert refused.status == 503
+        assert refused.json() == {"status": "not ready", "databases": bare}
+
+
+def test_3_readiness_tells_those_who_may_read_a_database_what_is_wrong_with_it(
+    client: Client, issuer: Issuer
+) -> None:
+    client.platform.serving.conditions["main"] = Condition.SILENT  # type: ignore[attr-defined]
+    refused = client.get("/ready", token=issuer.token("databases:main:read", "channels:read"))
+    told = refused.json()
+    assert refused.status == 503
+    assert (told["databases"]["main"]["state"], told["databases"]["main"]["detail"]) == (
+        "silent",
+        "It does not answer",
+    )
+    assert [channel["messages"] for channel in told["channels"]] == [None]
+    bare = {"main": {"id": "main", "state": "unreachable", "serving": False}}
+    assert client.get("/ready", token=issuer.token()).json()["databases"] == bare
+
+
+def test_3_a_token_that_does_not_verify_is_refused_where_none_is_needed(
+    client: Client, issuer: Issuer
+) -> None:
+    assert client.get("/ready").status == 200
+    assert client.get("/ready", token="forged").status == 401
+    assert client.post("/ready").status == 405
+    head = client.request("HEAD", "/ready")
+    assert (head.status, head.text) == (200, "")
 
 
 def test_3_a_session_does_not_tell_of_an_agent_that_the_caller_may_not_know(

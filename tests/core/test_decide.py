@@ -17,7 +17,7 @@ from legation.access.decide import (
     name_of,
     owner_of,
 )
-from legation.access.scopes import AnyToken, Public, Scoped, Signed
+from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed
 
 READ = Scoped("agents", ("read",), parameter="agent_id")
 EITHER = Scoped("agents", ("read", "run"), parameter="agent_id")
@@ -30,7 +30,7 @@ def told(need: Any, *scopes: str, named: str | None = None) -> Any:
     return decide(need, Principal("ada", frozenset(scopes)), named)
 
 
-@pytest.mark.parametrize("need", [Public(), Signed(), AnyToken()])
+@pytest.mark.parametrize("need", [Public(), Open(), Signed(), AnyToken()])
 def test_where_no_scope_is_needed_none_is_looked_at(need: Any) -> None:
     assert told(need) == Allow()
 

@@ -12,11 +12,21 @@ from attrs import evolve
 
 from legation import Agent, Database
 from legation.config import AuthorizationConfig
-from legation.effects import Fetch, FetchReply, Unreachable
+from legation.effects import (
+    Concurrently,
+    Effect,
+    Fetch,
+    FetchReply,
+    Interrupted,
+    Interruptible,
+    Now,
+    Unreachable,
+)
+from legation.resources.channels import SURVEY_SECONDS, survey
 from legation.store.failures import Busy, Unavailable
 from legation.store.inbox import CountMessages
 from legation.store.runs import StartRun
-from legation_testing import Client
+from legation_testing import Client, effects_of, play
 
 from ..providers.deliveries import channels, platform, whatsapp
 from ..providers.strict import WhatsAppApi
@@ -75,6 +85,20 @@ def test_a_database_that_does_not_answer_leaves_its_channels_uncounted() -> None
         first = c.get("/channels").json()[0]
 
     assert (first["messages"], first["replies"]) == (None, None)
+
+
+def test_a_database_that_is_silent_is_not_waited_for() -> None:
+    asked = Interruptible(iter(Now()), "survey:main", SURVEY_SECONDS)
+
+    def answer(effect: Effect) -> Any:
+        if not isinstance(effect, Concurrently):
+            return 0
+        return tuple(play(one, [(asked, Interrupted("timeout"))]) for one in effect.programs)
+
+    _, told = effects_of(survey(platform().registry), answer)
+
+    assert told
+    assert {channel["messages"] for channel in told} == {None}
 
 
 def test_a_database_that_does_not_answer_hides_no_other() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from legation.access.decide import Allow, Principal, decide
 from legation.access.rights import describe_need, scopes_enough
-from legation.access.scopes import AnyToken, Public, Scoped, Signed
+from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed
 from legation.config import AuthorizationConfig, PlatformConfig
 from legation.routes import ROUTES
 
@@ -27,6 +27,7 @@ READ = Scoped("agents", ("read", "run"), parameter="agent_id", also=("old:read",
         (Public(), "/open", ON, "nothing: the route is excluded"),
         (Public(), "/x", ON, "any valid token"),
         (AnyToken(), "/x", ON, "any valid token"),
+        (Open(), "/x", ON, "nothing; a valid token may open more of the answer"),
         (
             READ,
             "/x",

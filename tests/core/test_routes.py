@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from legation.access.scopes import AnyToken, Public, Scoped, Signed
+from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed
 from legation.config import DEFAULT_EXCLUDED_ROUTES
 from legation.resources import system
 from legation.routes import ROUTES, Route
@@ -79,7 +79,11 @@ def test_what_changes_something_needs_more_than_any_token() -> None:
 def test_what_is_public_is_what_the_interface_excludes() -> None:
     public = {route.template for route in ROUTES if isinstance(route.need, Public)}
 
-    assert public <= {*DEFAULT_EXCLUDED_ROUTES, "/ready", "/docs/assets/{name}"}
+    assert public <= {*DEFAULT_EXCLUDED_ROUTES, "/docs/assets/{name}"}
+
+
+def test_only_readiness_is_open_to_all_and_tells_more_to_some() -> None:
+    assert {r.template for r in ROUTES if isinstance(r.need, Open)} == {"/ready"}
 
 
 def test_only_webhooks_are_signed() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.access.scopes import AnyToken, Public, Scoped, Signed, well_formed_id
+from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed, well_formed_id
 
 LETTERS = string.ascii_letters + string.digits + "._~-"
 
@@ -34,4 +34,5 @@ def test_the_scope_to_ask_for_is_that_of_the_first_action() -> None:
 
 def test_needs_are_values() -> None:
     assert Public() == Public()
-    assert len({Public(), Signed(), AnyToken(), Scoped("a", ("b",)), Scoped("a", ("b",))}) == 4
+    needs = {Public(), Open(), Signed(), AnyToken(), Scoped("a", ("b",)), Scoped("a", ("b",))}
+    assert len(needs) == 5

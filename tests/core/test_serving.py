@@ -10,6 +10,8 @@ from legation import Agent, Database, Platform
 from legation.effects import (
     Concurrently,
     Effect,
+    Inspect,
+    Interrupted,
     Interruptible,
     Job,
     Log,
@@ -30,10 +32,19 @@ from legation.serving import LOOK_SECONDS, Served, Serving, WatchSchema, WatchSc
 from legation.store.failures import (
     Busy,
     CommitLost,
+    DatabaseFull,
+    FileReplaced,
     NotServed,
     StatementFailed,
     Unavailable,
     WrongSchema,
+)
+from legation.store.health import (
+    PATIENCE_SECONDS,
+    REASONS,
+    Condition,
+    Inspection,
+    ProbeWrite,
 )
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_testing import Client, close_at_every_effect, effects_of, play
@@ -47,7 +58,15 @@ TWO: Final = Catalogue(
 )
 DULL: Final[dict[type, object]] = {Now: 0, ThisNode: "n1", RandomBytes: b"\0" * 16}
 ASK: Final = Sql("select x from a", registered=False)
-LOOK: Final = Transact("main", ReadLedger())
+LEDGER: Final = Transact("main", ReadLedger())
+LOOK: Final = Interruptible(iter(LEDGER), "look:main", PATIENCE_SECONDS)
+INSPECT: Final = Inspect("main")
+UNREACHABLE: Final = Log(
+    "error",
+    "database_unavailable",
+    (("database", "main"), ("condition", "unreachable"), ("reason", "It cannot be reached")),
+)
+AVAILABLE: Final = Log("info", "database_available", (("database", "main"),))
 BEHIND: Final = (
     "The database 'main' is not served: The schema is at 1.0.0; migrate it to 2.0.0"
     " (`legation migrate main` or POST /databases/main/migrate does it)"
@@ -126,14 +145,14 @@ def test_a_look_says_whether_a_database_is_served(found: LedgerReading, reason: 
 @pytest.mark.parametrize("before", [None, "old"])
 def test_a_database_that_does_not_answer_keeps_its_standing(before: str | None) -> None:
     made = serving(before)
-    play(made.look("main"), [(LOOK, Unavailable())])
+    play(made.look("main"), [(LOOK, Unavailable()), (UNREACHABLE, None)])
 
     assert made.reasons.get("main") == before
 
 
 def test_a_database_that_never_answered_is_not_served() -> None:
     made = serving()
-    play(made.begin("main", migrate=False), [(LOOK, Unavailable())])
+    play(made.begin("main", migrate=False), [(LOOK, Unavailable()), (UNREACHABLE, None)])
 
     with pytest.raises(NotServed, match="it has not answered yet"):
         play(made.guard(asking()), [])
@@ -175,9 +194,9 @@ def test_another_database_goes_on() -> None:
 
 def test_a_unit_that_needs_no_schema_passes() -> None:
     def program() -> Program[LedgerReading]:
-        return (yield from LOOK)
+        return (yield from LEDGER)
 
-    assert play(serving("too old").guard(program()), [(LOOK, reading(V1))]) == reading(V1)
+    assert play(serving("too old").guard(program()), [(LEDGER, reading(V1))]) == reading(V1)
 
 
 def test_a_failure_of_an_effect_reaches_the_program() -> None:
@@ -187,7 +206,7 @@ def test_a_failure_of_an_effect_reaches_the_program() -> None:
 
 @pytest.mark.parametrize(
     ("found", "failure"),
-    [(reading(V1), NotServed), (reading(V2), WrongSchema), (Unavailable(), WrongSchema)],
+    [(reading(V1), NotServed), (reading(V2), WrongSchema), (Busy(), WrongSchema)],
     ids=["behind", "current", "no answer"],
 )
 def test_a_missing_table_is_a_reason_to_look_at_once(found: Any, failure: type[Exception]) -> None:
@@ -327,7 +346,8 @@ def test_what_is_refused_is_not_tried_again() -> None:
     found = iter([drifted, Drift("another history"), drifted])
 
     def answer(effect: Effect) -> Any:
-        return next(found) if isinstance(effect, Transact) else DULL.get(type(effect))
+        asked = isinstance(effect, Transact | Interruptible)
+        return next(found) if asked else DULL.get(type(effect))
 
     asked, _ = effects_of(made.begin("main", migrate=True), answer)
 
@@ -342,7 +362,8 @@ def test_another_node_may_have_been_faster() -> None:
     found = iter([reading(EMPTY), Migrated(V2, V2, ()), reading(V2)])
 
     def answer(effect: Effect) -> Any:
-        return next(found) if isinstance(effect, Transact) else DULL.get(type(effect))
+        asked = isinstance(effect, Transact | Interruptible)
+        return next(found) if asked else DULL.get(type(effect))
 
     asked, _ = effects_of(made.begin("main", migrate=True), answer)
 
@@ -381,6 +402,8 @@ def test_the_watch_tells_of_each_change_once(watched: tuple[Serving, Program[Non
         answer = None
         if isinstance(effect, Log):
             told.append(effect)
+        elif isinstance(effect, Inspect):
+            answer = Inspection()
         elif isinstance(effect, Sleep):
             assert effect.seconds == LOOK_SECONDS
         elif (answer := next(found, None)) is None:
@@ -389,9 +412,135 @@ def test_the_watch_tells_of_each_change_once(watched: tuple[Serving, Program[Non
     database = (("database", "main"),)
     assert told == [
         Log("warning", BEHIND, database),
+        UNREACHABLE,
+        AVAILABLE,
         Log("info", "The database 'main' is served", database),
     ]
     assert made.reasons == {}
+
+
+# --- the condition of a database
+
+
+def unavailable(condition: Condition) -> Log:
+    reason = (("condition", condition.value), ("reason", REASONS[condition]))
+    return Log("error", "database_unavailable", (("database", "main"), *reason))
+
+
+ANSWER: Final = (LOOK, reading(V2))
+PROBE: Final = Interruptible(iter(Transact("main", ProbeWrite())), "look:main", PATIENCE_SECONDS)
+
+
+def test_what_works_is_inspected_and_asked() -> None:
+    made = serving()
+    play(made.examine("main"), [(INSPECT, Inspection()), ANSWER])
+
+    assert (made.conditions, made.readings) == ({}, {"main": reading(V2)})
+
+
+def test_no_answer_in_time_is_written_once_and_passes() -> None:
+    made = serving()
+    silence = (LOOK, Interrupted("timeout"))
+    line = (unavailable(Condition.SILENT), None)
+    play(made.examine("main"), [(INSPECT, Inspection()), silence, line])
+    play(made.examine("main"), [(INSPECT, Inspection()), silence])
+    assert made.conditions == {"main": Condition.SILENT}
+    assert made.reasons == {}
+
+    play(made.examine("main"), [(INSPECT, Inspection()), (LOOK, reading(V2)), (AVAILABLE, None)])
+    assert made.conditions == {}
+
+
+def test_a_write_that_does_not_end_is_no_answer() -> None:
+    made = serving()
+    waits = Inspection(waiting_seconds=60.0)
+    line = (unavailable(Condition.SILENT), None)
+
+    script = [(INSPECT, waits), line, ANSWER, (AVAILABLE, None)]
+    play(made.examine("main"), script)
+
+
+def test_a_full_disk_is_noticed_before_a_write_fails_and_passes_with_a_write() -> None:
+    made = serving()
+    full = (INSPECT, Inspection(room=False))
+    play(made.examine("main"), [full, (unavailable(Condition.FULL), None), ANSWER])
+    play(made.examine("main"), [full, ANSWER])
+    assert made.conditions == {"main": Condition.FULL}
+
+    again = [(INSPECT, Inspection()), (PROBE, DatabaseFull()), ANSWER]
+    play(made.examine("main"), again)
+    assert made.conditions == {"main": Condition.FULL}
+
+    stored = [(INSPECT, Inspection()), (PROBE, None), (AVAILABLE, None), ANSWER]
+    play(made.examine("main"), stored)
+    assert made.conditions == {}
+
+
+def test_a_write_that_is_refused_says_so_at_once_and_no_probe_contradicts_it() -> None:
+    made = serving()
+    line = (unavailable(Condition.FULL), None)
+    with pytest.raises(DatabaseFull):
+        play(made.guard(asking()), [(ASKING, DatabaseFull()), line])
+    assert made.conditions == {"main": Condition.FULL}
+
+    play(made.examine("main"), [(INSPECT, Inspection()), ANSWER])
+    assert made.conditions == {"main": Condition.FULL}
+    stored = [(INSPECT, Inspection()), (PROBE, None), (AVAILABLE, None), ANSWER]
+    play(made.examine("main"), stored)
+
+
+@pytest.mark.parametrize("by", ["a look", "a write", "a probe"])
+def test_where_the_file_is_another_one_nothing_is_sent_any_more(by: str) -> None:
+    made = serving()
+    line = (unavailable(Condition.REPLACED), None)
+    if by == "a look":
+        play(made.examine("main"), [(INSPECT, Inspection(replaced=True)), line])
+    elif by == "a write":
+        with pytest.raises(FileReplaced):
+            play(made.guard(asking()), [(ASKING, FileReplaced()), line])
+    else:
+        play(made.look("main"), [(LOOK, FileReplaced()), line])
+
+    with pytest.raises(NotServed, match=r"deleted or replaced .* restart the server"):
+        play(made.guard(asking()), [])
+    play(made.examine("main"), [(INSPECT, Inspection())])
+    play(made.look("main"), [ANSWER])
+    assert made.conditions == {"main": Condition.REPLACED}
+    assert list(made.reasons) == ["main"]
+
+
+def test_a_failure_in_a_guarded_program_is_noted_by_that_program_alone() -> None:
+    made = serving()
+
+    def program() -> Program[object]:
+        return (yield from Interruptible(asking(), "topic", 1.0))
+
+    effect = Interruptible(iter(ASKING), "topic", 1.0)
+    with pytest.raises(DatabaseFull):
+        play(made.guard(program()), [(effect, DatabaseFull())])
+    assert made.conditions == {}
+
+
+def test_a_connection_that_broke_is_left_to_the_next_look() -> None:
+    made = serving()
+    with pytest.raises(Unavailable):
+        play(made.guard(asking()), [(ASKING, Unavailable())])
+
+    assert made.conditions == {}
+
+
+def test_a_watch_writes_one_line_of_a_file_that_was_replaced(
+    watched: tuple[Serving, Program[None]],
+) -> None:
+    _, program = watched
+    asked: list[Effect] = []
+    answer: Any = None
+    for _ in range(6):
+        asked.append(program.send(answer))
+        answer = Inspection(replaced=True) if asked[-1] == INSPECT else None
+
+    sleep = Sleep(LOOK_SECONDS)
+    assert asked == [sleep, INSPECT, unavailable(Condition.REPLACED), sleep, INSPECT, sleep]
 
 
 def test_every_database_has_a_watch_of_its_own() -> None:

@@ -335,3 +335,19 @@ def test_what_the_driver_said_goes_to_the_log_alone() -> None:
     assert "words" not in str(failure)
     assert "the words of the driver" in str(lines)
     assert "main" in str(lines)
+
+
+def test_an_empty_file_beside_a_wal_is_refused_and_the_wal_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(connect(str(path))) as writer:
+        writer.execute("create table t (x)")
+        log = (tmp_path / "a.db-wal").read_bytes()
+    path.write_bytes(b"")
+    kept = tmp_path / "a.db-wal"
+    kept.write_bytes(log)
+
+    with pytest.raises(UnusableDatabase, match=r"a\.db: the file is empty, .* restore it"):
+        connect(str(path))
+    assert kept.read_bytes() == log
+    kept.unlink()
+    connect(str(path)).close()

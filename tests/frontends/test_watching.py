@@ -211,9 +211,7 @@ async def test_measurements_say_what_the_host_and_the_server_know(
     assert found["legation_hub_runs 7"] == found["legation_hub_followers 7"] == 0
 
 
-async def test_postgresql_says_how_its_connections_are_used(
-    postgres_database: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_postgresql_says_how_its_connections_are_used(postgres_database: str) -> None:
     made = Platform(databases=[Database("main", postgres_database, auto_migrate=True)])
     async with open_platform(made) as host:
         usage = host.databases["main"].usage()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import PlatformConfig
-from .scopes import Need, Scoped, Signed
+from .scopes import Need, Open, Scoped, Signed
 
 __all__ = ["describe_need", "scopes_enough"]
 
@@ -24,6 +24,8 @@ def describe_need(need: Need, template: str, config: PlatformConfig) -> str:
         return "nothing: authorization is off"
     if config.authorization_config.excludes(template):
         return "nothing: the route is excluded"
+    if isinstance(need, Open):
+        return "nothing; a valid token may open more of the answer"
     if not isinstance(need, Scoped):
         return "any valid token"
     return " or ".join((*scopes_enough(need), config.authorization_config.admin_scope))

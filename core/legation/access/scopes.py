@@ -14,7 +14,7 @@ from attrs import Factory, field
 
 from ..values import frozen
 
-__all__ = ["AnyToken", "Need", "Public", "Scoped", "Signed", "well_formed_id"]
+__all__ = ["AnyToken", "Need", "Open", "Public", "Scoped", "Signed", "well_formed_id"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
@@ -27,6 +27,11 @@ def well_formed_id(text: str) -> bool:
 @frozen
 class Public:
     """No caller is needed as long as the route is among the excluded ones; a valid token after."""
+
+
+@frozen
+class Open:
+    """No token is needed; one that is sent has to verify, and may open more of the answer."""
 
 
 @frozen
@@ -71,5 +76,5 @@ class Scoped:
         return f"{self.resource}:{self.actions[0]}"
 
 
-Need: TypeAlias = Public | Signed | AnyToken | Scoped
+Need: TypeAlias = Public | Open | Signed | AnyToken | Scoped
 """What a route may need.  A route cannot be made without one."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..access.rights import scopes_enough
-from ..access.scopes import Scoped, Signed
+from ..access.scopes import Open, Scoped, Signed
 from ..config import PlatformConfig
 from ..refusals import Refusal, respond
 from ..registry import Registry
@@ -181,7 +181,8 @@ def _security(route: Route, config: PlatformConfig) -> list[dict[str, list[str]]
         return []
     scopes: list[list[str]] = _enough(need, config) if isinstance(need, Scoped) else [[]]
     alternatives = [{SCHEME: scope} for scope in scopes]
-    return alternatives if config.authorization else [{}, *alternatives]
+    open_to_all = isinstance(need, Open) or not config.authorization
+    return [{}, *alternatives] if open_to_all else alternatives
 
 
 def _enough(need: Scoped, config: PlatformConfig) -> list[list[str]]:

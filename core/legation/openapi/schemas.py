@@ -81,7 +81,10 @@ _ERRORS: Final[Mapping[str, Schema]] = {
 
 _DATABASE: Final[Mapping[str, Schema]] = {
     "id": TEXT,
-    "state": one_of_words("current", "empty", "behind", "ahead", "drifted", "unreachable"),
+    "state": one_of_words(
+        *("current", "empty", "behind", "ahead", "drifted", "unreachable"),
+        *("full", "silent", "replaced"),
+    ),
     "serving": BOOLEAN,
 }
 _REACHED: Final[Mapping[str, Schema]] = {

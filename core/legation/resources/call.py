@@ -21,12 +21,14 @@ from ..bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_que
 from ..bodies.json_text import BadJson
 from ..effects import Program, ReadBody, ThisNode, Transact
 from ..messages import Answer, Request
+from ..migrations.ledger import LedgerReading
 from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..registry import Registry
 from ..routing import is_segment
 from ..runs.execute import Workshop
 from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
+from ..store.health import Condition
 from ..store.units import Unit
 from ..values import frozen
 from ..watch import Arrival, Watch
@@ -38,6 +40,7 @@ __all__ = [
     "Account",
     "Call",
     "Handler",
+    "Known",
     "Surface",
     "Whose",
     "chosen_session",
@@ -77,6 +80,14 @@ class Whose:
     others: bool = False
 
 
+@frozen(eq=False)
+class Known:
+    """What the last looks at the databases found, by id; see `serving.Serving`."""
+
+    readings: Mapping[str, LedgerReading]
+    conditions: Mapping[str, Condition]
+
+
 class Surface(Protocol):
     """The routes as a caller may ask about them."""
 
@@ -88,6 +99,11 @@ class Surface(Protocol):
     @property
     def watch(self) -> Watch:
         """What the process counts."""
+        ...
+
+    @property
+    def known(self) -> Known:
+        """What is known of the databases without asking them."""
         ...
 
     def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:

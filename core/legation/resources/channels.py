@@ -6,12 +6,21 @@ The text of a message is never shown; whoever may read it asks for the session.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 from ..access.decide import Allow, AllowOnly, Decision, Deny
 from ..channels.replies import keys_of
 from ..correspondence.answering import owner_of
-from ..effects import Now, Nudge, Program, Transact
+from ..effects import (
+    Concurrently,
+    Interrupted,
+    Interruptible,
+    Now,
+    Nudge,
+    Program,
+    Transact,
+)
 from ..messages import Answer, json_response
 from ..refusals import Conflict, Fault, Invalid, NotFound, Refusal
 from ..registry import HostedChannel, Registry
@@ -24,6 +33,7 @@ from ..values import frozen
 from .call import Call
 
 __all__ = [
+    "SURVEY_SECONDS",
     "get_message",
     "list_channels",
     "list_messages",
@@ -39,6 +49,9 @@ _MOST: Final = 200
 _MESSAGE_STATES: Final = ("ready", "done", "dead")
 _REPLY_STATES: Final = ("ready", "sent", "dead")
 
+SURVEY_SECONDS: Final = 1.0
+"""For a database to count what waits: `/ready` answers within two."""
+
 Depth: TypeAlias = MessageDepth | ReplyDepth
 Told: TypeAlias = dict[str, Any]
 
@@ -46,17 +59,19 @@ Told: TypeAlias = dict[str, Any]
 # --- all channels ------------------------------------------------------------------------------
 
 
-def survey(registry: Registry, decision: Decision = _EVERY) -> Program[tuple[Told, ...]]:
+def survey(
+    registry: Registry, decision: Decision = _EVERY, ailing: AbstractSet[str] = frozenset()
+) -> Program[tuple[Told, ...]]:
     """Return the channels that `decision` opens, with what waits in each.
 
-    That is null where the database does not answer.
+    That is null where the database is `ailing`, or does not answer within a second.
     """
     shown = [hosted for hosted in registry.channels.values() if _open(hosted.id, decision)]
     now_us = yield from Now()
-    found: dict[str, _Counted | None] = {}
-    for database in sorted({hosted.component.database for hosted in shown}):
-        found[database] = yield from _count(database, now_us)
-    return tuple(_channel(hosted, found[hosted.component.database], now_us) for hosted in shown)
+    asked = sorted({hosted.component.database for hosted in shown} - ailing)
+    counts = Concurrently(tuple(_counted(database, now_us) for database in asked))
+    found = dict(zip(asked, (yield from counts), strict=True))
+    return tuple(_channel(hosted, found.get(hosted.component.database), now_us) for hosted in shown)
 
 
 def _open(channel: str, decision: Decision) -> bool:
@@ -71,6 +86,12 @@ class _Counted:
 
     messages: dict[str, MessageDepth]
     replies: dict[str, ReplyDepth]
+
+
+def _counted(database: str, now_us: int) -> Program[_Counted | None]:
+    asked = Interruptible(_count(database, now_us), f"survey:{database}", SURVEY_SECONDS)
+    counted = yield from asked
+    return None if isinstance(counted, Interrupted) else counted
 
 
 def _count(database: str, now_us: int) -> Program[_Counted | None]:

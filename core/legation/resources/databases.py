@@ -30,12 +30,14 @@ from ..migrations.plan import Drift, Move, Plan, PlanRefusal, plan
 from ..migrations.version import MalformedVersion, Version, parse_version
 from ..refusals import BadRequest, Fault, Internal, Invalid, NotFound, Refusal
 from ..store.failures import NotServed, StoreFailure
+from ..store.health import REASONS
 from ..store.units import Dialect
 from ..values import frozen
 from .call import Call
 
 __all__ = [
     "described",
+    "described_last",
     "get_database",
     "get_migrations",
     "get_plan",
@@ -64,6 +66,19 @@ def described(call: Call, name: str) -> Program[dict[str, Any]]:
     except StoreFailure:
         return {"id": name, "state": "unreachable", "serving": False}
     return _standing(name, reading, call.registry.catalogue)
+
+
+def described_last(call: Call, name: str) -> dict[str, Any]:
+    """Return a database as the last look at it found it, without asking it."""
+    reading = call.surface.known.readings.get(name)
+    condition = call.surface.known.conditions.get(name)
+    if reading is None:
+        told: dict[str, Any] = {"id": name, "state": "unreachable", "serving": False}
+    else:
+        told = _standing(name, reading, call.registry.catalogue)
+    if condition is not None:
+        told |= {"state": condition.value, "serving": False, "detail": REASONS[condition]}
+    return told
 
 
 def _standing(name: str, reading: LedgerReading, catalogue: Catalogue) -> dict[str, Any]:

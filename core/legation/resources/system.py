@@ -15,7 +15,7 @@ from ..refusals import Invalid, Refusal
 from ..version import INTERFACE_VERSION, VERSION
 from .call import Call
 from .channels import survey
-from .databases import described
+from .databases import described_last
 
 __all__ = ["explain", "health", "home", "info", "me", "ready"]
 
@@ -52,29 +52,34 @@ def _alive(started_us: int) -> Response:
 
 
 def ready(call: Call) -> Program[Answer | Refusal]:
-    """Return 200 when every database is at hand and at a schema this code serves, else 503.
+    """Return 200 when every database works and is at a schema this code serves, else 503.
 
     A process that is about to end is not ready for more either.  What the scopes on databases and
-    channels protect is told to those who hold them.
+    channels protect is told to those who hold them.  No database is waited for: the answer is that
+    of the last look, which requests go by as well.
     """
-    states: dict[str, Any] = {}
-    for name in call.registry.databases:
-        states[name] = yield from _state(call, name)
+    states = {name: _state(call, name) for name in call.registry.databases}
     draining = call.workshop.draining
     serving = all(state["serving"] for state in states.values()) and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
     told: dict[str, Any] = {"status": status, "databases": states}
     decision = decide(LIST_CHANNELS, call.principal)
-    if channels := (yield from survey(call.registry, decision)):
+    ailing = frozenset(call.surface.known.conditions)
+    if channels := (yield from survey(call.registry, decision, ailing)):
         told["channels"] = channels
     return json_response(200 if serving else 503, told)
 
 
-def _state(call: Call, name: str) -> Program[dict[str, Any]]:
-    """Return a database as the caller may see it, at least whether it is served."""
-    told = yield from described(call, name)
+def _state(call: Call, name: str) -> dict[str, Any]:
+    """Return a database as the caller may see it, at least whether it is served.
+
+    What is wrong with one that does not work is for those who may read it.
+    """
+    told = described_last(call, name)
     if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
         return told
+    if name in call.surface.known.conditions:
+        told["state"] = "unreachable"
     return {key: told[key] for key in _FOR_EVERYBODY}
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "CommitLost",
     "Conflict",
     "DatabaseFull",
+    "FileReplaced",
     "NotServed",
     "StatementFailed",
     "StoreFailure",
@@ -40,6 +41,13 @@ class CommitLost(StoreFailure):
 
 class DatabaseFull(StoreFailure):
     """No space, or the storage refuses to write."""
+
+
+class FileReplaced(StoreFailure):
+    """The file was deleted or replaced under the server, which has to be restarted.
+
+    What the unit did may stand in the file that is gone; nobody will read it there.
+    """
 
 
 class NotServed(StoreFailure):
