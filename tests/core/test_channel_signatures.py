@@ -6,6 +6,8 @@ import base64
 import hashlib
 import hmac
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -36,7 +38,12 @@ NOW: Final = 1_700_000_000
 SECRETS: Final = (b"new", b"old")
 
 
-VECTORS: Final = Path(__file__).parents[1] / "vectors/webhook_vectors.json"
+def _beside_the_repository() -> Path:
+    return Path(__file__).resolve().parents[3] / "shared" / "vectors"
+
+
+VECTORS: Final = Path(os.environ.get("LEGATION_VECTORS") or _beside_the_repository())
+FILE: Final = VECTORS / "webhook_vectors.json"
 
 
 def _judge(scheme: str, headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Judge:
@@ -53,8 +60,13 @@ def _judge(scheme: str, headers: Headers, body: bytes, secrets: Secrets, now_us:
             return stripe_v1(headers, body, secrets, now_us)
 
 
-def test_every_vector_is_judged_as_published() -> None:
-    vectors: list[dict[str, Any]] = json.loads(VECTORS.read_text())
+def test_every_vector_is_judged_as_published(capsys: pytest.CaptureFixture[str]) -> None:
+    if not FILE.exists():
+        reason = f"webhook vectors not run: no {FILE.name}; LEGATION_VECTORS names its folder"
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {reason}\n")
+        pytest.skip(reason)
+    vectors: list[dict[str, Any]] = json.loads(FILE.read_text())
     wrong = [vector["name"] for vector in vectors if not _agrees(vector)]
 
     assert not wrong
