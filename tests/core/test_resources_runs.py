@@ -557,7 +557,7 @@ def test_a_run_that_goes_while_its_client_waits_is_told_as_gone(client: Client) 
     exchange, _ = begun(client)
     client.delete("/sessions/s")
 
-    assert exchange.response().status == 500
+    assert exchange.response().status == 409
 
 
 def test_resuming_a_run_in_which_nothing_has_happened_tells_that_it_is_live(client: Client) -> None:

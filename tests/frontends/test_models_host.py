@@ -338,7 +338,9 @@ def test_slow_is_not_silent(protocol: Protocol) -> None:
 def test_what_passes_is_asked_again(protocol: Protocol, trouble: Item) -> None:
     outcome = ask(protocol, "trio", trouble, Said(("Hello",)))
 
-    assert outcome.reply == Reply("Hello", Usage(7, 3))
+    assert outcome.reply is not None
+    assert outcome.reply.content == "Hello"
+    assert outcome.reply.usage in (Usage(7, 3), Usage(14, 6))  # some say at once what it costs
     assert len(outcome.server.seen) == 2
     assert [line[1] for line in outcome.log] == ["model asked again"]
     assert 0.2 < outcome.seconds < 5

@@ -12,12 +12,13 @@ from ..access.claims import overlay
 from ..bodies import Form, Reader
 from ..effects import Program, Transact
 from ..messages import Answer, Headers, Streamed, Unfinished, encoded_json_response, json_response
-from ..refusals import BadRequest, Conflict, Fault, Internal, Invalid, NotFound, Refusal
+from ..refusals import BadRequest, Conflict, Fault, Invalid, NotFound, Refusal, Unavailable
 from ..registry import Component
 from ..runs.answers import Reply, answered, calls_answered, read_replies
 from ..runs.cancelling import cancel
 from ..runs.continuing import go_on, turn_at_pause
-from ..runs.follow import Followed, join, resume, tail, tail_of_member
+from ..runs.follow import Followed, RunStalled, join, resume, tail, tail_of_member
+from ..runs.journal import Speaker
 from ..runs.output import MEDIA, run_json, run_listed
 from ..runs.patience import patiently
 from ..runs.starting import NewRun, start
@@ -25,7 +26,7 @@ from ..runs.states import RunState
 from ..runs.turn_state import TurnState
 from ..sse import BadEventId, parse_last_event_id
 from ..store.run_reads import FetchRun, ListRuns
-from ..store.run_rows import RunRow
+from ..store.run_rows import ClaimedRun, RunRow
 from ..store.sessions import FetchSession, SessionRow
 from ..values import frozen
 from .call import Call, Handler
@@ -53,6 +54,12 @@ _PAGE: Final = 1000
 _IN_CANCEL_QUERY: Final = tuple(a.name for a in arguments_of(Action.CANCEL) if a.in_query)
 _DEEPEST: Final = 1_000_000
 _BUSY: Final = "Another run of the session is not over yet"
+_DELETED: Final = "The run was deleted with its session before it was over"
+_STALLED: Final = (
+    "The run does not go on: the database stores nothing of it at present. It is kept; ask for run"
+    " {} later"
+)
+_STALLED_RETRY_SECONDS: Final = 30
 _STATUSES: Final = tuple(state.value for state in RunState)
 
 
@@ -142,7 +149,8 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
         return json_response(202, told)
     if asked.stream:
-        return _streamed(tail(_followed(call, hosted, owner, run_id), 0))
+        run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
+        return _streamed(tail(_followed(call, hosted, Speaker(run, hosted.name)), 0))
     return (yield from _joined(hosted.database, owner, run_id))
 
 
@@ -257,7 +265,7 @@ def run_events(kind: str) -> Handler:
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
         seq, database = stopped.seq if stopped else after, own.hosted.database
-        followed = _followed(call, own.hosted, row.owner, row.run_id)
+        followed = _followed(call, own.hosted, own.speaker)
         if row.parent_run_id is None:
             return _streamed(tail(followed, seq))
         top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
@@ -290,7 +298,7 @@ def resume_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
-        followed = _followed(call, own.hosted, own.row.owner, own.row.run_id)
+        followed = _followed(call, own.hosted, own.speaker)
         return _streamed(resume(followed, asked["last_event_index"] + 1))
 
     return handler
@@ -403,15 +411,16 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _followed(call, own.hosted, row.owner, row.run_id)
+        followed = _followed(call, own.hosted, own.speaker)
         return _streamed(tail(followed, row.events))
     return (yield from _joined(database, row.owner, row.run_id, row.events))
 
 
-def _followed(call: Call, hosted: Component, owner: str, run_id: str) -> Followed:
+def _followed(call: Call, hosted: Component, speaker: Speaker) -> Followed:
     """Return a run that is to be streamed."""
+    run_id = speaker.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
-    return Followed(call.workshop, hosted.database, owner, run_id, run_id, path)
+    return Followed(call.workshop, hosted.database, speaker, run_id, path)
 
 
 def _streamed(events: Program[Unfinished | None]) -> Streamed:
@@ -420,9 +429,12 @@ def _streamed(events: Program[Unfinished | None]) -> Streamed:
 
 def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
     """Return a run when it is over, or waits for a person."""
-    yield from join(database, owner, run_id, after)
+    try:
+        yield from join(database, owner, run_id, after)
+    except RunStalled:
+        return Unavailable(_STALLED.format(run_id), retry_after=_STALLED_RETRY_SECONDS)
     row = yield from patiently(database, FetchRun(run_id, owner))
-    return Internal("The run is gone") if row is None else encoded_json_response(200, run_json(row))
+    return Conflict(_DELETED) if row is None else encoded_json_response(200, run_json(row))
 
 
 @frozen
@@ -431,6 +443,11 @@ class _Own:
 
     hosted: Component
     row: RunRow
+
+    @property
+    def speaker(self) -> Speaker:
+        """Whose events those of the run are."""
+        return Speaker(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
 def _own_run(call: Call, kind: str, session_id: str | None = None) -> Program[_Own | NotFound]:

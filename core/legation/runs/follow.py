@@ -2,6 +2,9 @@
 
 What this node hears is a hint; what counts is the database.  So the same program follows a run of
 this node, of another one, and one that ended long ago.
+
+A run may come to no end: it is deleted with its session, or nobody can store what became of it.
+Whoever follows it is told so, and does not wait for ever.
 """
 
 from __future__ import annotations
@@ -11,17 +14,18 @@ from typing import Any, Final
 
 from attrs import define
 
-from ..effects import Emit, NextEvents, Now, Program, RunEvent
+from ..effects import Emit, Log, NextEvents, Now, Program, RunEvent
 from ..messages import Unfinished, compact_json
 from ..sse import EventId, encode, encode_departure, heartbeat
+from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..values import frozen
 from .execute import Workshop
-from .journal import shown
+from .journal import Speaker, shown
 from .patience import patiently
 from .states import RunState
 
-__all__ = ["Followed", "join", "resume", "tail", "tail_of_member"]
+__all__ = ["Followed", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 
 # A run of another node tells nothing here: the database is asked soon after something happened,
 # and less and less often while nothing does.
@@ -31,6 +35,13 @@ _HEARTBEAT_SECONDS: Final = 15.0
 _HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
 _ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled"})
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
+_DELETED: Final = "Run {} was deleted with its session"
+# Whoever finds a lease that has passed takes the run up within a second or two.
+_LEFT_SECONDS: Final = 15.0
+
+
+class RunStalled(StoreFailure):
+    """Nobody executes the run or ends it: a database that takes no writes is the likely reason."""
 
 
 @frozen
@@ -39,16 +50,26 @@ class Followed:
 
     Attributes:
         workshop: Of this process.
+        speaker: Whose events the stream has.
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
     """
 
     workshop: Workshop
     database: str
-    owner: str
-    run_id: str
+    speaker: Speaker
     top_id: str
     path: str
+
+    @property
+    def owner(self) -> str:
+        """Whose run it is."""
+        return self.speaker.run.owner
+
+    @property
+    def run_id(self) -> str:
+        """The run whose events the stream has."""
+        return self.speaker.run.run_id
 
     @property
     def stays(self) -> bool:
@@ -65,42 +86,81 @@ class Followed:
         return Unfinished()
 
     def count(self, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
-        """Run `body`, as one stream that the end of the process waits for."""
+        """Run `body`, as one stream that the end of the process waits for.
+
+        The stream of a run that does not go on is not whole.
+        """
         self.workshop.followers += 1
         try:
             return (yield from body)
+        except RunStalled:
+            return Unfinished()
         finally:
             self.workshop.followers -= 1
 
 
 @define
 class _Follower:
-    """Who follows a run: how far it has come, and for how long there has been nothing new."""
+    """Who follows a run: how far it has come, and for how long there has been nothing new.
+
+    `speaker` is whose stream it is; `left` is for how long nobody has held the run's lease.
+    """
 
     database: str
     owner: str
     run_id: str
     after: int
+    speaker: Speaker | None = None
     indexed: bool = False
     over: bool = False
     ended: bool = False
     poll: float = _SOON_SECONDS
     quiet: float = 0.0
+    left: float = 0.0
 
     def listen(self) -> Program[tuple[RunEvent, ...]]:
-        """Return the next events; none after a while in which there were none, or at the end."""
+        """Return the next events; none after a while in which there were none, or at the end.
+
+        Raises:
+            RunStalled: Nobody has held the run for a while.
+        """
         events = yield from NextEvents(self.run_id, self.after, self.poll)
         if not events:
             page = yield from self.look()
             events = shown(page.events, final=self.over)
+            if page.status is None:
+                events = yield from self.part()
+            elif not events and not self.over:
+                yield from self._mind(page)
         if events:
             self.after, self.poll, self.quiet = events[-1].seq, _SOON_SECONDS, 0.0
+            self.left = 0.0
             if events[-1].final and not self.over:
                 yield from self._end(events[-1])
         else:
             self.quiet += self.poll
             self.poll = min(2 * self.poll, _POLL_SECONDS)
         return events
+
+    def part(self) -> Program[tuple[RunEvent, ...]]:
+        """Return the last event of a run that was deleted, which is stored nowhere."""
+        if self.speaker is None:
+            return ()
+        now_us = yield from Now()
+        sentence = _DELETED.format(self.speaker.run.run_id)
+        fields = {"reason": sentence, "content": sentence}
+        name, data = self.speaker.event("RunCancelled", now_us, fields)
+        return (RunEvent(self.after + 1, name, data, final=True),)
+
+    def _mind(self, page: EventsPage) -> Program[None]:
+        """Count for how long nobody has held the run, and give it up in the end."""
+        now_us = yield from Now()
+        held = page.held_us is not None and page.held_us >= now_us
+        self.left = 0.0 if held else self.left + self.poll
+        if self.left > _LEFT_SECONDS:
+            fields = (("run_id", self.run_id), ("database", self.database))
+            yield from Log("warning", "run_stalled", fields)
+            raise RunStalled(self.run_id)
 
     def _end(self, last: RunEvent) -> Program[None]:
         """Stop behind the event that ends the run; behind a pause, unless somebody continued it."""
@@ -148,7 +208,11 @@ class _Follower:
 
 
 def join(database: str, owner: str, run_id: str, after: int = 0) -> Program[None]:
-    """Wait until the run is over, or waits for a person, for a reason behind the event `after`."""
+    """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
+
+    Raises:
+        RunStalled: Nobody executes it or ends it.
+    """
     follower = _Follower(database, owner, run_id, after)
     while not follower.over:
         yield from follower.listen()
@@ -159,7 +223,9 @@ def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    follower = _Follower(followed.database, followed.owner, followed.run_id, after)
+    follower = _Follower(
+        followed.database, followed.owner, followed.run_id, after, followed.speaker
+    )
     return followed.count(follower.go_on(followed))
 
 
@@ -174,7 +240,8 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
 
 
 def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
-    follower = _Follower(followed.database, followed.owner, followed.top_id, 0)
+    owner, top_id = followed.owner, followed.top_id
+    follower = _Follower(followed.database, owner, top_id, 0, followed.speaker)
     emitted_us = yield from Now()
     while not follower.over:
         stays = followed.stays
@@ -183,7 +250,7 @@ def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None
         for event in events:
             if json.loads(event.data).get("run_id") != followed.run_id:
                 continue
-            if event.seq > after:
+            if event.seq > after or event.final:
                 yield from Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
                 emitted_us, after = now_us, event.seq
             if event.name.removeprefix("Team") in _ENDS:
@@ -208,12 +275,16 @@ def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
 
 def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     run_id = followed.run_id
-    follower = _Follower(followed.database, followed.owner, run_id, after, indexed=True)
+    follower = _Follower(
+        followed.database, followed.owner, run_id, after, followed.speaker, indexed=True
+    )
     page = yield from follower.look()
     missed = max(0, page.last - after)
-    status = page.status or "ERROR"
-    if page.status is None or page.status in _OVER:
-        yield from _word("replay", run_id, status=status, total_events=missed)
+    if page.status is None:
+        yield from follower.show((yield from follower.part()))
+        return None
+    if page.status in _OVER:
+        yield from _word("replay", run_id, status=page.status, total_events=missed)
         follower.over = not missed
         return (yield from follower.go_on(followed))
     if missed:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from ..values import frozen
-from .run_rows import COLUMNS, RunRow, StoredEvent
+from .run_rows import ACTIVE_RUN, COLUMNS, RunRow, StoredEvent
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "Usage"]
@@ -46,7 +46,13 @@ EVENTS: Final = Sql(
     """select e.seq, e.name, e.data from events e join runs r on r.run_id = e.run_id
     where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
 )
-PROGRESS: Final = Sql("select status, events from runs where owner = :owner and run_id = :run_id")
+# A run that waits is held up by the one of its session that is executed.
+PROGRESS: Final = Sql(
+    f"""select status, events, case status when 'RUNNING' then lease_us when 'PENDING' then (
+        select max(a.lease_us) from runs a where a.owner = r.owner
+        and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.status = 'RUNNING') end
+    from runs r where owner = :owner and run_id = :run_id"""
+)
 
 
 @frozen
@@ -143,11 +149,16 @@ class Usage(Unit[Mapping[str, int]]):
 
 @frozen
 class EventsPage:
-    """Events of a run in order, and where the run stands; `status` None: no such run."""
+    """Events of a run in order, and where the run stands; `status` None: no such run.
+
+    `held_us` is until when somebody has the lease of what the run waits for, itself or the active
+    run of its session; None where nobody has.
+    """
 
     events: tuple[StoredEvent, ...]
     status: str | None
     last: int
+    held_us: int | None = None
 
 
 @frozen
