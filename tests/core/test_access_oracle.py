@@ -463,7 +463,7 @@ def test_no_list_holds_more_than_the_session_that_a_token_is_for(world: World) -
                 assert isinstance(answer, Response)
                 return json.loads(answer.body)
 
-            listed = [read(f"/sessions?type={kind}") for kind in ("agent", "team")]
+            listed = [read(f"/sessions?type={kind}&db_id=main") for kind in ("agent", "team")]
             shown = {item["session_id"] for page in listed for item in page["data"]}
             visible = only in there and (bool(scopes) or there[only] == subject)
             assert shown == ({only} if visible else set())

@@ -76,8 +76,20 @@ def start(client: Client, **form: Any) -> Any:
 # --- What is recorded ---------------------------------------------------------------------------
 
 REQUESTS: Final[dict[str, tuple[str, str, str, dict[str, Any], tuple[Any, ...]]]] = {
-    "a read": ("GET", "/sessions", ADA, {}, ("get_sessions", "", "allow", "sessions:read", 200)),
-    "HEAD": ("HEAD", "/sessions", ADA, {}, ("get_sessions", "", "allow", "sessions:read", 200)),
+    "a read": (
+        "GET",
+        "/sessions?db_id=main",
+        ADA,
+        {},
+        ("get_sessions", "", "allow", "sessions:read", 200),
+    ),
+    "HEAD": (
+        "HEAD",
+        "/sessions?db_id=main",
+        ADA,
+        {},
+        ("get_sessions", "", "allow", "sessions:read", 200),
+    ),
     "a missing scope": (
         *("GET", "/databases", ADA, {}),
         ("get_databases", "", "deny", "databases:read", 403),
@@ -85,7 +97,7 @@ REQUESTS: Final[dict[str, tuple[str, str, str, dict[str, Any], tuple[Any, ...]]]
     "no token": ("GET", "/agents/alpha", "", {}, ("get_agent", "alpha", "deny", "", 401)),
     "a bad token": ("GET", "/me", ADA + "x", {}, ("get_me", "", "deny", "", 401)),
     "nothing there": (
-        *("GET", "/sessions/none", ADA, {}),
+        *("GET", "/sessions/none?db_id=main", ADA, {}),
         ("get_session_by_id", "none", "allow", "sessions:read", 404),
     ),
     "a form with faults": (
@@ -169,7 +181,7 @@ def test_at_every_crash_the_run_and_its_record_are_both_there_or_neither() -> No
 
 
 def stored_runs(client: Client) -> tuple[Any, ...]:
-    sessions = client.get("/sessions", token=ADA).json()["data"]
+    sessions = client.get("/sessions?db_id=main", token=ADA).json()["data"]
     runs: list[Any] = []
     for session in sessions:
         listed = ListRuns("ada", session["session_id"])
@@ -220,14 +232,14 @@ CHANGES: Final[dict[str, tuple[str, str, dict[str, Any], int, str]]] = {
     "create_agent_run": ("POST", "/agents/alpha/runs", {"form": {"message": "x"}}, 200, "alpha/*"),
     "create_team_run": ("POST", "/teams/crew/runs", {"form": {"message": "x"}}, 200, "crew/*"),
     "cancel_agent_run": ("POST", "/agents/alpha/runs/{run}/cancel", {}, 200, "alpha/*"),
-    "create_session": ("POST", "/sessions", {"json": {"session_id": "s2"}}, 201, "s2"),
+    "create_session": ("POST", "/sessions?db_id=main", {"json": {"session_id": "s2"}}, 201, "s2"),
     "rename_session": (
-        *("POST", "/sessions/s1/rename", {"json": {"session_name": "n"}}, 200),
+        *("POST", "/sessions/s1/rename?db_id=main", {"json": {"session_name": "n"}}, 200),
         "s1",
     ),
-    "update_session": ("PATCH", "/sessions/s1", {"json": {"metadata": {}}}, 200, "s1"),
-    "delete_session": ("DELETE", "/sessions/s1", {}, 204, "s1"),
-    "delete_sessions": ("DELETE", "/sessions", {"json": MESSAGE}, 204, "s1"),
+    "update_session": ("PATCH", "/sessions/s1?db_id=main", {"json": {"metadata": {}}}, 200, "s1"),
+    "delete_session": ("DELETE", "/sessions/s1?db_id=main", {}, 204, "s1"),
+    "delete_sessions": ("DELETE", "/sessions?db_id=main", {"json": MESSAGE}, 204, "s1"),
 }
 NOT_IN_THE_TRAIL_ALONE: Final = {
     "cancel_team_run",  # as that of an agent
@@ -342,7 +354,7 @@ def test_the_trail_needs_its_scope(client: Client, scopes: tuple[str, ...], stat
 
 
 def test_a_page_tells_everything_the_hash_is_over(client: Client) -> None:
-    client.get("/sessions", token=ADA)
+    client.get("/sessions?db_id=main", token=ADA)
     (row,) = trail(client)
 
     told = page(client)
@@ -427,7 +439,7 @@ def test_filters_narrow_the_page(client: Client, query: dict[str, Any], count: i
     start(client)
     client.get("/agents/alpha")
     client.get("/agents/beta", token="")
-    client.get("/sessions")
+    client.get("/sessions?db_id=main")
     client.settle()
 
     assert len(page(client, **query)["data"]) == count
@@ -490,13 +502,13 @@ def test_no_token_no_message_and_no_secret_is_recorded_or_logged(client: Client)
     start(client, message=f"message {CANARY}", session_id="s1")
     start(client, message=f"message {CANARY}", nonsense=CANARY)
     client.stream("alpha", f"streamed {CANARY}")
-    client.get(f"/sessions?session_name={CANARY}")
-    client.get("/sessions", token=f"{CANARY}.{CANARY}.{CANARY}")
+    client.get(f"/sessions?db_id=main&session_name={CANARY}")
+    client.get("/sessions?db_id=main", token=f"{CANARY}.{CANARY}.{CANARY}")
     client.post("/me/explain", json={"method": "GET", "path": f"/agents?x={CANARY}"})
     for failing in (StartRun, ListRuns):
         client.fail_at(failing, ValueError(CANARY))
     start(client, message=CANARY)
-    client.get("/sessions/s1/runs")
+    client.get("/sessions/s1/runs?db_id=main")
     for headers in ((), (("x-hub-signature-256", f"sha256={CANARY}"),)):
         client.post("/chat/webhook", json={"text": CANARY}, headers=headers)
     client.get(f"/chat/webhook?hub.mode=subscribe&hub.verify_token={CANARY}&hub.challenge=1")
@@ -514,7 +526,7 @@ HOSTILE: Final = ("a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eevil", "𝒜", "';
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_subject_is_recorded_as_it_is_or_refused(client: Client, text: str) -> None:
-    response = client.get("/sessions", token=ISSUER.token("sessions:read", sub=text))
+    response = client.get("/sessions?db_id=main", token=ISSUER.token("sessions:read", sub=text))
 
     (row,) = trail(client)
     assert row.entry.subject == (text if response.status == 200 else None)
@@ -522,7 +534,7 @@ def test_a_subject_is_recorded_as_it_is_or_refused(client: Client, text: str) ->
 
 
 def test_a_subject_of_a_mebibyte_is_refused_before_anything_is_kept_of_it(client: Client) -> None:
-    response = client.get("/sessions", token=ISSUER.token(sub="a" * (1 << 20)))
+    response = client.get("/sessions?db_id=main", token=ISSUER.token(sub="a" * (1 << 20)))
 
     (row,) = trail(client)
     assert response.status == row.entry.status == 401

@@ -50,7 +50,7 @@ def node(catalogue: Catalogue = CATALOGUE, auto_migrate: bool | None = None) -> 
 
 
 def sessions(client: Client) -> ClientResponse:
-    return client.get("/sessions?type=agent")
+    return client.get("/sessions?type=agent&db_id=main")
 
 
 def ready(client: Client) -> tuple[int, str, bool]:
@@ -132,7 +132,7 @@ def test_a_way_back_puts_the_old_node_back_to_work() -> None:
 def test_a_node_behind_refuses_data_and_says_what_to_do() -> None:
     with Client(node(auto_migrate=False)) as client:
         for method, target in (
-            ("GET", "/sessions?type=agent"),
+            ("GET", "/sessions?type=agent&db_id=main"),
             ("GET", "/sessions/s"),
             ("POST", "/agents/concierge/runs"),
         ):
@@ -200,29 +200,31 @@ async def test_sqlite_is_migrated_at_the_start_and_postgresql_when_asked(url: st
     itself = url.startswith("sqlite:")
     async with asked(url, auto_migrate=None) as ask:
         assert await ask.stands() == ((LATEST, "current") if itself else ("0.0.0", "empty"))
-        assert (await ask("GET", "/sessions?type=agent")).status == (200 if itself else 503)
+        assert (await ask("GET", "/sessions?type=agent&db_id=main")).status == (
+            200 if itself else 503
+        )
     async with asked(url, auto_migrate=True) as ask:
-        assert (await ask("GET", "/sessions?type=agent")).status == 200
+        assert (await ask("GET", "/sessions?type=agent&db_id=main")).status == 200
 
 
 async def test_a_node_notices_within_seconds_what_another_has_done(url: str) -> None:
     async with asked(url, jobs=True) as first, asked(url) as second:
-        assert (await first("GET", "/sessions?type=agent")).status == 503
+        assert (await first("GET", "/sessions?type=agent&db_id=main")).status == 503
         assert (await second("POST", "/databases/main/migrate")).status == 200
 
         with trio.fail_after(LOOK_SECONDS + 4):
-            while (await first("GET", "/sessions?type=agent")).status != 200:
+            while (await first("GET", "/sessions?type=agent&db_id=main")).status != 200:
                 await trio.sleep(0.2)
 
 
 async def test_a_history_of_other_hands_is_noticed_and_never_served(url: str) -> None:
     async with asked(url) as ask:
         await ask("POST", "/databases/main/migrate")
-        assert (await ask("GET", "/sessions?type=agent")).status == 200
+        assert (await ask("GET", "/sessions?type=agent&db_id=main")).status == 200
         run(url, "update schema_ledger set seal = 'another'")
         await ask.host.run(ask.platform.serving.look("main"))
 
-        refused = await ask("GET", "/sessions?type=agent")
+        refused = await ask("GET", "/sessions?type=agent&db_id=main")
         assert (refused.status, refused.json["error_code"]) == (503, "SERVICE_UNAVAILABLE")
         assert "is not the one this server knows" in refused.detail
 
@@ -236,7 +238,9 @@ async def test_nodes_of_two_releases_on_real_engines(url: str) -> None:
         assert (await new("POST", "/databases/main/migrate")).json["to_version"] == "2.6.0"
         await old.host.run(old.platform.serving.look("main"))
 
-        statuses = [(await ask("GET", "/sessions?type=agent")).status for ask in (old, new)]
+        statuses = [
+            (await ask("GET", "/sessions?type=agent&db_id=main")).status for ask in (old, new)
+        ]
         assert statuses == [503, 200]
 
 
@@ -245,7 +249,7 @@ async def test_a_database_that_does_not_answer_at_the_start_is_served_when_it_do
 ) -> None:
     gone = "postgresql://nobody@127.0.0.1:1/none"
     async with asked(gone, postgres, auto_migrate=True) as ask:
-        refused = await ask("GET", "/sessions?type=agent")
+        refused = await ask("GET", "/sessions?type=agent&db_id=main")
         assert (refused.status, (await ask("GET", "/health")).status) == (503, 200)
         assert "has not answered yet" in refused.detail
         assert (await ask("GET", "/sessions?type=agent&db_id=second")).status == 200

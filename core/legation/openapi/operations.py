@@ -143,6 +143,9 @@ def _may(name: str, schema: Schema, description: str = "") -> Field:
 
 # Where no database is asked, the server alone says that it is not now.
 _SERVER_BUSY: Final = Unavailable("The server is busy")
+_WHICH_DATABASE: Final = BadRequest(
+    "The db_id query parameter is required when using multiple databases"
+)
 _NO_DATABASE: Final = NotFound("No database found with id 'no-such'")
 _ROUTE_UNKNOWN: Final = NotFound()
 _UNKNOWN_FIELD: Final = Invalid((Fault("query.colour", "is not known here"),))
@@ -167,7 +170,7 @@ _TARGET: Final = _may(
     ),
 )
 _COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
-_SEVERAL: Final = "Needed where there are several."
+_SEVERAL: Final = "Needed where there are several and no component is named."
 _IDLE: Final = "Accepted, without effect."
 
 
@@ -473,7 +476,7 @@ _SESSIONS: Final = {
             ),
             _may("sort_order", {**ref("SortOrder"), "default": "desc"}, "Sort order (asc or desc)"),
         ),
-        errors=(_NO_DATABASE,),
+        errors=(_WHICH_DATABASE, _NO_DATABASE),
         meanings={
             400: "Invalid session type or filter parameters",
             404: "Not found",
@@ -516,6 +519,7 @@ _SESSIONS: Final = {
         errors=(
             BadRequest("Session IDs and session types must have the same length"),
             _NO_DATABASE,
+            _WHICH_DATABASE,
             _OF_SEVERAL,
             Invalid((Fault("body.session_ids", "must have between 1 and 1000 members"),)),
         ),
@@ -535,7 +539,7 @@ _SESSIONS: Final = {
             database="Database ID to query session from",
             table="Table to query session from",
         ),
-        errors=(_OF_SEVERAL,),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to retrieve"},
         meanings={404: "Session not found", 422: "Invalid session type"},
     ),
@@ -548,7 +552,7 @@ _SESSIONS: Final = {
             table="Table to use for update operation",
         ),
         body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
-        errors=(_OF_SEVERAL,),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to update"},
         meanings={
             404: "Session not found",
@@ -567,7 +571,7 @@ _SESSIONS: Final = {
             table="Table to use for deletion",
         ),
         ids={"session_id": "Session ID to delete"},
-        errors=(_OF_SEVERAL,),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         meanings={500: "Failed to delete session"},
     ),
     "rename_session": Operation(
@@ -580,7 +584,7 @@ _SESSIONS: Final = {
             table="Table to use for rename operation",
         ),
         body=Body({JSON: ref("Body_rename_session")}),
-        errors=(_OF_SEVERAL,),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to rename"},
         meanings={
             400: "Invalid session name",
@@ -613,7 +617,7 @@ _SESSIONS: Final = {
             _FIRST,
             Field("limit", _ROWS, "Runs on a page"),
         ),
-        errors=(_OF_SEVERAL,),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to get runs from"},
         meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
     ),
@@ -627,7 +631,11 @@ _SESSIONS: Final = {
             database="Database ID to query run from",
             table="Table to query run from",
         ),
-        errors=(NotFound("Run with ID no-such not found in session s1"), _OF_SEVERAL),
+        errors=(
+            NotFound("Run with ID no-such not found in session s1"),
+            _WHICH_DATABASE,
+            _OF_SEVERAL,
+        ),
         ids={"session_id": "Session ID to get run from", "run_id": "Run ID to retrieve"},
         meanings={404: "Session or run not found", 422: "Invalid session type"},
     ),

@@ -633,7 +633,10 @@ _AUDIT: Final[Mapping[str, Schema]] = {
     "AuditPage": object_of(
         {
             "data": list_of(ref("AuditRow")),
-            "meta": object_of({"limit": INTEGER, "next_cursor": nullable(TEXT)}),
+            "meta": object_of(
+                {"limit": INTEGER, "next_cursor": nullable(TEXT)},
+                {"absent": {**list_of(TEXT), "description": "Databases that did not answer"}},
+            ),
         }
     ),
 }

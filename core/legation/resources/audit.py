@@ -31,6 +31,7 @@ from ..store.audit import (
     Verifier,
 )
 from ..store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChain
+from ..store.failures import StoreFailure
 from ..values import frozen
 from .call import Call
 
@@ -98,6 +99,7 @@ def list_audit(call: Call) -> Program[Answer | Refusal]:
     Filters: `subject`, `operation`, `resource` (and what is beneath it), `decision` (allow, deny,
     open), `since` and `until` in seconds since the epoch, `db_id`.  A page holds `meta.next_cursor`
     while there is more; sent back as `cursor`, with the same filters, it gives the next page.
+    `meta.absent` names the databases that did not answer, of several.
     """
     read = call.reader()
     if isinstance(read, Invalid):
@@ -106,13 +108,23 @@ def list_audit(call: Call) -> Program[Answer | Refusal]:
     if faults := read.faults():
         return Invalid(faults)
     found: list[tuple[_Cursor, AuditRow]] = []
+    absent: list[str] = []
     for name in asked.databases:
-        rows = yield from Transact(name, evolve(asked.filters, place=asked.cursor.place(name)))
+        page_of = evolve(asked.filters, place=asked.cursor.place(name))
+        try:
+            rows = yield from Transact(name, page_of)
+        except StoreFailure:
+            absent.append(name)
+            if len(absent) == len(asked.databases):
+                raise
+            continue
         found += [(_Cursor(r.entry.at_us, name, r.writer, r.seq), r) for r in rows]
     found.sort(key=_order, reverse=asked.filters.newest_first)
     page = found[: asked.limit]
     following = page[-1][0].text() if len(found) > len(page) else None
-    meta = {"limit": asked.limit, "next_cursor": following}
+    meta: dict[str, Any] = {"limit": asked.limit, "next_cursor": following}
+    if absent:
+        meta["absent"] = absent
     return json_response(200, {"data": [_item(c.database, row) for c, row in page], "meta": meta})
 
 

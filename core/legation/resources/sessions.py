@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -61,6 +62,7 @@ _PAGE: Final = 20
 _MOST: Final = 1000
 _DEEPEST: Final = 1_000_000
 _LATEST_S: Final = 1 << 40
+_NO_COMPONENT: Final[Mapping[str, str | None]] = {}
 
 
 @frozen
@@ -73,17 +75,36 @@ class _Where:
     kind_sent: bool
 
 
-def _where(call: Call, read: Reader) -> _Where | NotFound:
-    """Take the fields that say where; the other faults are left with `read`."""
-    databases = call.registry.databases
+_NEEDED: Final = "The db_id query parameter is required when using multiple databases"
+
+
+def _where(
+    call: Call, read: Reader, components: Mapping[str, str | None] = _NO_COMPONENT
+) -> _Where | NotFound | BadRequest:
+    """Take the fields that say where; the other faults are left with `read`.
+
+    Where no database is named, it is that of the component that the request names, by its kind.
+    """
     named = read.text("db_id") or None
     read.ignore("table")
     sent = read.sent("type")
     kind = read.choice("type", _KINDS, default="agent")
     user_id = read.text("user_id") or None
-    if named is not None and named not in databases:
-        return NotFound(f"No database found with id '{named[:_ID_LENGTH]}'")
-    return _Where(named or call.registry.default_database, kind, user_id, sent)
+    database = named or _database_of(call, kind, components.get(kind))
+    if database is None:
+        return BadRequest(_NEEDED)
+    if database not in call.registry.databases:
+        return NotFound(f"No database found with id '{database[:_ID_LENGTH]}'")
+    return _Where(database, kind, user_id, sent)
+
+
+def _database_of(call: Call, kind: str, component_id: str | None) -> str | None:
+    """Return the only database, else that of a component that the caller may know of."""
+    registry = call.registry
+    if len(registry.databases) == 1:
+        return registry.default_database
+    known = registry.components(kind).get(component_id or "")
+    return known.database if known is not None and _may_know(call, known) else None
 
 
 # --- Reading -----------------------------------------------------------------------------------
@@ -94,7 +115,8 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
-    where = _where(call, read)
+    component_id = read.text("component_id") or None
+    where = _where(call, read, dict.fromkeys(_KINDS, component_id))
     if isinstance(where, Refusal):
         return where
     owner, *former = call.whose(where.user_id).owners or (None,)
@@ -104,7 +126,7 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         any_owner=everybody,
         kind=where.kind,
         only=call.principal.session_id,
-        component_id=read.text("component_id") or None,
+        component_id=component_id,
         name=read.text("session_name") or None,
         page=read.integer("page", default=1, minimum=1, maximum=_DEEPEST),
         size=read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST),
@@ -218,13 +240,13 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
     body = yield from call.json_object()
     if isinstance(body, Refusal):
         return body
-    where = _where(call, query)
+    read = _reader(body)
+    components = {kind: _id(read, f"{kind}_id") for kind in _KINDS}
+    where = _where(call, query, components)
     if isinstance(where, Refusal):
         return where
-    read = _reader(body)
     session_id = chosen_session(read)
     user_id = _id(read, "user_id")
-    components = {kind: _id(read, f"{kind}_id") for kind in _KINDS}
     change = _change(read)
     if faults := (*query.faults(), *read.faults()):
         return Invalid(faults)
