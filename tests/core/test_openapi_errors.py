@@ -183,6 +183,10 @@ def without_a_token(operation: Operation, _: Mapping[str, Any]) -> ClientRespons
     return operation.send(token="")
 
 
+def with_a_bad_token(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
+    return operation.send(token="no-such")
+
+
 def without_a_scope(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     return operation.send(token=operation.world.issuer.token("nothing:read"))
 
@@ -344,6 +348,7 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     **{(f"create_{kind}_run", 400): uploaded for kind in ("agent", "team")},
     **{(f"continue_{kind}_run", 400): answer_without_json for kind in ("agent", "team")},
     **{(f"continue_{kind}_run", 409): unsigned for kind in ("agent", "team")},
+    ("readiness_check", 401): with_a_bad_token,
     ("get_docs_asset", 401): nowhere,
     ("create_session", 400): workflow,
     ("create_session", 409): there_already,

@@ -23,6 +23,7 @@ from ..refusals import (
     NotFound,
     Refusal,
     TooLarge,
+    Unauthenticated,
     Unavailable,
 )
 from ..resources.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
@@ -213,6 +214,7 @@ _PLATFORM: Final = {
                 either(ref("Readiness"), ref("Error")), "A database is not, and why, or not now"
             ),
         },
+        errors=(Unauthenticated("Invalid token", sent=True),),
     ),
     "get_prometheus_metrics": Operation(
         "Measurements of this process and of what waits in its databases",
