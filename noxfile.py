@@ -222,6 +222,14 @@ def quick(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def nightly(session: nox.Session) -> None:
+    """Try with processes what CI tries in part: sequences of signals, long rolling restarts."""
+    install(session, "test")
+    files = ("tests/frontends/test_signals.py", "tests/frontends/test_rolling_streams.py")
+    pytest(session, *([] if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
+
+
+@nox.session(default=False)
 def lock(session: nox.Session) -> None:
     """Write anew which versions CI and images install, each with its digests and no address."""
     session.install("uv")

@@ -174,6 +174,7 @@ SEQUENCES: Final = [
 ]
 
 
+@pytest.mark.enumeration
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_no_run_is_lost_that_one_order_to_end_would_have_kept(slots: int, first: float) -> None:
@@ -294,7 +295,8 @@ def test_every_signal_has_its_order_in_both_states(orders: dict[tuple[int, bool]
 def test_what_serves_alone_stops_at_the_second_order_to_end_only() -> None:
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for numbers in itertools.product(signals, repeat=4):
-        done, draining = [], False
+        done: list[Obey] = []
+        draining = False
         for number in numbers:
             done.append(ALONE_ORDERS[number, draining])
             draining = draining or done[-1] is Obey.DRAIN
