@@ -60,11 +60,13 @@ from .store.health import (
 from .store.units import Unit
 from .values import frozen
 
-__all__ = ["Served", "Serving", "WatchSchema", "WatchSchemas"]
+__all__ = ["ANSWER_SECONDS", "LOOK_SECONDS", "Served", "Serving", "WatchSchema", "WatchSchemas"]
 
 R = TypeVar("R")
 
 LOOK_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 10.0
+"""For a look that somebody waits for: at the start, and after a migration."""
 
 _SAY_MORE: Final = (DatabaseFull, FileReplaced)
 """The failures that concern the whole database; a connection that broke may be one of many."""
@@ -106,12 +108,12 @@ class Serving:
             self.due.add(name)
         yield from self.look(name)
 
-    def look(self, name: str) -> Program[None]:
-        """Read the ledger of `name`, and migrate it where that is due.
+    def look(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[None]:
+        """Read the ledger of `name` within `seconds`, and migrate it where that is due.
 
         A database that does not answer keeps its standing.
         """
-        stands = yield from self._read(name)
+        stands = yield from self._read(name, seconds)
         if stands is not None and name in self.due:
             if not stands.may_serve:
                 yield from self._migrate(name)
@@ -125,14 +127,14 @@ class Serving:
         if notice is not None:
             yield from self._note(name, notice)
         elif name not in self.refused and self.conditions.get(name) is Condition.FULL:
-            yield from self._ask(name, ProbeWrite(), Notice.STORED)
+            yield from self._ask(name, ProbeWrite(), Notice.STORED, PATIENCE_SECONDS)
         self.refused.discard(name)
         if self.conditions.get(name) is not Condition.REPLACED:
-            yield from self.look(name)
+            yield from self.look(name, PATIENCE_SECONDS)
 
-    def _ask(self, name: str, unit: Unit[R], notice: Notice) -> Program[R | None]:
+    def _ask(self, name: str, unit: Unit[R], notice: Notice, seconds: float) -> Program[R | None]:
         """Return the answer to `unit`, None where there is none in time; note either."""
-        asked = Interruptible(_transact(name, unit), f"look:{name}", PATIENCE_SECONDS)
+        asked = Interruptible(_transact(name, unit), f"look:{name}", seconds)
         answer: Any = None
         found: Notice | None = notice
         try:
@@ -162,8 +164,8 @@ class Serving:
         reason = (("condition", after.value), ("reason", REASONS[after]))
         yield from Log("error", "database_unavailable", (database, *reason))
 
-    def _read(self, name: str) -> Program[Standing | None]:
-        reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED)
+    def _read(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[Standing | None]:
+        reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED, seconds)
         if reading is None or self.conditions.get(name) is Condition.REPLACED:
             return None
         self.readings[name] = reading

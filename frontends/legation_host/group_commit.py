@@ -328,7 +328,7 @@ class SqliteDatabase:
 
     def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
         """Run every unit of `batch`; each ticket has its outcome afterwards."""
-        exclusive = any(ticket.unit.exclusive for ticket in batch)
+        exclusive = len(batch) == 1 and batch[0].unit.exclusive  # one is always alone
         self._writing.due = time.monotonic() + (EXCLUSIVE_SECONDS if exclusive else UNIT_SECONDS)
         try:
             if self._replaced:
@@ -339,7 +339,9 @@ class SqliteDatabase:
                 self._together(list(batch))
             if self._is_replaced():
                 self._refuse(batch)
-            self._refused |= any(isinstance(ticket.error, _REFUSALS) for ticket in batch)
+            for ticket in batch:
+                if ticket.error is not None and isinstance(ticket.error, _REFUSALS):
+                    self._refused = True
         except BaseException as error:  # noqa: BLE001 (nobody else tells those who wait)
             for ticket in batch:
                 ticket.error = ticket.error or error

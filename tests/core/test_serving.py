@@ -28,7 +28,14 @@ from legation.migrations.ledger import LedgerReading, ReadLedger, State
 from legation.migrations.migrate import Attempt, Migrated
 from legation.migrations.plan import Drift
 from legation.migrations.version import EMPTY, Version
-from legation.serving import LOOK_SECONDS, Served, Serving, WatchSchema, WatchSchemas
+from legation.serving import (
+    ANSWER_SECONDS,
+    LOOK_SECONDS,
+    Served,
+    Serving,
+    WatchSchema,
+    WatchSchemas,
+)
 from legation.store.failures import (
     Busy,
     CommitLost,
@@ -59,7 +66,8 @@ TWO: Final = Catalogue(
 DULL: Final[dict[type, object]] = {Now: 0, ThisNode: "n1", RandomBytes: b"\0" * 16}
 ASK: Final = Sql("select x from a", registered=False)
 LEDGER: Final = Transact("main", ReadLedger())
-LOOK: Final = Interruptible(iter(LEDGER), "look:main", PATIENCE_SECONDS)
+LOOK: Final = Interruptible(iter(LEDGER), "look:main", ANSWER_SECONDS)
+WATCH: Final = Interruptible(iter(LEDGER), "look:main", PATIENCE_SECONDS)
 INSPECT: Final = Inspect("main")
 UNREACHABLE: Final = Log(
     "error",
@@ -427,7 +435,7 @@ def unavailable(condition: Condition) -> Log:
     return Log("error", "database_unavailable", (("database", "main"), *reason))
 
 
-ANSWER: Final = (LOOK, reading(V2))
+ANSWER: Final = (WATCH, reading(V2))
 PROBE: Final = Interruptible(iter(Transact("main", ProbeWrite())), "look:main", PATIENCE_SECONDS)
 
 
@@ -440,14 +448,14 @@ def test_what_works_is_inspected_and_asked() -> None:
 
 def test_no_answer_in_time_is_written_once_and_passes() -> None:
     made = serving()
-    silence = (LOOK, Interrupted("timeout"))
+    silence = (WATCH, Interrupted("timeout"))
     line = (unavailable(Condition.SILENT), None)
     play(made.examine("main"), [(INSPECT, Inspection()), silence, line])
     play(made.examine("main"), [(INSPECT, Inspection()), silence])
     assert made.conditions == {"main": Condition.SILENT}
     assert made.reasons == {}
 
-    play(made.examine("main"), [(INSPECT, Inspection()), (LOOK, reading(V2)), (AVAILABLE, None)])
+    play(made.examine("main"), [(INSPECT, Inspection()), (WATCH, reading(V2)), (AVAILABLE, None)])
     assert made.conditions == {}
 
 
@@ -504,7 +512,7 @@ def test_where_the_file_is_another_one_nothing_is_sent_any_more(by: str) -> None
     with pytest.raises(NotServed, match=r"deleted or replaced .* restart the server"):
         play(made.guard(asking()), [])
     play(made.examine("main"), [(INSPECT, Inspection())])
-    play(made.look("main"), [ANSWER])
+    play(made.look("main"), [(LOOK, reading(V2))])
     assert made.conditions == {"main": Condition.REPLACED}
     assert list(made.reasons) == ["main"]
 

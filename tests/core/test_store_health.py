@@ -15,8 +15,8 @@ from legation.store.failures import (
 )
 from legation.store.health import (
     CONDITIONS,
-    PATIENCE_SECONDS,
     REASONS,
+    WRITE_SECONDS,
     Condition,
     Inspection,
     Notice,
@@ -67,8 +67,8 @@ def test_every_condition_but_the_good_one_has_its_sentence() -> None:
     ("inspection", "notice"),
     [
         (Inspection(), None),
-        (Inspection(waiting_seconds=2 * PATIENCE_SECONDS), None),
-        (Inspection(waiting_seconds=2 * PATIENCE_SECONDS + 1), Notice.NO_ANSWER),
+        (Inspection(waiting_seconds=WRITE_SECONDS), None),
+        (Inspection(waiting_seconds=WRITE_SECONDS + 1), Notice.NO_ANSWER),
         (Inspection(room=False), Notice.REFUSED),
         (Inspection(replaced=True, room=False, waiting_seconds=99), Notice.OTHER_FILE),
     ],

@@ -22,6 +22,7 @@ __all__ = [
     "CONDITIONS",
     "PATIENCE_SECONDS",
     "REASONS",
+    "WRITE_SECONDS",
     "Condition",
     "Inspection",
     "Notice",
@@ -31,8 +32,11 @@ __all__ = [
     "noticed",
 ]
 
-PATIENCE_SECONDS: Final = 3.0
-"""How long an answer, and twice that how long a write, may take before it counts as none."""
+PATIENCE_SECONDS: Final = 5.0
+"""For an answer to a look; without one the database is silent."""
+
+WRITE_SECONDS: Final = 6.0
+"""For a write to end.  With the pause between two looks, either is noticed within 10 seconds."""
 
 
 class Condition(Enum):
@@ -107,7 +111,7 @@ def notice_of(inspection: Inspection) -> Notice | None:
     """Return what an inspection says, None where it found nothing."""
     if inspection.replaced:
         return Notice.OTHER_FILE
-    if inspection.waiting_seconds > 2 * PATIENCE_SECONDS:
+    if inspection.waiting_seconds > WRITE_SECONDS:
         return Notice.NO_ANSWER
     return None if inspection.room else Notice.REFUSED
 
