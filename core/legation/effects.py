@@ -361,7 +361,7 @@ class AwaitNudge(Asks[None]):
 
 @frozen
 class Interrupted:
-    """A program was closed before its end: `by` is nudge or timeout."""
+    """A program was closed before its end: `by` is nudge, timeout or blocked."""
 
     by: str
 
@@ -374,11 +374,16 @@ class Interruptible(Asks[R | Interrupted], Generic[R]):
     began, or the passing of `timeout_seconds`, closes it wherever it waits: what it asked for last
     may have been done or not, so nothing may depend on it.  A failure of a database that it does
     not catch is thrown into the asking program; it catches everything else itself.
+
+    `label` is a JSON object that says what is executed.  A host that measures the steps of such a
+    program writes the label to its log when one step took more than a second of CPU, and closes
+    the program as blocked: nothing else was done meanwhile.
     """
 
     program: Program[R] = field(eq=False, repr=False)
     topic: str
     timeout_seconds: float
+    label: str = field(default="", eq=False)
 
 
 @frozen

@@ -6,6 +6,7 @@ goes wrong in our own code becomes one sentence with an incident id.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -134,6 +135,16 @@ class Platform:
         nowhere = Way(None, self._recorder)
         carried_on = (Carried(job, nowhere) for job in rounds)
         return (WatchSchemas(self.serving), *(Served(self.serving, job) for job in carried_on))
+
+    def end_blocked(self, label: str) -> Program[bool]:
+        """End the run of `label`, for whose sake a process of this platform was killed.
+
+        Returns:
+            Whether it has ended now; not where another node has taken it up, or nobody has it.
+        """
+        said = json.loads(label)
+        kept = KeepRuns(self.workshop, said["database"])
+        return kept.end_blocked(said["run_id"], said["node"], said["attempt"])
 
     def closing(
         self,

@@ -46,6 +46,7 @@ from legation_server import (
     run_workers,
 )
 from legation_server.tls import Certificate, CertificateError
+from legation_server.watcher import Page, watching
 
 from .failing import CannotGoOn, sentences
 
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from legation_server.proxies import Named
 
 __all__ = ["HeldLog", "Options", "Service", "url_of"]
+
+_MARK_SECONDS: Final = 30.0
+"""For the end of a run to be stored whose process is gone."""
 
 Line: TypeAlias = tuple[str, str, Mapping[str, Any]]
 Slots: TypeAlias = Sequence[Sequence[socket.socket]]
@@ -130,6 +134,7 @@ class Service:
     log: HeldLog = field(init=False)
     _doors: tuple[str, ...] = field(init=False)
     _observer: Observer = field(init=False)
+    _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
     _up: bool = field(default=False, init=False)
 
@@ -189,21 +194,25 @@ class Service:
         return open_slots(options.host, options.port, options.workers, backlog=backlog)
 
     def _worker(self, listeners: Sequence[socket.socket], life: Life) -> None:
-        """Be the one worker of this process."""
-        run(
-            lambda: self.platform,
-            self._host,
-            listeners,
-            self.settings,
-            log=self.log.write,
-            proxies=self.proxies,
-            certificate=self.certificate,
-            life=life,
-        )
+        """Be the one worker of this process, watched by another one."""
+        log = self.log.log
+        ending = partial(end_blocked, self.platform, log)
+        with watching(self.settings.step_seconds, ending, log) as self._page:
+            run(
+                lambda: self.platform,
+                self._host,
+                listeners,
+                self.settings,
+                log=self.log.write,
+                proxies=self.proxies,
+                certificate=self.certificate,
+                life=life,
+            )
 
     def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
         self._observer = self._watching()
-        return open_platform(platform, log=self.log.write, observer=self._observer)
+        log, page = self.log.write, self._page
+        return open_platform(platform, log=log, observer=self._observer, noted=page)
 
     def _watching(self) -> Observer:
         """Return what serves the request log, the spans and the measurements of this process."""
@@ -336,6 +345,18 @@ def _exporter(log: Write) -> Exporter:
     except ImportError:
         raise CannotGoOn("--traces needs OpenTelemetry: pip install 'legation[otel]'") from None
     return open_exporter(os.environ, log)
+
+
+def end_blocked(platform: Platform, log: Write, label: str) -> bool:
+    """End the run of `label`, whose process is gone; return whether it did."""
+    return trio.run(_end_blocked, platform, log, label)
+
+
+async def _end_blocked(platform: Platform, log: Write, label: str) -> bool:
+    with trio.move_on_after(_MARK_SECONDS):
+        async with open_host(platform.databases, log=log) as host:
+            return await host.run(platform.end_blocked(label))
+    return False
 
 
 async def _open_nothing() -> None:

@@ -57,6 +57,7 @@ from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 
 from .functions import Pieces
+from .pace import Blocked
 from .read_ahead import ReadAhead
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class _Turn:
         "body",
         "gathered",
         "host",
+        "label",
         "left",
         "nudged",
         "opened",
@@ -110,8 +112,9 @@ class _Turn:
         "streams",
     )
 
-    def __init__(self, host: Host, body: BodySource | None, sink: Sink | None) -> None:
+    def __init__(self, host: Host, body: BodySource | None, sink: Sink | None, label: str) -> None:
         self.host = host
+        self.label = label
         self.body = body
         self.sink = sink
         self.nudged = host.hub.sequence
@@ -164,17 +167,23 @@ class _Turn:
 
 
 async def drive(
-    host: Host, program: Program[R], body: BodySource | None = None, sink: Sink | None = None
+    host: Host,
+    program: Program[R],
+    body: BodySource | None = None,
+    sink: Sink | None = None,
+    label: str = "",
 ) -> R:
     """Run `program` to its end and return its result.
 
     A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
     closed before this returns, as is every stream that it left open.  A failure of a database is
-    thrown into it.
+    thrown into it.  With a `label` its steps are measured.
     """
-    turn = _Turn(host, body, sink)
+    turn = _Turn(host, body, sink, label)
     databases = host.databases
     send: Callable[[Any], Effect] = program.send
+    if label:
+        send = host.pace.measured(label, program)
     resume: Callable[[Any], Effect] = send
     value: Any = None
     try:
@@ -357,7 +366,12 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
             call()
 
         with turn.host.hub.calling(effect.topic, since, interrupt):
-            return await drive(turn.host, effect.program, turn.body, turn.sink)
+            try:
+                return await drive(
+                    turn.host, effect.program, turn.body, turn.sink, effect.label or turn.label
+                )
+            except Blocked:
+                return Interrupted("blocked")
     return Interrupted("nudge" if nudged else "timeout")
 
 
@@ -371,7 +385,7 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
 
     async def drive_one(index: int, program: Program[R]) -> None:
         try:
-            results[index] = await drive(turn.host, program)
+            results[index] = await drive(turn.host, program, label=turn.label)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 (raised below)

@@ -26,6 +26,7 @@ from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
 from .hints import Hints, hints_of
 from .hub import Hub
+from .pace import Pace
 from .units import Write, quiet
 
 __all__ = ["Host", "open_host", "system_clock", "system_node"]
@@ -60,6 +61,7 @@ class Host:
     trail: Trail
     _tasks: TaskGroup = field(alias="tasks")
     hub: Hub = field(factory=Hub)
+    pace: Pace = field(factory=Pace)
     hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
 
     async def run(
@@ -148,6 +150,7 @@ async def open_host(
         host = Host(
             opened, clock, entropy, node or system_node(), log, fetcher, functions, trail, tasks
         )
+        host.pace = Pace(log)
         if write_audit is not None:
             trail.store = _storing(host, write_audit)
             tasks.start_soon(trail.serve, name="audit trail")

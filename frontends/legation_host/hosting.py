@@ -16,6 +16,7 @@ from .assets import read_assets
 from .hints import hint_gauges
 from .host import Host, open_host
 from .hub import Hub
+from .pace import NOWHERE, Noted, Pace
 from .units import Write, quiet
 from .watching import Observer
 
@@ -33,6 +34,7 @@ async def open_platform(
     log: Write = quiet,
     drain_seconds: float = 0.0,
     observer: Observer | None = None,
+    noted: Noted | None = None,
 ) -> AsyncGenerator[Host, None]:
     """Open a host for `platform`; the JWKS file is read again whenever it changes.
 
@@ -44,6 +46,7 @@ async def open_platform(
         log: Takes the operator's lines.
         drain_seconds: For what is under work when the block is left.
         observer: Takes the request log and the spans; without one there are gauges alone.
+        noted: Where the steps of runs are noted for a process that watches this one.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
@@ -53,6 +56,7 @@ async def open_platform(
     platform.manual.bring(read_assets())
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
+        host.pace = Pace(log, noted or NOWHERE)
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

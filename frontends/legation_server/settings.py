@@ -47,6 +47,8 @@ class Settings:
             connection; a longer one ends it.
         drain_seconds: From the order to drain to the end of the last connection; a day at most.
         grace_seconds: What idle connections get of that, and streams of runs that others execute.
+        step_seconds: For one step of a run, in which nothing else is done.  A process that does
+            not come back from one by then is killed, and the run ends.
         backlog: Connections that the kernel queues before they are accepted.
         remembered_heads: Heads that need not be parsed when the same bytes come again, whatever
             their bearer token, which is not kept; 0 parses every head.
@@ -69,6 +71,7 @@ class Settings:
     unread_body: int = field(default=64 << 10, validator=ge(0))
     drain_seconds: float = field(default=30.0, validator=[ge(0), le(86_400)])
     grace_seconds: float = field(default=5.0, validator=ge(0))
+    step_seconds: float = field(default=10.0, validator=ge(1))
     backlog: int = field(default=1024, validator=gt(0))
     remembered_heads: int = field(default=256, validator=ge(0))
 

@@ -10,8 +10,19 @@ from typing import Any
 import pytest
 
 from legation import Agent, Database, Platform
-from legation.effects import Asks, AwaitNudge, Nudge, Program, Transact
+from legation.effects import (
+    Asks,
+    AwaitNudge,
+    Interrupted,
+    Interruptible,
+    Now,
+    Nudge,
+    Program,
+    ThisNode,
+    Transact,
+)
 from legation.runs.cancelling import cancel_topic
+from legation.runs.execute import ExecuteRun
 from legation.runs.keeping import KeepRuns
 from legation.runs.patience import MOST_TRIES
 from legation.store.failures import Busy, StatementFailed
@@ -23,10 +34,11 @@ from legation.store.run_keeping import (
     Neglected,
     ReleaseRun,
 )
+from legation.store.run_reads import FetchRun
 from legation.store.run_rows import ClaimedRun
-from legation.store.runs import AppendEvents, FinishRun
+from legation.store.runs import AppendEvents, Ended, FinishRun
 from legation.tools import tool
-from legation_testing import Client, Says, ScriptedModel, call
+from legation_testing import Client, Says, ScriptedModel, call, play
 
 PATH = "/agents/clerk/runs"
 MINUTES = 10 * 60.0
@@ -320,3 +332,78 @@ def test_a_run_is_broken_off_where_its_session_is_deleted_at_another_node() -> N
         client.advance(2)
 
         assert not workshop.executing
+
+
+# --- a step that does not come back --------------------------------------------------------------
+
+
+def label(client: Client, run_id: str, *, attempt: int = 0) -> str:
+    """Return what a node says of a run that it executes; or of another `attempt` at it."""
+    fetch = Transact("main", FetchRun(run_id, None, any_owner=True))
+    row = client.simulation.run(iter(fetch))
+    assert row is not None
+    said = {"run_id": run_id, "node": row.lease.node, "attempt": attempt or row.attempt}
+    return json.dumps(said | {"database": "main"})
+
+
+def end_blocked(client: Client, said: str) -> bool:
+    assert isinstance(client.platform, Platform)
+    return client.simulation.run(client.platform.end_blocked(said))
+
+
+def running(client: Client) -> str:
+    form = {"message": "x", "background": True, "session_id": "s"}
+    run_id = client.post(PATH, form=form).json()["run_id"]
+    client.advance(0.1)
+    return str(run_id)
+
+
+def test_a_run_that_blocked_its_process_ends_and_is_not_taken_up_again() -> None:
+    with Client(two_databases) as client:
+        run_id = running(client)
+        waiting = running(client)
+        said = label(client, run_id)
+        client.restart()
+
+        assert end_blocked(client, said)
+        assert not end_blocked(client, said)
+        run = client.get(f"{PATH}/{run_id}").json()
+        assert (run["status"], "a single step" in run["content"]) == ("ERROR", True)
+        (*_, last) = client.get(f"{PATH}/{run_id}/events").events()
+        assert json.loads(last.data)["error_type"] == "blocked"
+        client.advance(MINUTES)
+        assert client.get(f"{PATH}/{run_id}").json()["status"] == "ERROR"
+        assert client.get(f"{PATH}/{waiting}").json()["status"] == "COMPLETED"
+
+
+def test_a_run_that_another_node_has_by_now_is_left_to_it() -> None:
+    with Client(two_databases) as client:
+        run_id = running(client)
+
+        assert not end_blocked(client, label(client, run_id, attempt=7))
+        assert not end_blocked(client, label(client, run_id).replace(run_id, "unknown"))
+        client.advance(MINUTES)
+        assert client.get(f"{PATH}/{run_id}").json()["status"] == "COMPLETED"
+
+
+CLAIMED = ClaimedRun("o", "s", "r", "agent", "clerk", '{"stream":false,"message":"x"}', 0, 1)
+
+
+def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
+    executed = ExecuteRun(Platform(agents=(Agent(id="clerk"),)).workshop, "main", CLAIMED)
+
+    def closed(effect: Asks[Any]) -> bool:
+        return isinstance(effect, Interruptible) and json.loads(effect.label)["run_id"] == "r"
+
+    def finishes(effect: Asks[Any]) -> bool:
+        unit = effect.unit if isinstance(effect, Transact) else None
+        return isinstance(unit, FinishRun) and (unit.status, unit.reason) == ("ERROR", "blocked")
+
+    script = [
+        (ThisNode, "n1"),
+        (Now, 1),
+        (closed, Interrupted("blocked")),
+        (Now, 2),
+        (finishes, Ended(kept=False)),
+    ]
+    play(executed.program(), script)

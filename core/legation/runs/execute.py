@@ -43,9 +43,14 @@ from .states import RunState
 from .taking import turn_of
 from .teams import Taking
 
-__all__ = ["INTERRUPTED", "CancelledUnasked", "ExecuteRun", "Workshop"]
+__all__ = ["BLOCKED", "INTERRUPTED", "CancelledUnasked", "ExecuteRun", "Workshop"]
 
 INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
+
+BLOCKED: Final = (
+    "The run was ended: a single step of it kept the server from all other work for too long;"
+    " the operator's log says where"
+)
 
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
@@ -162,6 +167,7 @@ class ExecuteRun(Job):
             self._attempt(work),
             cancel_topic(self.database, self.run.run_id),
             self.workshop.registry.config.run_timeout_seconds,
+            self._label(node),
         )
         if isinstance(outcome, LeaseLost):
             return None
@@ -181,6 +187,12 @@ class ExecuteRun(Job):
         if ended.kept:
             self.workshop.count(self.run, outcome.state)
         return ended.following
+
+    def _label(self, node: str) -> str:
+        """Return what says which run, and whose try of it, a step belongs to."""
+        run = self.run
+        whose = {f"{run.kind}_id": run.component_id, "database": self.database}
+        return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
 
     def _corrected(self, work: _Work, ended: Ended) -> Program[End]:
         """Return the end of a run whose end was not stored, because of who asked to cancel it."""
@@ -235,6 +247,8 @@ class ExecuteRun(Job):
             return cut_short(work.voice, told, REASON.format(self.run.run_id))
         if ending:
             sentence, reason = INTERRUPTED, "interrupted"
+        elif outcome == Interrupted("blocked"):
+            sentence, reason = BLOCKED, "blocked"
         elif isinstance(outcome, Interrupted):
             seconds = self.workshop.registry.config.run_timeout_seconds
             sentence, reason = _TIMEOUT.format(seconds), "timeout"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from attrs import evolve
+
 from ..effects import (
     AwaitNudge,
     Job,
@@ -21,13 +23,13 @@ from ..incidents import where
 from ..messages import compact_json
 from ..store.failures import StoreFailure
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
-from ..store.run_reads import FetchEvents
+from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
 from .cancelling import REASON, cancel_topic, keeping_topic
 from .ending import End, broken_off, cut_short, failing
-from .execute import INTERRUPTED, ExecuteRun, Workshop
+from .execute import BLOCKED, INTERRUPTED, ExecuteRun, Workshop
 from .journal import Journal, Speaker, Voice, shown
 from .output import Told
 from .patience import MOST_TRIES, PASSING
@@ -135,11 +137,26 @@ class KeepRuns(Job):
                 yield from Transact(self.database, release)
                 return
         finish = yield from self._end(row, node, now_us, in_vain=in_vain)
+        finish = evolve(finish, expired_us=now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
             yield from Publish(row.run_id, shown(finish.events, final=True), self.database)
         if ended.following is not None:
             yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
+
+    def end_blocked(self, run_id: str, node: str, attempt: int) -> Program[bool]:
+        """End the run for whose sake the process of `node` was killed; return whether it did.
+
+        It ends under the lease of that process, which need not have run out, so that nobody takes
+        the run up again.  Whoever waits in its session is left to those who look for such.
+        """
+        row = yield from Transact(self.database, FetchRun(run_id, None, any_owner=True))
+        if row is None or (row.lease.node, row.attempt) != (node, attempt):
+            return False
+        now_us, here = (yield from Now()), (yield from ThisNode())
+        finish = yield from self._end(row, here, now_us, blocked=True)
+        ended = yield from Transact(self.database, evolve(finish, until_us=now_us))
+        return ended.kept
 
     def _tries(self, row: RunRow) -> Program[int]:
         """Return how often the run was taken up and nothing came of it.
@@ -154,7 +171,15 @@ class KeepRuns(Job):
             after = events[-1].seq if events else row.events
         return tries
 
-    def _end(self, row: RunRow, node: str, now_us: int, *, in_vain: bool) -> Program[FinishRun]:
+    def _end(
+        self,
+        row: RunRow,
+        node: str,
+        now_us: int,
+        *,
+        in_vain: bool = False,
+        blocked: bool = False,
+    ) -> Program[FinishRun]:
         run, component = row.claim, self.workshop.component(row.claim)
         told = Told(run, self.workshop.name_of(run), component)
         journal = Journal(self.database, run, node, now_us, lease_us=self.workshop.lease_us)
@@ -164,6 +189,8 @@ class KeepRuns(Job):
             end = cut_short(voice, told, REASON.format(run.run_id))
         elif in_vain:
             end = yield from failing(voice, told, LeftWithoutTrace())
+        elif blocked:
+            end = broken_off(voice, told, BLOCKED, "blocked")
         else:
             end = broken_off(voice, told, INTERRUPTED, "interrupted")
         return FinishRun(
@@ -179,7 +206,6 @@ class KeepRuns(Job):
             reason=end.reason,
             usage=end.usage,
             events=tuple(journal.pending),
-            expired_us=now_us,
             input=end.input,
             members=row.kind == "team",
         )
