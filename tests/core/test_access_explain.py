@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from legation import Platform
+from legation import Agent, Platform
 from legation.effects import Effect, Now, Program, RandomBytes, ReadBody, ThisNode, Transact
 from legation.messages import Answer, Request, Response
 from legation.routes import ROUTES
@@ -41,8 +41,8 @@ def performed(effect: Effect, body: bytes) -> Any:
             return NEW_YEAR_2026
         case RandomBytes(size):
             return bytes(size)
-        case ReadBody():
-            return body
+        case ReadBody(limit):
+            return body if len(body) <= limit else None
         case ThisNode():
             return "node"
         case Transact():
@@ -161,3 +161,15 @@ def test_a_token_that_is_none_is_said_to_be_refused_where_one_is_needed() -> Non
         status = answered(platform, method, target, "a.b.c").status
         if said.get("reason") != "signature":
             assert said["allowed"] == (status != 401)
+
+
+@pytest.mark.parametrize(("spare", "status"), [(0, 200), (1, 413)])
+def test_what_is_to_be_explained_is_short(spare: int, status: int) -> None:
+    platform = Platform(agents=[Agent(id="a")])
+    said = b'{"method":"GET","path":"/agents"}'
+    sent = said + b" " * ((16 << 10) - len(said) + spare)
+
+    answer = answered(platform, "POST", "/me/explain", "", sent)
+
+    assert isinstance(answer, Response)
+    assert answer.status == status

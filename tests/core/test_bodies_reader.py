@@ -248,6 +248,16 @@ def test_the_answer_to_many_unknown_fields_is_short() -> None:
     assert max(len(fault.path) for fault in faults) == len("body.") + 80
 
 
+def test_no_more_faults_are_kept_than_are_told() -> None:
+    read = body(numbers=list(range(1000)), more=1)
+
+    assert read.texts("numbers") == ()
+    faults = read.faults()
+
+    assert [fault.path for fault in faults] == [f"body.numbers[{n}]" for n in range(MAX_FAULTS)]
+    assert len(read._faults) == MAX_FAULTS
+
+
 @pytest.mark.parametrize("sent", ["a\n", "\0", "\x1f", "a\x7fb"])
 def test_a_line_has_no_control_characters(sent: str) -> None:
     read = body(a=sent, b="one line")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, Literal, TypeVar, overload
 
 from attrs import define, field
@@ -237,18 +238,22 @@ class Reader:
         return name in self._fields
 
     def fault(self, name: str, message: str) -> None:
-        """Add a fault of the handler's own finding, under the path of `name`."""
-        self._faults.append(Fault(f"{self.where}.{name}", message))
+        """Add a fault of the handler's own finding, under the path of `name`.
+
+        Those beyond the number that are told are not kept.
+        """
+        if len(self._faults) < MAX_FAULTS:
+            self._faults.append(Fault(f"{self.where}.{name}", message))
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what was wrong: first what was taken, in that order, then what nobody took."""
-        names = dict.fromkeys((*self._fields, *self._uploads))
-        unknown = [
+        also = (name for name in self._uploads if name not in self._fields)
+        unknown = (
             Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "is not known here")
-            for name in names
+            for name in chain(self._fields, also)
             if name not in self._taken
-        ]
-        return tuple((self._faults + unknown)[:MAX_FAULTS])
+        )
+        return tuple(islice(chain(self._faults, unknown), MAX_FAULTS))
 
     def _single(self, name: str) -> JsonValue:
         """Take the field: None when it was not sent, or sent twice, which is a fault."""

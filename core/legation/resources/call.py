@@ -225,11 +225,11 @@ class Call:
         form = parse_form(self.request.header(b"content-type"), body)
         return form.preceded_by(moved) if isinstance(form, Form) else form
 
-    def json_object(self) -> Program[JsonObject | Refusal]:
-        """Read the body as a JSON object; no body is an empty one."""
-        body = yield from ReadBody(BODY_LIMIT)
+    def json_object(self, limit: int = BODY_LIMIT) -> Program[JsonObject | Refusal]:
+        """Read the body, of at most `limit` bytes, as a JSON object; no body is an empty one."""
+        body = yield from ReadBody(limit)
         if body is None:
-            return TooLarge(BODY_LIMIT)
+            return TooLarge(limit)
         if not body:
             return {}
         value = parse_json(body)

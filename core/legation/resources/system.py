@@ -116,9 +116,13 @@ def me(call: Call) -> Program[Answer | Refusal]:
     yield
 
 
+_EXPLAIN_LIMIT: Final = 16 << 10
+"""Bytes of a body that has a method and a path, and that any token may send."""
+
+
 def explain(call: Call) -> Program[Answer | Refusal]:
     """Return where a method and a path lead, whether the caller may go there, and by what."""
-    body = yield from call.json_object()
+    body = yield from call.json_object(_EXPLAIN_LIMIT)
     if isinstance(body, Refusal):
         return body
     read = Reader("body", {name: (value,) for name, value in body.items()})
