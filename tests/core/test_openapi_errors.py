@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from legation import Database
 from legation.effects import Effect, ReadBody, Transact
 from legation.migrations.migrate import Attempt
 from legation.refusals import UriTooLong, respond
@@ -169,6 +170,8 @@ class Operation:
         recipe = RECIPES.get((self.name, status)) or BY_STATUS[status]
         if example["detail"].startswith("Several users"):
             recipe = of_several
+        if example["detail"].startswith("The db_id query parameter"):
+            recipe = on_two_databases
         return recipe(self, example)
 
 
@@ -215,6 +218,14 @@ def under_way(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
 def of_several(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     operation.world.share()
     return operation.send()
+
+
+def on_two_databases(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
+    world = operation.world
+    databases = [Database("main", "sqlite://"), Database("spare", "sqlite://")]
+    with Client(demo(world.issuer, databases=databases), token=world.client.token) as client:
+        body = BODIES.get(operation.name)
+        return client.request(operation.method, operation.target(), json=body)
 
 
 def too_large(operation: Operation, example: Mapping[str, Any]) -> ClientResponse:

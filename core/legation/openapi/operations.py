@@ -519,9 +519,9 @@ _SESSIONS: Final = {
         ),
         body=Body({JSON: ref("DeleteSessionRequest")}),
         errors=(
+            _WHICH_DATABASE,
             BadRequest("Session IDs and session types must have the same length"),
             _NO_DATABASE,
-            _WHICH_DATABASE,
             _OF_SEVERAL,
             Invalid((Fault("body.session_ids", "must have between 1 and 1000 members"),)),
         ),
