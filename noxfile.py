@@ -244,9 +244,15 @@ def lock(session: nox.Session) -> None:
 
 @nox.session(name="agentos-client", allow_parallel=True)
 def agentos_client(session: nox.Session) -> None:
-    """Run the client of AgentOS, as it is published, against this server."""
+    """Run the clients of AgentOS, and a gateway made of them, against this server.
+
+    With AGENTOS_EXAMPLES, the folder `cookbook/05_agent_os` of its sources, its examples run too.
+    """
     install(session, "test")
-    session.install("agno==2.5.6", "fastapi<1", "sqlalchemy<2.1", "greenlet<4", "httpx<1")
+    session.install(
+        *("agno==2.5.6", "fastapi<1", "sqlalchemy<2.1", "greenlet<4", "httpx[http2]<1"),
+        "python-multipart<1",
+    )
     session.run("pytest", "tests/clients", *session.posargs)
 
 

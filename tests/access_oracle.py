@@ -132,7 +132,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("PATCH", "/sessions/{session_id}"): _scope("sessions", "write", owned=SESSION),
     ("POST", "/sessions/{session_id}/rename"): _scope("sessions", "write", owned=SESSION),
     ("DELETE", "/sessions"): _scope("sessions", "delete"),
-    ("DELETE", "/sessions/{session_id}"): _scope("sessions", "delete", owned=SESSION),
+    # Nothing of another's is deleted, and what is not there is gone: it is not told apart.
+    ("DELETE", "/sessions/{session_id}"): _scope("sessions", "delete"),
     # Databases.
     ("GET", "/databases"): _scope("databases", "read", lists=True),
     ("GET", "/databases/{db_id}"): _scope("databases", "read", names="db_id"),

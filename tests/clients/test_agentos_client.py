@@ -41,6 +41,9 @@ name = "Demo"
 [databases.main]
 url = "sqlite:///{folder}/main.db"
 
+[databases.second]
+url = "sqlite:///{folder}/second.db"
+
 [models.slow]
 provider = "echo"
 delay_seconds = 60.0
@@ -100,7 +103,10 @@ def pay(amount: int) -> str:
     """Pay."""
 
 platform = Platform(
-    databases=[Database("main", "sqlite:///{folder}/main.db")],
+    databases=[
+        Database("main", "sqlite:///{folder}/main.db"),
+        Database("second", "sqlite:///{folder}/second.db"),
+    ],
     agents=[
         Agent(id="clerk", name="Clerk", model=Obedient(), tools=[book, pay]),
         Agent(id="parrot", name="Parrot"),
@@ -181,7 +187,7 @@ def test_config(call: Call) -> None:
         ("desk", "coordinate"),
         ("slow-desk", "coordinate"),
     ]
-    assert config.databases == ["main"]
+    assert config.databases == ["main", "second"]
 
 
 def test_models(call: Call) -> None:

@@ -200,6 +200,10 @@ def absent(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     return operation.send(operation.target(**{operation.parameters[-1]: "no-such"}))
 
 
+def in_no_database(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
+    return operation.send(f"{operation.target()}?db_id=no-such")
+
+
 def without_pages(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     with Client(demo(operation.world.issuer, docs=False)) as client:
         return client.request(operation.method, operation.path)
@@ -364,6 +368,7 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     ("create_session", 400): workflow,
     ("create_session", 409): there_already,
     ("delete_sessions", 400): unequal,
+    ("delete_session", 404): in_no_database,
     ("migrate_database", 400): unknown_version,
     ("migrate_database", 500): failed_migration,
     ("verify_webhook", 403): unsigned,

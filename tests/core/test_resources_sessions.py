@@ -200,7 +200,7 @@ def test_values_are_replaced_one_by_one(client: Client) -> None:
         ("GET", "/sessions/nope/runs", None, 404),
         ("GET", "/sessions/nope/runs/r", None, 404),
         ("GET", "/sessions/s?x=1", None, 422),
-        ("DELETE", "/sessions/nope", None, 404),
+        ("DELETE", "/sessions/nope", None, 204),
         ("DELETE", "/sessions", {"session_ids": [], "session_types": []}, 422),
         ("DELETE", "/sessions", {"session_ids": ["s"], "session_types": ["x"]}, 422),
         ("DELETE", "/sessions", {"session_ids": ["s"], "session_types": ["agent"] * 2}, 400),
@@ -249,6 +249,13 @@ def test_a_deleted_session_is_gone_with_its_runs_and_the_id_begins_anew(client: 
     assert len(client.get("/sessions/s/runs").json()) == 1
 
 
+def test_a_session_that_is_gone_is_deleted_as_often_as_somebody_asks(client: Client) -> None:
+    client.run("quick", "x", session_id="s")
+
+    for path in ("/sessions/s", "/sessions/s", "/sessions/never", f"/sessions/{'x' * 300}"):
+        assert client.delete(path).status == 204
+
+
 def test_deleting_a_session_breaks_off_the_run_that_is_executed(client: Client) -> None:
     form = {"message": "x", "session_id": "s"}
     exchange = client.begin("POST", "/agents/sloth/runs", form=form)
@@ -270,17 +277,18 @@ def test_many_are_deleted_at_once_those_of_the_kind_that_is_named(client: Client
     assert sorted(left) == ["b", "c"]
 
 
-@pytest.mark.parametrize("unit", [DeleteSessions, UpdateSession])
-def test_a_session_that_goes_meanwhile_is_not_found(client: Client, unit: type[Any]) -> None:
+def test_a_session_that_goes_meanwhile_is_not_found(client: Client) -> None:
     create(client, session_id="s")
-    ghost = "DELETE" if unit is DeleteSessions else "PATCH"
-    client.fail_at(unit, _undone(unit))
+    client.fail_at(UpdateSession, Changed(None, kept=False))
 
-    assert client.request(ghost, "/sessions/s", json={} if ghost == "PATCH" else None).status == 404
+    assert client.patch("/sessions/s", json={}).status == 404
 
 
-def _undone(unit: type[Any]) -> Changed[Any]:
-    return Changed(Deleted(0, ()) if unit is DeleteSessions else None, kept=False)
+def test_a_session_that_goes_meanwhile_is_deleted(client: Client) -> None:
+    create(client, session_id="s")
+    client.fail_at(DeleteSessions, Changed(Deleted(0, ()), kept=False))
+
+    assert client.delete("/sessions/s").status == 204
 
 
 def test_config_and_models_list_what_is_hosted() -> None:

@@ -566,14 +566,14 @@ _SESSIONS: Final = {
         "Delete Session",
         {204: Reply("Successful Response", {})},
         "Permanently delete a specific session and all its associated runs. This action cannot be"
-        " undone and will remove all conversation history.",
+        " undone and will remove all conversation history. One that is not there is gone already.",
         _place(
             user="User ID to scope deletion to",
             database="Database ID to use for deletion",
             table="Table to use for deletion",
         ),
         ids={"session_id": "Session ID to delete"},
-        errors=(_WHICH_DATABASE, _OF_SEVERAL),
+        errors=(_WHICH_DATABASE, _NO_DATABASE, _OF_SEVERAL),
         meanings={500: "Failed to delete session"},
     ),
     "rename_session": Operation(
