@@ -175,6 +175,15 @@ def test_every_route_command_effect_and_refusal_is_in_the_reference(drawn: Any) 
     assert all(str(status) in drawn.errors() for status in (400, 401, 403, 404, 405, 409, 413))
 
 
+def test_every_argument_of_a_run_is_in_the_table_for_who_comes_from_agentos(drawn: Any) -> None:
+    page = (DOCS / "howto/agentos.md").read_text("utf-8")
+    rows = drawn.run_arguments().splitlines()[2:]
+
+    assert "```{run-arguments}\n```" in page
+    assert len(rows) == len(drawn.ARGUMENTS)
+    assert all(argument.meaning in row for argument, row in zip(drawn.ARGUMENTS, rows, strict=True))
+
+
 def test_event_names_in_the_reference_are_those_of_the_code(drawn: Any) -> None:
     page = (DOCS / "reference/events.md").read_text("utf-8")
     code = "".join(p.read_text("utf-8") for p in (ROOT / "core/legation/runs").glob("*.py"))
