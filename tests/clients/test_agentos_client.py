@@ -267,7 +267,7 @@ def test_run_with_everything_that_the_client_passes_on(call: Call, kind: str, ho
             metadata={"c": 3},
         )
         kept = await client.get_session(
-            f"whole-{kind}", session_type=SessionType(kind), user_id="u1"
+            f"whole-{kind}", session_type=SessionType(kind), user_id="u1", db_id="main"
         )
         return run, kept
 
@@ -477,6 +477,9 @@ def test_cancelling_an_unknown_run_is_an_error(call: Call) -> None:
         call(lambda client: client.cancel_agent_run("sloth", "nope"))
 
 
+MAIN: Final = {"db_id": "main"}
+
+
 def test_sessions_from_creation_to_deletion(call: Call) -> None:
     async def act(client: Any) -> None:
         made = await client.create_session(
@@ -493,24 +496,26 @@ def test_sessions_from_creation_to_deletion(call: Call) -> None:
         )
         run = await client.run_agent("concierge", "hello", session_id="s1")
         listed = await client.get_sessions(
-            session_type=SessionType.AGENT, component_id="concierge", session_name="my s"
+            session_type=SessionType.AGENT, component_id="concierge", session_name="my s", **MAIN
         )
         assert [row.session_id for row in listed.data] == ["s1"]
         assert (listed.meta.page, listed.meta.total_count) == (1, 1)
-        found = await client.get_session("s1")
+        found = await client.get_session("s1", **MAIN)
         assert [message["role"] for message in found.chat_history] == ["user", "assistant"]
         assert found.agent_data["model"] == {"name": "Echo", "provider": "Legation", "id": "echo"}
-        rows = await client.get_session_runs("s1")
+        rows = await client.get_session_runs("s1", **MAIN)
         assert [(row.run_id, row.run_input) for row in rows] == [(run.run_id, "hello")]
-        row = await client.get_session_run("s1", run.run_id)
+        row = await client.get_session_run("s1", run.run_id, **MAIN)
         assert (row.content, row.status) == ("hello", "COMPLETED")
-        assert (await client.rename_session("s1", "Other")).session_name == "Other"
-        changed = await client.update_session("s1", session_state={"b": 2}, metadata={"n": 2})
+        assert (await client.rename_session("s1", "Other", **MAIN)).session_name == "Other"
+        changed = await client.update_session(
+            "s1", session_state={"b": 2}, metadata={"n": 2}, **MAIN
+        )
         assert (changed.session_state, changed.metadata) == ({"b": 2}, {"n": 2})
         assert changed.session_name == "Other"
-        await client.delete_session("s1")
+        await client.delete_session("s1", **MAIN)
         with pytest.raises(Exception, match="404"):
-            await client.get_session("s1")
+            await client.get_session("s1", **MAIN)
 
     call(act)
 
@@ -518,13 +523,15 @@ def test_sessions_from_creation_to_deletion(call: Call) -> None:
 def test_sessions_of_teams_and_many_at_once(call: Call) -> None:
     async def act(client: Any) -> None:
         await client.run_team("desk", "hello", session_id="t1")
-        found = await client.get_session("t1", session_type=SessionType.TEAM)
+        found = await client.get_session("t1", session_type=SessionType.TEAM, **MAIN)
         assert (found.team_id, found.team_data["name"]) == ("desk", "Desk")
-        rows = await client.get_session_runs("t1", session_type=SessionType.TEAM)
+        rows = await client.get_session_runs("t1", session_type=SessionType.TEAM, **MAIN)
         assert [row.team_id for row in rows] == ["desk"]
-        await client.create_session(session_id="t2")
-        await client.delete_sessions(["t1", "t2"], [SessionType.TEAM, SessionType.AGENT])
-        listed = await client.get_sessions(session_type=SessionType.TEAM, session_name="hello")
+        await client.create_session(session_id="t2", **MAIN)
+        await client.delete_sessions(["t1", "t2"], [SessionType.TEAM, SessionType.AGENT], **MAIN)
+        listed = await client.get_sessions(
+            session_type=SessionType.TEAM, session_name="hello", **MAIN
+        )
         assert "t1" not in [row.session_id for row in listed.data]
 
     call(act)

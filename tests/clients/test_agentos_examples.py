@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -28,16 +28,13 @@ from legation import Agent, Database, Platform, Team
 
 platform = Platform(
     id="examples",
-    databases=[
-        Database("main", "sqlite:///{folder}/main.db"),
-        Database("second", "{second}", auto_migrate=True),
-    ],
+    databases=[Database("main", "sqlite:///{folder}/main.db")],
     agents=[
         Agent(id="assistant-agent", name="Assistant"),
-        Agent(id="researcher-agent", name="Researcher", database="second"),
+        Agent(id="researcher-agent", name="Researcher"),
     ],
     teams=[
-        Team(id="research-team", name="Research Team", database="second",
+        Team(id="research-team", name="Research Team",
              members=["assistant-agent", "researcher-agent"]),
     ],
 )
@@ -69,16 +66,12 @@ LACKING: Final = {
 
 
 @pytest.fixture(scope="module")
-def served(
-    tmp_path_factory: pytest.TempPathFactory,
-    new_second_database: Callable[[], AbstractContextManager[str]],
-) -> Generator[None]:
-    """A platform of two databases at each port."""
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """A platform at each port; of one database, as theirs: they name none."""
     with ExitStack() as stack:
         for port in PORTS:
             folder = tmp_path_factory.mktemp(f"port-{port}")
-            second = stack.enter_context(new_second_database())
-            (folder / "examples.py").write_text(PLATFORM.format(folder=folder, second=second))
+            (folder / "examples.py").write_text(PLATFORM.format(folder=folder))
             command = ("-m", "legation_cli", "serve", "examples:platform", "--port", port)
             said = stack.enter_context(started(folder, "served", *command))
             until_alive(f"http://localhost:{port}", said)
