@@ -35,7 +35,8 @@ class Operation:
     """What one operation asks of its caller.
 
     Attributes:
-        kind: `open` needs nothing, `token` any valid token, `signature` the channel's own, and
+        kind: `open` needs nothing, `welcome` neither, but takes no token that does not verify,
+            `token` any valid token, `signature` the channel's own, and
             `scope` one of `actions` on `resource`.
         names: The path parameter with the id that a scope may name; none where only the scope on
             the whole resource counts.
@@ -58,6 +59,7 @@ def _scope(resource: str, *actions: str, **more: object) -> Operation:
 
 
 OPEN: Final = Operation("open")
+WELCOME: Final = Operation("welcome")
 TOKEN: Final = Operation("token")
 SIGNATURE: Final = Operation("signature")
 RUN: Final = ("run_id",)
@@ -74,7 +76,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/redoc"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/docs/oauth2-redirect"): OPEN,
-    ("GET", "/ready"): OPEN,  # it tells less without a token
+    ("GET", "/ready"): WELCOME,
     # Who asks.
     ("GET", "/me"): TOKEN,
     ("POST", "/me/explain"): TOKEN,
@@ -187,6 +189,7 @@ class Question:
         owners: Whose each owned thing in the path is, by path parameter; None: there is no such.
         hosted: Whether what the path names otherwise (agent, team, database, channel) exists.
         session: The `session_id` of the token: the one session that it is for.
+        forged: A token is sent that does not verify; then there are no scopes.
         sessions: Which session each owned thing in the path is, or is in.
     """
 
@@ -199,6 +202,7 @@ class Question:
     hosted: bool = True
     session: str | None = None
     sessions: Mapping[str, str] = field(default_factory=dict[str, str])
+    forged: bool = False
 
 
 def enough(operation: Operation, scope: str, named: str | None) -> bool:
@@ -240,11 +244,13 @@ def verdict(question: Question) -> str:
     method = "GET" if question.method == "HEAD" else question.method
     operation = OPERATIONS.get((method, question.template))
     if operation is None:
-        public = OPERATIONS.get(("GET", question.template)) in (OPEN, SIGNATURE)
+        public = OPERATIONS.get(("GET", question.template)) in (OPEN, WELCOME, SIGNATURE)
         return "401" if question.scopes is None and not public else "405"
     if operation.kind == "signature":
         return "signature" if question.hosted else "404"
-    if operation.kind != "open" and question.scopes is None:
+    if operation.kind == "welcome" and question.forged:
+        return "401"
+    if operation.kind not in ("open", "welcome") and question.scopes is None:
         return "401"
     scopes: frozenset[str] = question.scopes or frozenset()
     if operation.kind == "scope":

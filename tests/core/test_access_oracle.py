@@ -27,7 +27,18 @@ from hypothesis import strategies as st
 from legation import Database, Platform
 from legation.access.decide import Allow, AllowOnly, Deny, Principal, decide
 from legation.access.scopes import Scoped
-from legation.effects import Effect, Log, Now, Program, RandomBytes, ReadBody, ThisNode, Transact
+from legation.effects import (
+    Concurrently,
+    Effect,
+    Interruptible,
+    Log,
+    Now,
+    Program,
+    RandomBytes,
+    ReadBody,
+    ThisNode,
+    Transact,
+)
 from legation.messages import Answer, Headers, Request, Response, Streamed
 from legation.routes import ROUTES, Route
 from legation.store.failures import StatementFailed, StoreFailure
@@ -41,6 +52,7 @@ from ..access_oracle import (
     OPERATIONS,
     SEVERAL,
     SIGNATURE,
+    WELCOME,
     Asker,
     Question,
     owner_of_a_run,
@@ -191,11 +203,21 @@ class Rehearsal:
                 return body
             case Transact(database, unit):
                 return self._rehearse(self.databases[database], unit)
+            case Interruptible(program=program):
+                return self._within(program, body)
+            case Concurrently(programs=programs):
+                return tuple(self.run(program, body) for program in programs)
             case Log():
                 self.logged = effect
                 return None
             case _:
                 return None
+
+    def _within(self, program: Program[Any], body: bytes) -> Any:
+        try:
+            return self.run(program, body)
+        except StoreFailure as failure:
+            return failure
 
     def _rehearse(self, connection: sqlite3.Connection, unit: Unit[Any]) -> Any:
         connection.execute("begin")
@@ -342,7 +364,7 @@ def _served(method: str, template: str) -> bool:
 
 
 def _no_method(template: str, scopes: frozenset[str] | None) -> str:
-    public = OPERATIONS.get(("GET", template)) in (OPEN, SIGNATURE)
+    public = OPERATIONS.get(("GET", template)) in (OPEN, WELCOME, SIGNATURE)
     return "401" if scopes is None and not public else "405"
 
 
@@ -372,6 +394,7 @@ def compare(
         place.hosted,
         session,
         place.sessions,
+        forged=scopes is None and bool(headers),
     )
     served = _served(method, template)
     expected = verdict(question) if served else _no_method(template, scopes)
