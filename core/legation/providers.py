@@ -14,7 +14,7 @@ from .models.conversation import ModelProtocol
 from .models.echo import Echo
 from .values import frozen
 
-__all__ = ["model_of"]
+__all__ = ["model_of", "unset"]
 
 Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
 
@@ -76,5 +76,12 @@ def _key(model: Model, provider: _Provider, environ: Mapping[str, str], say: Say
         return None
     key = environ.get(variable)
     if not key:
-        say(f"models.{model.name}.{_KEY}", f"the environment variable {variable} is not set")
+        say(f"models.{model.name}.{_KEY}", unset(variable, environ))
     return key or None
+
+
+def unset(variable: str, environ: Mapping[str, str]) -> str:
+    """Return the sentence that says that a variable has no value, or that none was given."""
+    if not environ:
+        return f"the environment variable {variable} was not read: pass environ=os.environ"
+    return f"the environment variable {variable} is not set"

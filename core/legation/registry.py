@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import NOTHING, field, fields
 
@@ -22,7 +23,7 @@ from .messages import compact_json
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .models.conversation import ModelProtocol
 from .models.echo import Echo
-from .providers import model_of
+from .providers import model_of, unset
 from .refusals import Fault
 from .tools import Hosted, Tool
 from .values import frozen
@@ -212,6 +213,43 @@ def build(config: PlatformConfig, environ: Mapping[str, str]) -> Registry:
     return registry
 
 
+# What makes a channel the one that a delivery is for, by its kind; the sender of a standard webhook
+# chooses the path.
+_SENDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "whatsapp": ("phone_number_id", "app_secret"),
+    "telegram": ("bot_token", "secret_token"),
+    "slack": ("bot_token", "signing_secret"),
+}
+
+
+def _place(url: str) -> tuple[object, ...] | None:
+    """Return what is equal for the URLs of one database; None for one in memory.
+
+    Links between files are the host's matter.
+    """
+    try:
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        if parts.scheme == "sqlite":
+            kept = _normal(path.removeprefix("/"))
+            return None if kept in ("", ":memory:") else ("sqlite", kept)
+        server = (parts.username, parts.hostname, parts.port or 5432)
+    except ValueError:
+        return (url,)
+    return (*server, path, *sorted(parse_qsl(parts.query)))
+
+
+def _normal(path: str) -> str:
+    """Return `path` without `.`, `..` and doubled slashes, as far as its text goes."""
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif part not in ("", "."):
+            kept.append(part)
+    return "/" * path.startswith("/") + "/".join(kept)
+
+
 class _Builder:
     """Collects faults on the way, so that all of them are told."""
 
@@ -244,6 +282,8 @@ class _Builder:
         self._check_ids("channels", [channel.id for channel in config.channels])
         channels = [self._channel(channel, agents, teams) for channel in config.channels]
         by_id = {channel.id: channel for channel in channels if channel is not None}
+        self._check_places()
+        self._check_senders(by_id)
         return Registry(config, agents, teams, self.databases, by_id)
 
     def _check_ids(self, path: str, ids: Iterable[str]) -> None:
@@ -257,6 +297,24 @@ class _Builder:
             seen.add(name)
             if name in _DOTS or name in _RESERVED.get(path, ()):
                 self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
+
+    def _check_places(self) -> None:
+        """Tell of two databases that are one."""
+        seen: dict[object, str] = {}
+        for name, database in self.databases.items():
+            place = _place(database.url)
+            if place is not None and (first := seen.setdefault(place, name)) != name:
+                self._fault(f"databases.{name}.url", f"is the database of databases.{first}")
+
+    def _check_senders(self, channels: Mapping[str, HostedChannel]) -> None:
+        """Tell of two channels that would both answer one delivery."""
+        seen: dict[object, str] = {}
+        for name, hosted in channels.items():
+            keys = _SENDERS.get(hosted.codec.kind, ("name",))
+            sender = (hosted.codec.kind, *(getattr(hosted.codec, key) for key in keys))
+            if (first := seen.setdefault(sender, name)) != name:
+                told = f"has the {' and the '.join(keys)} of channels.{first}: both would answer"
+                self._fault(f"channels.{name}", told)
 
     def _check_models(self) -> None:
         seen: set[str] = set()
@@ -396,7 +454,7 @@ class _Builder:
     def _secret(self, variable: str, path: str) -> str | None:
         value = self.environ.get(variable)
         if not value:
-            self._fault(path, f"the environment variable {variable} is not set")
+            self._fault(path, unset(variable, self.environ))
         return value or None
 
     def _named_model(self, name: ModelLike, path: str) -> ModelProtocol:

@@ -46,13 +46,14 @@ def check(platform: str, as_json: bool) -> None:
       legation check
       legation check platform.toml --json | jq .unsafe
     """
-    from legation_host.databases import check_url
+    from legation_host.databases import check_files, check_url
     from legation_host.loading import load_platform
 
     with sentences():
         made = load_platform(platform, os.environ)
         for name, url in made.databases.items():
             check_url(name, url)
+        check_files(made.databases)
     config = made.config
     findings = posture(config)
     tools = _tools(made.registry)

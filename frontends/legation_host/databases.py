@@ -20,7 +20,15 @@ from .postgres import PostgresDatabase
 from .sqlite import MEMORY, connect, run_unit
 from .units import Write, quiet
 
-__all__ = ["Database", "Read", "check_url", "in_memory", "open_database", "open_reader"]
+__all__ = [
+    "Database",
+    "Read",
+    "check_files",
+    "check_url",
+    "in_memory",
+    "open_database",
+    "open_reader",
+]
 
 R = TypeVar("R")
 
@@ -116,6 +124,27 @@ def check_url(name: str, url: str) -> None:
     """Raise `BadDatabaseUrl` where no database can be at `url`; open nothing."""
     if _scheme(url) not in _POSTGRES:
         _sqlite_path(name, url)
+
+
+def check_files(urls: Mapping[str, str]) -> None:
+    """Raise `BadDatabaseUrl` where two of the databases are one file, by whatever links.
+
+    `urls` are by the ids of the databases.  Those that are no path are passed over.
+    """
+    seen: dict[Path, str] = {}
+    for name, url in urls.items():
+        if _scheme(url) != "sqlite" or in_memory(url):
+            continue
+        path = Path(_sqlite_path(name, url)).resolve()
+        same = (other for other in seen if other == path or _is_one(other, path))
+        if (other := next(same, None)) is not None:
+            told = f"{path} is the file of databases.{seen[other]}"
+            raise BadDatabaseUrl(f"databases.{name}.url: {told}")
+        seen[path] = name
+
+
+def _is_one(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def in_memory(url: str) -> bool:

@@ -19,7 +19,7 @@ from legation.incidents import where
 from legation.store.audit import AuditEntry
 
 from .audit import Trail, WriteAudit
-from .databases import Database, open_database
+from .databases import Database, check_files, open_database
 from .drive import BodySource, Sink, drive
 from .entropy import unpredictable
 from .fetch import Fetcher
@@ -137,6 +137,7 @@ async def open_host(
     failed: Exception | None = None
     async with AsyncExitStack() as stack:
         opened: dict[str, Database] = {}
+        check_files(databases or {})
         for name, url in (databases or {}).items():
             opened[name] = open_database(name, url, log)
             stack.push_async_callback(opened[name].aclose)

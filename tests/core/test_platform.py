@@ -84,7 +84,7 @@ def test_the_start_is_noted_and_databases_are_brought_to_their_schema() -> None:
         Database("main", "sqlite://"),
         Database("later", "sqlite://", auto_migrate=False),
         Database("shared", "postgresql://nowhere"),
-        Database("eager", "postgresql://nowhere", auto_migrate=True),
+        Database("eager", "postgresql://elsewhere", auto_migrate=True),
     )
     with Client(demo(None, databases=databases)) as client:
         started = client.get("/health").json()["instantiated_at"]

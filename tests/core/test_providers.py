@@ -123,7 +123,7 @@ def test_a_fault_is_told_with_its_path_and_without_the_key(
     ("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")]
 )
 def test_the_usual_variable_is_named_when_it_is_not_set(provider: str, variable: str) -> None:
-    _, faults = made({}, provider=provider, id="m")
+    _, faults = made({"OTHER": "x"}, provider=provider, id="m")
 
     assert faults == [f"models.m.api_key_env: the environment variable {variable} is not set"]
 

@@ -5,7 +5,9 @@ import math
 from typing import Any
 
 import pytest
+from attrs import evolve
 
+from legation.channels import CHANNEL_KINDS
 from legation.config import (
     Agent,
     Channel,
@@ -16,6 +18,7 @@ from legation.config import (
     Team,
 )
 from legation.models.echo import Echo
+from legation.refusals import Fault
 from legation.registry import DEFAULT_DATABASE, MAX_DEPTH, Registry, build
 from legation.tools import ToolError, tool
 
@@ -386,3 +389,117 @@ def test_function_that_answers_is_shown_in_place_of_a_model() -> None:
         {"name": "Function", "model": "weather", "provider": "Function"},
         {"name": "Function", "model": "Answering", "provider": "Function"},
     ]
+
+
+# --- two of one ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("sqlite:///a.db", "sqlite:///./a.db"),
+        ("sqlite:///a.db", "sqlite:///x/../a.db"),
+        ("sqlite:///a.db", "sqlite:///%61.db"),
+        ("sqlite:////var//a.db", "sqlite:////var/x/.././a.db"),
+        ("sqlite:///../a.db", "sqlite:///x/../../a.db"),
+        ("postgresql://u:1@host/a", "postgres://u:2@HOST:5432/a"),
+        ("postgresql://u@h/a?b=1&c=2", "postgresql://u@h/a?c=2&b=1"),
+        ("postgresql://u@h:1,i:2/a", "postgresql://u@h:1,i:2/a"),
+    ],
+)
+def test_two_databases_that_are_one_are_found(one: str, other: str) -> None:
+    config = PlatformConfig(databases=[Database("a", one), Database("b", other)])
+    with pytest.raises(ConfigurationError) as caught:
+        build(config, {})
+
+    assert caught.value.faults == (Fault("databases.b.url", "is the database of databases.a"),)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("sqlite://", "sqlite://"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("sqlite:///a.db", "sqlite:////a.db"),
+        ("sqlite:///a.db", "sqlite:///../a.db"),
+        ("sqlite:///a.db", "sqlite:///A.db"),
+        ("postgresql://u@h/a", "postgresql://v@h/a"),
+        ("postgresql://u@h/a", "postgresql://u@h/a?options=-csearch_path%3Db"),
+        ("postgresql://u@h/a", "postgresql://u@h:5433/a"),
+    ],
+)
+def test_databases_in_two_places_are_two(one: str, other: str) -> None:
+    build(PlatformConfig(databases=[Database("a", one), Database("b", other)]), {})
+
+
+SENDERS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "whatsapp": (
+        "phone_number_id and the app_secret",
+        {"app_secret_env": "S", "verify_token_env": "T", "access_token_env": "T"},
+        {"phone_number_id": "1"},
+    ),
+    "telegram": (
+        "bot_token and the secret_token",
+        {"secret_token_env": "T", "bot_token_env": "BOT"},
+        {},
+    ),
+    "slack": (
+        "bot_token and the signing_secret",
+        {"signing_secret_env": "S", "bot_token_env": "T"},
+        {},
+    ),
+}
+STANDARD: dict[str, str] = {"secret_env": "WHSEC", "reply_url": "https://example.com"}
+GIVEN = {"S": "a secret", "T": "token", "BOT": "1:" + "A" * 35, "WHSEC": "whsec_" + "A" * 32}
+
+
+def two_channels(kind: str, **other: str) -> PlatformConfig:
+    _, secrets, more = SENDERS.get(kind, ("", STANDARD, {}))
+    one: dict[str, Any] = {"kind": kind, "agent": "a", **secrets, **more}
+    return PlatformConfig(
+        agents=[Agent(id="a")],
+        channels=[Channel(id="one", **one), Channel(id="two", **{**one, **other})],
+    )
+
+
+@pytest.mark.parametrize("kind", SENDERS)
+def test_two_channels_of_one_sender_and_secret_are_found(kind: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build(two_channels(kind), GIVEN)
+
+    told = f"has the {SENDERS[kind][0]} of channels.one: both would answer"
+    assert caught.value.faults == (Fault("channels.two", told),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        ("whatsapp", {"phone_number_id": "2"}),
+        ("whatsapp", {"app_secret_env": "T"}),
+        ("telegram", {"bot_token_env": "BOT2"}),
+        ("slack", {"bot_token_env": "S2"}),
+        ("standard", {}),
+    ],
+)
+def test_two_channels_may_have_one_secret_or_one_number(kind: str, other: dict[str, str]) -> None:
+    secrets = {**GIVEN, "BOT2": "2:" + "A" * 35, "S2": "another"}
+
+    assert len(build(two_channels(kind, **other), secrets).channels) == 2
+
+
+def test_every_kind_of_channel_has_a_sender() -> None:
+    assert {*SENDERS, "standard"} == set(CHANNEL_KINDS)
+
+
+def test_a_variable_that_was_never_read_is_said_to_be_so() -> None:
+    model = Model(name="m", provider="openai", id="x", api_key_env="KEY")
+    for environ, told in (
+        ({}, "the environment variable {} was not read: pass environ=os.environ"),
+        ({"OTHER": "x"}, "the environment variable {} is not set"),
+    ):
+        config = evolve(two_channels("slack", bot_token_env="S2"), models=(model,))
+        with pytest.raises(ConfigurationError) as caught:
+            build(config, environ)
+        said = {fault.message for fault in caught.value.faults}
+        assert {told.format("KEY"), told.format("S")} <= said

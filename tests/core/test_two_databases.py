@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from legation import Agent, Database, Platform, Team
+from legation import Agent, Database, Platform, Team, tool
 from legation.store.audit import ListAudit
-from legation.store.failures import NotServed
-from legation_testing import Client
+from legation.store.failures import NotServed, Unavailable
+from legation_testing import Client, ScriptedModel, call
 
 from ..callers import Issuer
 
@@ -143,6 +144,75 @@ def test_on_one_database_none_has_to_be_named() -> None:
         for query in ("", "?db_id=", "?db_id=main", "?component_id=ghost"):
             assert client.get(f"/sessions{query}").status == 200
         assert client.get("/sessions?db_id=ghost").status == 404
+
+
+# --- what is hosted no more ----------------------------------------------------------------------
+
+BASES: Final = (Database("main", "sqlite://"), Database("second", "sqlite://"))
+
+
+def delete(path: str) -> str:
+    """Delete a file."""
+    raise AssertionError(path)
+
+
+def with_clerk() -> Platform:
+    model = ScriptedModel([call("delete", path="/tmp/x")])
+    tools = [tool(requires_confirmation=True)(delete)]
+    clerk = Agent(id="clerk", model=model, tools=tools, database="second")
+    return Platform(agents=[clerk], databases=BASES)
+
+
+def without_clerk() -> Platform:
+    return Platform(agents=[Agent(id="alpha")], databases=BASES)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Iterator[tuple[Client, str]]:
+    """A paused run of an agent that is hosted no more."""
+    with Client(with_clerk(), folder=tmp_path) as before:
+        run = before.run("clerk", "tidy up", session_id="s")
+        assert run["status"] == "PAUSED"
+    with Client(without_clerk(), folder=tmp_path) as client:
+        yield client, f"/agents/clerk/runs/{run['run_id']}"
+
+
+def test_a_paused_run_of_a_removed_agent_is_read_and_cancelled(left: tuple[Client, str]) -> None:
+    client, path = left
+    assert client.get(path).json()["status"] == "PAUSED"
+    assert client.post(f"{path}/continue", form={"stream": False}).status == 404
+    assert client.post(f"{path}/cancel", form={"session_id": "other"}).status == 404
+    assert client.post(f"{path}/cancel").status == 200
+
+    assert client.get(path).json()["status"] == "CANCELLED"
+    (run,) = client.get("/sessions/s/runs?db_id=second").json()
+    assert run["status"] == "CANCELLED"
+    assert client.get("/sessions/s?db_id=second").json()["agent_id"] == "clerk"
+
+
+@pytest.mark.parametrize(
+    "other", ["/agents/alpha/runs/", "/agents/ghost/runs/", "/teams/clerk/runs/"]
+)
+def test_a_run_is_that_of_no_other_agent(left: tuple[Client, str], other: str) -> None:
+    client, path = left
+    run_id = path.rpartition("/")[2]
+
+    assert client.get(other + run_id).status == 404
+    assert client.post(f"{other}{run_id}/cancel").status == 404
+
+
+def test_a_run_of_a_removed_agent_is_looked_for_although_a_database_is_away(
+    left: tuple[Client, str],
+) -> None:
+    client, path = left
+    for away, status in (("main", 200), ("second", 503)):
+        client.fail_at(
+            lambda effect, away=away: (
+                f"database='{away}'" in str(effect) and "FetchRun" in str(effect)
+            ),
+            Unavailable("away"),
+        )
+        assert client.get(path).status == status
 
 
 # --- the trail -----------------------------------------------------------------------------------

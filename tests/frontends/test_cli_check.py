@@ -47,6 +47,21 @@ def test_what_is_unsafe_is_listed_with_exit_code_1(operator: Operator) -> None:
     ]
 
 
+def test_two_databases_on_one_file_are_found(operator: Operator) -> None:
+    Path("link.db").symlink_to("main.db")
+    for url, told in (
+        ("sqlite:///./main.db", "databases.second.url: is the database of databases.main"),
+        ("sqlite:///link.db", "main.db is the file of databases.main"),
+    ):
+        Path("platform.toml").write_text(
+            f'[databases.main]\nurl = "sqlite:///main.db"\n[databases.second]\nurl = "{url}"\n'
+        )
+        for command in ("check", "serve"):
+            refused = operator.run(command, "platform.toml")
+            assert refused.exit_code == 2
+            assert told in " ".join(refused.output.split())
+
+
 def test_a_script_gets_json(operator: Operator) -> None:
     operator.keys()
     safe = json.loads(operator.run("check", "--json").stdout)

@@ -7,7 +7,7 @@ import pytest
 
 from legation.store.units import Dialect
 from legation_host import BadDatabaseUrl, UnusableDatabase, open_database
-from legation_host.databases import _sqlite_path
+from legation_host.databases import _sqlite_path, check_files
 from legation_host.postgres import PostgresDatabase, _options
 
 from .host_units import Create, Put, run
@@ -102,3 +102,32 @@ def test_options_of_ours_are_taken_out_and_those_of_libpq_stay() -> None:
     assert "work_mem=1MB" in options.conninfo
     assert "keepalives_idle=30" in options.conninfo
     assert "pgbouncer" not in options.conninfo
+
+
+def test_two_databases_on_one_file_are_found_by_whatever_links(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.db").touch()
+    (tmp_path / "link").symlink_to("folder", target_is_directory=True)
+    (tmp_path / "soft.db").symlink_to("a.db")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "a.db")
+    for one, other in (
+        ("a.db", "soft.db"),
+        ("a.db", "hard.db"),
+        ("folder/new.db", "link/new.db"),
+        ("a.db", "folder/../a.db"),
+    ):
+        urls = {"one": f"sqlite:///{tmp_path}/{one}", "two": f"sqlite:///{tmp_path}/{other}"}
+        with pytest.raises(
+            BadDatabaseUrl, match=r"databases\.two\.url: .* is the file of databases\.one"
+        ):
+            check_files(urls)
+    check_files(
+        {
+            "one": f"sqlite:///{tmp_path}/a.db",
+            "two": f"sqlite:///{tmp_path}/folder/a.db",
+            "three": "sqlite://",
+            "four": "sqlite://",
+            "five": "postgresql://u@h/a",
+            "six": "postgresql://u@h/a",
+        }
+    )

@@ -25,6 +25,7 @@ from ..runs.starting import NewRun, start
 from ..runs.states import RunState
 from ..runs.turn_state import TurnState
 from ..sse import BadEventId, parse_last_event_id
+from ..store.failures import StoreFailure
 from ..store.run_reads import FetchRun, ListRuns
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.sessions import FetchSession, SessionRow
@@ -236,7 +237,7 @@ def get_run(kind: str) -> Handler:
         read.ignore("user_id")
         if faults := read.faults():
             return Invalid(faults)
-        own = yield from _own_run(call, kind, session_id)
+        own = yield from _own_run(call, kind, session_id, removed=True)
         if isinstance(own, Refusal):
             return own
         return encoded_json_response(200, run_json(own.row))
@@ -318,7 +319,7 @@ def cancel_run(kind: str) -> Handler:
         asked = read_arguments(read, Action.CANCEL)
         if faults := read.faults():
             return Invalid(faults)
-        own = yield from _own_run(call, kind, asked["session_id"])
+        own = yield from _own_run(call, kind, asked["session_id"], removed=True)
         if isinstance(own, Refusal):
             return own
         if own.row.parent_run_id is not None and not RunState(own.row.status).final:
@@ -416,7 +417,7 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     return (yield from _joined(database, row.owner, row.run_id, row.events))
 
 
-def _followed(call: Call, hosted: Component, speaker: Speaker) -> Followed:
+def _followed(call: Call, hosted: Component | _Removed, speaker: Speaker) -> Followed:
     """Return a run that is to be streamed."""
     run_id = speaker.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
@@ -438,10 +439,24 @@ def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[A
 
 
 @frozen
+class _Removed:
+    """An agent or a team that is not hosted any more, of which there is a run."""
+
+    kind: str
+    id: str
+    database: str
+
+    @property
+    def name(self) -> str:
+        """Its id: its name is gone with it."""
+        return self.id
+
+
+@frozen
 class _Own:
     """A run that the caller may see, and what it is a run of."""
 
-    hosted: Component
+    hosted: Component | _Removed
     row: RunRow
 
     @property
@@ -450,23 +465,51 @@ class _Own:
         return Speaker(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
-def _own_run(call: Call, kind: str, session_id: str | None = None) -> Program[_Own | NotFound]:
+def _own_run(
+    call: Call, kind: str, session_id: str | None = None, *, removed: bool = False
+) -> Program[_Own | NotFound]:
     """Return the run that the path names, if it is one the caller may see, in that session.
 
-    The session of the token counts before the one that the request says.
+    The session of the token counts before the one that the request says.  `removed`: also one of
+    an agent or a team that is not hosted any more.
     """
     hosted = component(call, kind)
-    if isinstance(hosted, NotFound):
-        return hosted
+    if isinstance(hosted, Component):
+        own = yield from _run_of(call, hosted)
+        absent = NotFound("Run not found")
+    else:
+        own = (yield from _run_of_removed(call, kind)) if removed else None
+        absent = hosted
+    wanted = call.principal.session_id or session_id
+    if own is None or wanted not in (None, own.row.session_id):
+        return absent
+    call.account.owner = own.row.owner
+    return own
+
+
+def _run_of(call: Call, hosted: Component | _Removed) -> Program[_Own | None]:
     principal = call.principal
     fetch = FetchRun(call.params["run_id"], principal.owner, principal.sees_all)
     row = yield from Transact(hosted.database, fetch)
-    wanted = principal.session_id or session_id
-    if row is None or not _of(row, hosted) or wanted not in (None, row.session_id):
-        return NotFound("Run not found")
-    call.account.owner = row.owner
-    return _Own(hosted, row)
+    return None if row is None or not _of(row, hosted) else _Own(hosted, row)
 
 
-def _of(row: RunRow, hosted: Component) -> bool:
+def _run_of_removed(call: Call, kind: str) -> Program[_Own | None]:
+    """Look for the run in every database; one that does not answer may be the one."""
+    trouble: StoreFailure | None = None
+    for database in call.registry.databases:
+        removed = _Removed(kind, call.params[f"{kind}_id"], database)
+        try:
+            own = yield from _run_of(call, removed)
+        except StoreFailure as failure:
+            trouble = failure
+            continue
+        if own is not None:
+            return own
+    if trouble is not None:
+        raise trouble
+    return None
+
+
+def _of(row: RunRow, hosted: Component | _Removed) -> bool:
     return row.kind == hosted.kind and row.component_id == hosted.id
