@@ -28,14 +28,13 @@ def test_it_says_what_the_user_said_word_by_word(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [
-        (" " * 100_000, 1),
-        (" " * 100_000 + "a", 1),
-        ("a b" + "\n" * 100_000, 2),
-        ("a " * 1024, 1024),
-        ("a " * 1025, 513),
-        ("a " * 100_000, 1021),
+        (" " * 100_000, 1021),
+        ("a b" + "\n" * 4000, 2),
+        ("a " * 2048, 2048),
+        ("a " * 2049, 820),
+        ("a " * 500_000, 1024),
     ],
-    ids=["white space", "before", "behind", "many words", "one more", "very many"],
+    ids=["white space", "behind", "by words", "one more", "very many"],
 )
 def test_a_long_text_comes_in_few_pieces(text: str, pieces: int) -> None:
     ear = Ear()

@@ -18,6 +18,7 @@ __all__ = ["Echo"]
 # Matches everywhere, if only nothing: what is not a word is passed once, and never looked at again.
 _WORD: Final = re.compile(r"\s*+\S*+")
 _MOST_PIECES: Final = 1024
+_LONGEST_BY_WORD: Final = 4096
 
 
 @frozen
@@ -46,17 +47,20 @@ class Echo:
         text = next((m.content for m in reversed(said) if m.role == "user"), "")
         for piece in _pieces(text):
             listener.hear(piece)
-        heard = sum(len(message.content.split()) for message in said)
-        return Reply(text, Usage(heard, len(text.split())))
+        words = len(text.split())
+        heard = sum(words if m.content is text else len(m.content.split()) for m in said)
+        return Reply(text, Usage(heard, words))
 
 
 def _pieces(text: str) -> list[str]:
-    """Return `text` word by word; a long one in at most 1,024 pieces of several words.
+    """Return `text` word by word; a long one in at most 1,024 pieces of one length.
 
     The white space before a word belongs to it, and to the last one also that behind it.
     """
+    if len(text) > _LONGEST_BY_WORD:
+        size = -(-len(text) // _MOST_PIECES)
+        return [text[at : at + size] for at in range(0, len(text), size)]
     *words, _ = _WORD.findall(text)
     if len(words) > 1 and words[-1].isspace():
         words[-2:] = ["".join(words[-2:])]
-    size = -(-len(words) // _MOST_PIECES) or 1
-    return ["".join(words[at : at + size]) for at in range(0, len(words), size)] or [text]
+    return words or [text]
