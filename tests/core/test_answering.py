@@ -86,7 +86,7 @@ def test_senders_have_sessions_of_their_own_that_no_token_owns() -> None:
     with client() as c:
         deliver(c, ("4911", "a", "one"), ("4922", "b", "two"))
         c.settle()
-        listed = c.get("/sessions", query={"sort_order": "asc"}).json()["data"]
+        listed = c.get("/sessions", query={"sort_order": "asc", "db_id": "main"}).json()["data"]
         owners = {row["session_id"] for row in listed}
 
         assert owners == {"whatsapp:4911", "whatsapp:4922"}
@@ -102,7 +102,9 @@ def test_the_command_new_begins_another_session_and_may_be_followed_by_a_questio
         deliver(c, ("4911", "e", "four"))
         c.advance(1)
         runs = {
-            session: [row["run_input"] for row in c.get(f"/sessions/{quoted}/runs").json()]
+            session: [
+                row["run_input"] for row in c.get(f"/sessions/{quoted}/runs?db_id=main").json()
+            ]
             for session, quoted in (
                 ("first", "whatsapp:4911"),
                 ("second", "whatsapp:4911%23b"),
@@ -294,7 +296,7 @@ def test_a_run_that_was_interrupted_is_begun_again() -> None:
         c.crash()
         c.restart()
         c.advance(120)
-        runs = c.get("/sessions/whatsapp:4911/runs").json()
+        runs = c.get("/sessions/whatsapp:4911/runs?db_id=main").json()
 
     assert [(row["status"], row["run_input"]) for row in runs] == [
         ("ERROR", "hello"),
@@ -368,7 +370,7 @@ def test_the_run_of_an_earlier_attempt_is_waited_for_and_not_begun_again() -> No
         c.advance(100)
         assert fault.hits >= 3
         c.advance(60)
-        runs = c.get("/sessions/whatsapp:4911/runs").json()
+        runs = c.get("/sessions/whatsapp:4911/runs?db_id=main").json()
 
     assert [row["status"] for row in runs] == ["COMPLETED"]
     assert texts(provider) == ["hello"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from attrs import define, field
 
-from legation import Agent, Database, Platform, Team
+from legation import Agent, Platform, Team
 from legation.effects import Asks, Transact
 from legation.store.failures import DatabaseFull
 from legation.store.runs import FinishRun
@@ -20,6 +20,7 @@ from legation_testing import BadResponse, Client, Says, ScriptedModel, call
 
 from ..providers.deliveries import platform, whatsapp
 from ..providers.strict import WhatsAppApi
+from ..two_databases import IN_MEMORY
 
 WAYS: Final = ("waited for", "streamed", "in the background", "queued", "from a channel")
 RUNS: Final = "/agents/concierge/runs"
@@ -86,8 +87,7 @@ def scene(request: pytest.FixtureRequest) -> Generator[Scene]:
 
     steps: list[Any] = [call("pay"), Says("Done.", after_seconds=5.0)] * 4
     agents = [Agent(id="concierge", model=ScriptedModel(steps), tools=[pay])]
-    databases = [Database("main", "sqlite://"), Database("other", "sqlite://")]
-    with Client(platform(agents=agents, databases=databases), fetch=provider) as client:
+    with Client(platform(agents=agents), fetch=provider) as client:
         scene = Scene(client, request.param, provider, paid)
         scene.begin()
         yield scene
@@ -152,7 +152,7 @@ def slow_team() -> Platform:
     member = ScriptedModel([Says(["It ", "rains."], after_seconds=1.0, between_seconds=60.0)])
     leader = ScriptedModel([call("delegate_task_to_member", member_id="ann", task="x"), "Done."])
     return Platform(
-        databases=[Database("main", "sqlite://"), Database("other", "sqlite://")],
+        databases=IN_MEMORY,
         agents=[Agent(id="ann", model=member)],
         teams=[Team(id="desk", model=leader, members=["ann"])],
     )
@@ -207,7 +207,7 @@ def clerk() -> Platform:
         return "seen"
 
     return Platform(
-        databases=[Database("main", "sqlite://"), Database("other", "sqlite://")],
+        databases=IN_MEMORY,
         agents=[Agent(id="clerk", model=model, tools=[look])],
     )
 

@@ -16,7 +16,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from legation import Agent, Database, Platform
+from legation import Agent, Platform
 from legation_asgi import asgi
 from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
@@ -43,6 +43,7 @@ from ..providers.strict import (
     WhatsAppApi,
     now_us,
 )
+from ..two_databases import in_folder
 from .conformance import Reply, Wire
 from .served import hypercorn_trio, uvicorn_asyncio
 
@@ -138,7 +139,7 @@ def running(
     folder: Path = tmp_path_factory.mktemp("channels")
     providers = {kind: api() for kind, api in _APIS.items()}
     with listening(Every(providers)) as address:
-        made = platform(address, databases=[Database("main", f"sqlite:///{folder}/main.db")])
+        made = platform(address, databases=in_folder(folder))
         with SERVERS[request.param](made) as wire:
             yield Running(wire, providers)
 
@@ -246,7 +247,7 @@ def test_a_picture_is_fetched_from_the_provider_and_handed_to_the_agent(
     with listening(api) as api.base:
         made = platform(
             api.base,
-            databases=[Database("main", f"sqlite:///{tmp_path}/main.db")],
+            databases=in_folder(tmp_path),
             agents=[Agent(id="concierge", model=model)],
         )
         with SERVERS[server](made) as wire:

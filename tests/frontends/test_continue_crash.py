@@ -15,6 +15,8 @@ from legation.models.conversation import Prompt
 from legation.tools import tool
 from legation_testing import Client, Exchange, ScriptedModel, call, crash_everywhere
 
+from ..two_databases import IN_MEMORY
+
 pytestmark = pytest.mark.enumeration
 
 PATH = "/agents/clerk/runs"
@@ -58,7 +60,7 @@ class Scenario:
         model = ScriptedModel([_next] * 9)
         slow = Model("slow", "echo", delay_seconds=2.0)
         agents = (Agent(id="clerk", model=model, tools=[look, delete]), Agent(id="a", model="slow"))
-        return Platform(models=(slow,), agents=agents)
+        return Platform(databases=IN_MEMORY, models=(slow,), agents=agents)
 
     def make(self) -> Client:
         self.called.clear()

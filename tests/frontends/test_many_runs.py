@@ -20,13 +20,14 @@ import pytest
 import trio
 from attrs import define, field
 
-from legation import Agent, Database, Model, Platform
+from legation import Agent, Model, Platform
 from legation_host.fetch import CONNECTIONS
 from legation_host.functions import FUNCTION_THREADS
 from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
 
 from ..transcripts import ROOT
+from ..two_databases import in_folder
 
 RUNS: Final = 100
 TOOL_SECONDS: Final = 0.2
@@ -83,7 +84,7 @@ class Busy:
         url = f"http://127.0.0.1:{self.model_port}/v1"
         return Platform(
             models=[Model("slow", "openai", id="slow", base_url=url)],
-            databases=[Database("main", f"sqlite:///{self.database}")],
+            databases=in_folder(self.database.parent),
             agents=[
                 Agent(id="busy", model="slow", tools=[self.in_a_thread, self.on_the_loop]),
             ],

@@ -11,6 +11,8 @@ from legation import Platform
 from legation.config import Agent, Model
 from legation_testing import Client, Exchange, crash_everywhere
 
+from ..two_databases import IN_MEMORY
+
 pytestmark = pytest.mark.enumeration
 
 FINAL = {"COMPLETED", "CANCELLED", "ERROR"}
@@ -18,7 +20,9 @@ FINAL = {"COMPLETED", "CANCELLED", "ERROR"}
 
 def platform() -> Platform:
     return Platform(
-        models=(Model("slow", "echo", delay_seconds=2.0),), agents=(Agent(id="a", model="slow"),)
+        databases=IN_MEMORY,
+        models=(Model("slow", "echo", delay_seconds=2.0),),
+        agents=(Agent(id="a", model="slow"),),
     )
 
 

@@ -14,8 +14,9 @@ from urllib.parse import urlencode, urlsplit
 from attrs import frozen
 
 from legation import Platform
-from legation.config import Agent, Database, Model
+from legation.config import Agent, Model
 
+from ..two_databases import in_folder
 from .command_kit import Command, running
 from .hosted import hosted
 
@@ -30,6 +31,10 @@ lease_seconds = 8
 
 [databases.main]
 url = "sqlite:///{folder}/main.db"
+
+[databases.second]
+url = "{second}"
+auto_migrate = true
 
 [models.slow]
 provider = "echo"
@@ -115,10 +120,10 @@ def numbered(events: list[Event]) -> None:
 
 
 def test_who_leaves_after_any_event_gets_the_others_once_and_in_order(
-    tmp_path: Path, figures: Callable[[str], None]
+    tmp_path: Path, second_database: str, figures: Callable[[str], None]
 ) -> None:
     platform = Platform(
-        databases=(Database("main", f"sqlite:///{tmp_path}/main.db", auto_migrate=True),),
+        databases=in_folder(tmp_path, second_database),
         models=(Model("slow", "echo", delay_seconds=0.5),),
         agents=(Agent(id="sloth", model="slow"),),
     )
@@ -147,11 +152,11 @@ def killed(server: Command) -> None:
 
 
 def test_a_run_whose_server_was_killed_ends_interrupted_and_keeps_what_was_seen(
-    tmp_path: Path, figures: Callable[[str], None]
+    tmp_path: Path, second_database: str, figures: Callable[[str], None]
 ) -> None:
     """Takes the 30 seconds of a lease: that is how long a dead node is waited for."""
     file = tmp_path / "platform.toml"
-    file.write_text(CONFIGURATION.format(folder=tmp_path))
+    file.write_text(CONFIGURATION.format(folder=tmp_path, second=second_database))
     with running(file, "--port", "0") as server:
         form = {"message": "one two", "session_id": "s"}
         remote = Remote(server.port())
@@ -178,6 +183,6 @@ def test_a_run_whose_server_was_killed_ends_interrupted_and_keeps_what_was_seen(
         assert remote.events(run, after=seen[0].id) == union[1:]
         after = remote.json("POST", "/agents/quick/runs", stream="false", **form)
         assert after["status"] == "COMPLETED"
-        rows = remote.json("GET", "/sessions/s/runs")
+        rows = remote.json("GET", "/sessions/s/runs?db_id=main")
         assert [row["status"] for row in rows] == ["ERROR", "COMPLETED"]
     figures(f"runs: server killed under a stream, interrupted after {took:.1f} s, no event lost")

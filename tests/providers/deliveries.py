@@ -12,6 +12,8 @@ from attrs import frozen
 
 from legation import Agent, Channel, Platform
 
+from ..two_databases import IN_MEMORY
+
 __all__ = [
     "ENVIRON",
     "KINDS",
@@ -52,6 +54,7 @@ class Delivery:
 def platform(base: str = "http://127.0.0.1:9", **configuration: Any) -> Platform:
     """Return a platform with a channel of each kind, whose providers are at `base`."""
     defaults: dict[str, Any] = {
+        "databases": IN_MEMORY,
         "agents": [Agent(id="concierge")],
         "channels": channels(base),
         "environ": ENVIRON,

@@ -82,6 +82,8 @@ lease_seconds = 8
 [databases.main]
 url = "{database}"
 auto_migrate = true
+[databases.second]
+url = "sqlite:///{folder}/second.db"
 [[agents]]
 id = "concierge"
 [channels.whatsapp]
