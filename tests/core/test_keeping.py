@@ -287,7 +287,7 @@ def test_a_run_that_is_interrupted_and_nobody_asked_for_it_is_an_incident(stream
         form = {"message": "x", "stream": stream, "session_id": "s"}
         exchange = client.begin("POST", PATH, form=form)
         client.advance(2)
-        (run,) = client.get("/sessions/s/runs?type=agent").json()
+        (run,) = client.get("/sessions/s/runs?type=agent&db_id=main").json()
         client.simulation.run(interrupt("main", run["run_id"]))
         exchange.response()
         run = client.get(f"{PATH}/{run['run_id']}").json()
