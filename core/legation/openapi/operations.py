@@ -243,7 +243,7 @@ _PLATFORM: Final = {
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
         body=Body({JSON: ref("ExplainRequest")}),
-        errors=(_SERVER_BUSY,),
+        errors=(TooLarge(16 << 10), _SERVER_BUSY),
     ),
 }
 
