@@ -457,9 +457,10 @@ GIVEN = {"S": "a secret", "T": "token", "BOT": "1:" + "A" * 35, "WHSEC": "whsec_
 def two_channels(kind: str, **other: str) -> PlatformConfig:
     _, secrets, more = SENDERS.get(kind, ("", STANDARD, {}))
     one: dict[str, Any] = {"kind": kind, "agent": "a", **secrets, **more}
+    two: dict[str, Any] = {**one, **other}
     return PlatformConfig(
         agents=[Agent(id="a")],
-        channels=[Channel(id="one", **one), Channel(id="two", **{**one, **other})],
+        channels=[Channel(id="one", **one), Channel(id="two", **two)],
     )
 
 

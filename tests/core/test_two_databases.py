@@ -55,8 +55,6 @@ HERE: Final[dict[tuple[str, int], int]] = {
     ("GET /sessions of a component", 1): 200,
     ("POST /sessions of a component", 0): 201,
     ("POST /sessions of a component", 1): 201,
-    # What is not there cannot be deleted.
-    ("DELETE /sessions/{id}", 2): 404,
 }
 
 

@@ -171,10 +171,12 @@ class _Matching:
             named = self._named(reply)
             if named is None:
                 unnamed.setdefault(reply.call_id, []).append(number)
-            elif (place := self._exact.get(named)) in given or named not in self._exact:
-                unknown += [] if named in self._over else [number]
-            elif place is not None:
+                continue
+            place = self._exact.get(named)
+            if place is not None and place not in given:
                 given[place] = number
+            elif named not in self._over:
+                unknown.append(number)
         unsure: list[int] = []
         for call_id, numbers in unnamed.items():
             left = [place for place in self._same.get(call_id, ()) if place not in given]
