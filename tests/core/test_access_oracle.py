@@ -660,7 +660,7 @@ def cells_of(one: Shared, asker: Asker, named: str | None) -> Iterator[Cell]:
     yield Cell("GET", f"{path}/runs{more}", meant, reads=True)
     yield Cell("PATCH", path + more, meant, reads=True, changes=True, content=rename)
     yield Cell("POST", f"{path}/rename{more}", meant, reads=True, changes=True, content=rename)
-    yield Cell("DELETE", path + more, meant, changes=True)
+    yield Cell("DELETE", path + more, meant, 204, changes=True)
     body = json.dumps(bulk).encode()
     yield Cell("DELETE", f"/sessions{more}", meant, 204, changes=True, content=(JSON, body))
     listing = f"{one.path}/runs?session_id={one.id}{user}"
