@@ -1,0 +1,141 @@
+"""Count what a run and a read cost this process, and print it as JSON.
+
+A process of its own: the hook that finds the connections of SQLite, and the profile function, stay
+for its life.  Each operation is done `ROUNDS` times after a warm-up; of each count the median is
+printed, so that what the jobs of the platform do meanwhile does not show.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from statistics import median
+from types import FrameType
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import trio
+
+from legation import Agent, Database, Platform, Request
+from legation.messages import Streamed
+from legation_host.hosting import open_platform
+
+__all__ = ["ROUNDS", "main"]
+
+ROUNDS: Final = 31
+_OURS: Final = tuple(
+    f"{Path(sys.modules[name].__file__ or '').parent}/" for name in ("legation", "legation_host")
+)
+_CHANGES: Final = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
+_FORM: Final = ((b"content-type", b"application/x-www-form-urlencoded"), (b"host", b"localhost"))
+
+counted: Counter[str] = Counter()
+connections: list[sqlite3.Connection] = []
+
+
+def profile(frame: FrameType, event: str, arg: object) -> None:
+    """Count a call of a function of ours; a program that is resumed counts as one."""
+    if event == "call" and frame.f_code.co_filename.startswith(_OURS):
+        counted["calls"] += 1
+
+
+def trace(sql: str) -> None:
+    """Count a statement, or a transaction by its end."""
+    if sql.upper().startswith("COMMIT"):
+        counted["commits"] += 1
+    elif not sql.upper().startswith((*_CHANGES, "--")):
+        counted["statements"] += 1
+
+
+def found(event: str, args: tuple[Any, ...]) -> None:
+    """Keep each connection of SQLite that is opened; it can be traced when it is ready."""
+    if event == "sqlite3.connect/handle":
+        connections.append(args[0])
+
+
+def written() -> int:
+    """Return how many bytes this process has handed to the kernel, as Linux counts them."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["wchar"])
+
+
+async def measured(operation: Callable[[], Awaitable[None]]) -> dict[str, float]:
+    """Return the median of each count over `ROUNDS` rounds."""
+    rounds: list[dict[str, int]] = []
+    for number in range(2 * ROUNDS):
+        counted.clear()
+        before = written()
+        await operation()
+        await trio.sleep(0.02)  # the audit trail, and what the end of a run brings about
+        if number >= ROUNDS:
+            rounds.append({**counted, "bytes": written() - before})
+    names = ("calls", "statements", "commits", "bytes")
+    return {name: median(counts.get(name, 0) for counts in rounds) for name in names}
+
+
+async def count(folder: str) -> dict[str, dict[str, float]]:
+    """Return the counts of each operation, on a platform with one agent and one SQLite file."""
+    platform = Platform(
+        agents=[Agent(id="concierge")], databases=[Database("main", f"sqlite:///{folder}/main.db")]
+    )
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(open_platform(platform))
+        for connection in connections:
+            connection.set_trace_callback(trace)
+
+        async def ask(method: str, path: str, form: dict[str, str] | None = None) -> None:
+            body = urlencode(form or {}).encode()
+            headers = (*_FORM, (b"content-length", str(len(body)).encode()))
+            request = Request(method, path, headers)
+            answer = await host.run(platform.answer(request), body=Body(body))
+            assert answer.status == 200, answer
+            if isinstance(answer, Streamed):
+                await host.run(answer.body, sink=Sink())
+
+        async def run(stream: str) -> None:
+            form = {"message": "hello", "stream": stream}
+            await ask("POST", "/agents/concierge/runs", form)
+
+        return {
+            "GET /agents": await measured(lambda: ask("GET", "/agents")),
+            "joined run": await measured(lambda: run("false")),
+            "streamed run": await measured(lambda: run("true")),
+        }
+
+
+class Body:
+    """A body that is there."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    async def read(self, limit: int) -> bytes:
+        """Return it."""
+        return self.content
+
+
+class Sink:
+    """A client that reads all it is sent."""
+
+    async def send(self, data: bytes) -> None:
+        """Take a part of a stream."""
+
+
+def main() -> None:
+    """Print the counts."""
+    sys.addaudithook(found)
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(trio.run(count, folder)))
+
+
+if __name__ == "__main__":
+    main()
