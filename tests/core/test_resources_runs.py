@@ -450,7 +450,10 @@ def test_a_turn_whose_events_cannot_be_stored_ends_as_an_error(client: Client) -
 
     assert run["status"] == "ERROR"
     assert "incident" in run["content"]
-    assert [log.event for log in client.logs if log.level == "error"] == ["run failed"]
+    assert [log.event for log in client.logs if log.level == "error"] == [
+        "database_unavailable",
+        "run failed",
+    ]
 
 
 def test_an_end_that_cannot_be_stored_is_told_to_the_operator(client: Client) -> None:
