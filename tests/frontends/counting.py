@@ -134,7 +134,7 @@ def main() -> None:
     threading.setprofile(profile)
     sys.setprofile(profile)
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(trio.run(count, folder)))
+        sys.stdout.write(json.dumps(trio.run(count, folder)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""What a run and a read cost is counted, and is not more than it was.
+
+Whoever makes a path longer raises its number here, and says why in the change.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+# An older Python calls a function for each comprehension, so that the numbers are those of one.
+pytestmark = [
+    pytest.mark.enumeration,
+    pytest.mark.skipif(sys.version_info < (3, 12), reason="counted on newer Pythons"),
+    pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes are counted in /proc"),
+]
+
+LIMITS: Final[dict[str, dict[str, int]]] = {
+    "GET /agents": {"calls": 46, "statements": 0, "commits": 0, "bytes": 0},
+    "joined run": {"calls": 687, "statements": 10, "commits": 2, "bytes": 111_240},
+    "streamed run": {"calls": 734, "statements": 9, "commits": 2, "bytes": 119_480},
+}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, dict[str, Any]]:
+    """The counts of a process of its own: calls of functions of ours, SQL, bytes written."""
+    script = Path(__file__).with_name("counting.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    counts: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return counts
+
+
+@pytest.mark.parametrize("operation", LIMITS)
+def test_an_operation_costs_no_more_than_it_did(
+    operation: str, counted: dict[str, dict[str, Any]], figures: Callable[[str], None]
+) -> None:
+    found, limits = counted[operation], LIMITS[operation]
+    figures(f"{operation}: {', '.join(f'{found[name]:g} {name}' for name in limits)}")
+
+    assert {name: found[name] for name in limits if found[name] > limits[name]} == {}
