@@ -27,7 +27,7 @@ from jwt import PyJWS
 
 from legation import Agent, AuthorizationConfig, Database, Platform, Request
 from legation.effects import Now, RandomBytes
-from legation.messages import Headers, Response
+from legation.http.messages import Headers, Response
 from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
 

@@ -86,7 +86,7 @@ api_base_url = "http://127.0.0.1:9"
 CANNED_SERVER: Final = """
 import sys
 from pathlib import Path
-from legation.messages import Response
+from legation.http.messages import Response
 from legation_host import open_host
 from legation_server import open_listeners, parse_limits, run
 

@@ -49,7 +49,7 @@ from http_load import (
     started,
 )
 
-from legation.routing import Router, parse_target
+from legation.http.routing import Router, parse_target
 from legation_host.sqlite import connect
 
 ROOT: Final = Path(__file__).parent.parent

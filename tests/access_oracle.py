@@ -2,7 +2,7 @@
 
 Nothing here is imported from the product, and nothing of the product's is looked at: one table
 from operations to what is enough, and what a scope means.  The comparison is in
-tests/core/test_access_oracle.py.
+tests/core/access/test_oracle.py.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ import jsonschema_rs
 from attrs import define, field, frozen
 
 from legation import Platform
-from legation.messages import Request
-from legation.openapi import OPERATIONS
-from legation.routes import ROUTES
-from legation.routing import Match, Router, parse_target
+from legation.api.openapi import OPERATIONS
+from legation.api.routes import ROUTES
+from legation.http.messages import Request
+from legation.http.routing import Match, Router, parse_target
 from legation_testing import ClientResponse, parse_events
 
 __all__ = ["BrokenContract", "Contract", "check", "contract_of", "counted"]
@@ -142,7 +142,7 @@ class Contract:
 
 def _broken(where: str, what: str, response: ClientResponse) -> BrokenContract:
     shown = response.body[:600].decode("utf-8", "replace")
-    return BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/openapi)")
+    return BrokenContract(f"{where}: {what}\nin {shown}\n(described in core/legation/api/openapi)")
 
 
 def _is_array(value: object) -> TypeGuard[list[Any]]:

@@ -10,7 +10,7 @@ frontends.  A platform is made of configuration and answers requests:
 from __future__ import annotations
 
 from .config import Agent, AuthorizationConfig, Channel, ConfigurationError, Database, Model, Team
-from .messages import Request, Response, Streamed
+from .http.messages import Request, Response, Streamed
 from .platform import Platform
 from .tools import Tool, ToolError, tool
 from .version import VERSION as __version__

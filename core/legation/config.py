@@ -14,8 +14,8 @@ import cattrs
 from attrs import field, fields
 from cattrs.errors import ForbiddenExtraKeysError
 
+from .http.refusals import Fault
 from .models.conversation import ModelProtocol
-from .refusals import Fault
 from .tools import Tool
 from .values import frozen
 

@@ -13,35 +13,35 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from .access.caller import TRUSTED, Refused, open_gate
+from .access.authenticator import TRUSTED, Refused, open_gate
 from .access.decide import Principal
-from .closing import Closing
+from .api.call import Known
+from .api.dispatcher import Arrival, Door, Outcome, attempted
+from .api.documentation import Manual
+from .api.openapi.document import document
+from .api.routes import ROUTES
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
     ConfigurationError,
     PlatformConfig,
 )
-from .correspondence.desk import desks_of
-from .correspondence.jobs import channel_jobs
-from .cors import Cors
-from .dispatch import Arrival, Door, Outcome, attempted
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
-from .messages import Answer, Request, Streamed, Unfinished, without_body
+from .hosted.registry import build
+from .http.cors import Cors
+from .http.messages import Answer, Request, Streamed, Unfinished, without_body
+from .http.refusals import Fault, Refusal, respond
+from .messaging.jobs import channel_jobs
+from .messaging.leases import desks_of
 from .migrations.catalogue import CATALOGUE, Catalogue
-from .openapi.document import document
-from .refusals import Fault, Refusal, respond
-from .registry import build
-from .resources.call import Known
-from .resources.manual import Manual
-from .routes import ROUTES
-from .runs.execute import Workshop
-from .runs.keeping import KeepRuns
-from .serving import Served, Serving, WatchSchemas
-from .spans import Carried, Recorder, Way, carried
+from .migrations.schema_guard import Served, Serving, WatchSchemas
+from .observability.request_log import Watch, sent_id
+from .observability.spans import Carried, Recorder, Way, carried
+from .observability.tracing import Trace, read_trace
+from .runs.executor import Workshop
+from .runs.reaper import KeepRuns
+from .shutdown import Closing
 from .store.audit import AppendAudit, AuditEntry
-from .tracing import Trace, read_trace
-from .watch import Watch, sent_id
 
 __all__ = ["Platform", "with_environment"]
 

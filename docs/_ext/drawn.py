@@ -14,14 +14,16 @@ from typing import Any, Final, get_args
 import attrs
 import click
 
-from legation import config, refusals, routes
+from legation import config
 from legation.access.rights import scopes_enough
 from legation.access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
+from legation.api import routes
+from legation.api.handlers.run_arguments import ARGUMENTS, Argument, Treatment
+from legation.api.openapi.operations import OPERATIONS
 from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
+from legation.http import refusals
 from legation.migrations.catalogue import CATALOGUE
-from legation.openapi.operations import OPERATIONS
-from legation.resources.run_arguments import ARGUMENTS, Argument, Treatment
 from legation.runs.states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings

@@ -16,10 +16,10 @@ from attrs import define, evolve, field
 
 from legation import Platform
 from legation.effects import Program
+from legation.http.messages import Answer, Request, Response, Streamed
+from legation.http.refusals import Internal, Refusal, Unavailable, respond
 from legation.incidents import where
-from legation.messages import Answer, Request, Response, Streamed
-from legation.refusals import Internal, Refusal, Unavailable, respond
-from legation.watch import Arrival, Watch, sent_id
+from legation.observability.request_log import Arrival, Watch, sent_id
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
 from legation_host.watching import Observer

@@ -13,9 +13,9 @@ from urllib.parse import unquote_to_bytes
 
 from attrs import define
 
-from legation.authority import origin_form, well_formed_host
-from legation.messages import Headers, Request
-from legation.refusals import BadRequest, Internal
+from legation.http.authority import origin_form, well_formed_host
+from legation.http.messages import Headers, Request
+from legation.http.refusals import BadRequest, Internal
 
 __all__ = [
     "ClientGone",

@@ -15,8 +15,8 @@ import anyio
 import click
 
 from legation import Platform
+from legation.api.handlers.audit import prune_trail, verify_trail
 from legation.effects import Transact
-from legation.resources.audit import prune_trail, verify_trail
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 

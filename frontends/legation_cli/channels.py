@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from legation import Platform
-from legation.resources.channels import survey
+from legation.api.handlers.channels import survey
 
 from .failing import CannotGoOn, sentences
 

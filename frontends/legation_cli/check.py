@@ -13,8 +13,8 @@ from attrs import frozen
 from legation.access.claims import claims_in_use
 from legation.access.posture import Finding, posture
 from legation.access.rights import describe_need
-from legation.registry import Registry
-from legation.routes import ROUTES
+from legation.api.routes import ROUTES
+from legation.hosted.registry import Registry
 from legation.tools import Tool
 
 from .failing import sentences

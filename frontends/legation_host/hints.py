@@ -24,8 +24,8 @@ import anyio
 import anyio.to_thread
 from attrs import define, field
 
-from legation.metrics import Labels
-from legation.watch import Gauge, Gauges
+from legation.observability.prometheus import Labels
+from legation.observability.request_log import Gauge, Gauges
 
 from .databases import Database
 from .hub import Hub, digest

@@ -15,8 +15,8 @@ from attrs import evolve, field, frozen
 
 from legation import Agent, ConfigurationError, Platform, Team
 from legation.config import PlatformConfig, structure
+from legation.http.refusals import Fault
 from legation.platform import with_environment
-from legation.refusals import Fault
 from legation.tools import ToolFault
 
 from .errors import HostError

@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO, TypeAlias, cast
 from attrs import define, field
 
 from legation.incidents import where
-from legation.watch import Line
+from legation.observability.request_log import Line
 
 from .units import Write, WriteLines
 

@@ -27,9 +27,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from legation.genai import ERROR_TYPE, SCHEMA_URL
-from legation.spans import Kind, Span
-from legation.tracing import Trace
+from legation.observability.genai import ERROR_TYPE, SCHEMA_URL
+from legation.observability.spans import Kind, Span
+from legation.observability.tracing import Trace
 from legation.version import VERSION
 
 from .errors import BadExporter

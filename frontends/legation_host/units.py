@@ -9,9 +9,9 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from legation.observability.request_log import Line
 from legation.store.failures import Busy, Conflict, StoreFailure
 from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
-from legation.watch import Line
 
 __all__ = ["Write", "WriteLines", "carry_out", "failure", "quiet", "short"]
 

@@ -15,9 +15,9 @@ import anyio
 import anyio.to_thread
 from attrs import define, field
 
-from legation.metrics import Labels
-from legation.spans import Recorder, Span
-from legation.watch import Gauge, Gauges
+from legation.observability.prometheus import Labels
+from legation.observability.request_log import Gauge, Gauges
+from legation.observability.spans import Recorder, Span
 
 from .databases import Database
 from .hub import Hub

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from ipaddress import IPv6Address
 
-from legation.refusals import Refusal, TooManyRequests, Unavailable
+from legation.http.refusals import Refusal, TooManyRequests, Unavailable
 
 from .settings import Settings
 

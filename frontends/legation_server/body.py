@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from legation.refusals import BadRequest, Refusal, TooLarge
+from legation.http.refusals import BadRequest, Refusal, TooLarge
 
 from .framing import Framing
 from .head import Head

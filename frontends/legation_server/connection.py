@@ -13,9 +13,9 @@ from typing import Final
 import trio
 from trio.lowlevel import wait_readable
 
+from legation.http.messages import Answer, Request, Response, Streamed
+from legation.http.refusals import Internal, Refusal, Unavailable
 from legation.incidents import where
-from legation.messages import Answer, Request, Response, Streamed
-from legation.refusals import Internal, Refusal, Unavailable
 
 from .body import NO_BODY, Body, NoBody
 from .head import Head

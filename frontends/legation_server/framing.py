@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from legation.refusals import BadRequest, Refusal, TooLarge
+from legation.http.refusals import BadRequest, Refusal, TooLarge
 
 __all__ = ["ChunkedBody", "Framing", "LengthBody"]
 

@@ -20,8 +20,8 @@ from typing import Final
 
 import h11
 
-from legation.authority import origin_form, well_formed_host
-from legation.refusals import BadRequest, Refusal, TooLarge
+from legation.http.authority import origin_form, well_formed_host
+from legation.http.refusals import BadRequest, Refusal, TooLarge
 
 from .head import Head
 from .memo import Memo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-from legation.messages import Headers
+from legation.http.messages import Headers
 
 from .framing import ChunkedBody, Framing, LengthBody
 

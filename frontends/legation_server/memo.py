@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from legation.messages import Headers
+from legation.http.messages import Headers
 
 from .head import Head
 

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from legation.messages import Headers
+from legation.http.messages import Headers
 
 __all__ = ["NO_PROXIES", "UNIX", "BadNetwork", "Named", "Proxies", "parse_networks", "plain"]
 

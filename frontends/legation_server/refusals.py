@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from legation.messages import Response
-from legation.refusals import Refusal, UriTooLong, respond
+from legation.http.messages import Response
+from legation.http.refusals import Refusal, UriTooLong, respond
 
 __all__ = [
     "HeadTooLarge",

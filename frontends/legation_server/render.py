@@ -11,7 +11,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
-from legation.messages import Headers, Response, Streamed
+from legation.http.messages import Headers, Response, Streamed
 
 __all__ = ["CONTINUE", "LAST_CHUNK", "Clock", "chunk", "response_bytes", "stream_head"]
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from trio.lowlevel import wait_readable
 
-from legation.refusals import Refusal
-from legation.watch import Gauge, Gauges
+from legation.http.refusals import Refusal
+from legation.observability.request_log import Gauge, Gauges
 from legation_host import Write
 from legation_host.units import quiet
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from legation.messages import Streamed
+from legation.http.messages import Streamed
 
 from .head import Head
 from .render import LAST_CHUNK, chunk, stream_head

@@ -18,8 +18,8 @@ from typing import Final
 import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
-from legation.messages import Request
-from legation.refusals import Refusal, Unavailable
+from legation.http.messages import Request
+from legation.http.refusals import Refusal, Unavailable
 
 from .guard import Guard
 from .refusals import RequestTimeout, refuse

@@ -9,8 +9,8 @@ import trio
 from attrs import Factory, define, field
 
 from legation.effects import Program
-from legation.messages import Answer, Request
-from legation.watch import Arrival, Watch, sent_id
+from legation.http.messages import Answer, Request
+from legation.observability.request_log import Arrival, Watch, sent_id
 from legation_host import BodySource, Sink, Write
 
 from .memo import Memo

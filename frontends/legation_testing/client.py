@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, cast
 from urllib.parse import quote, urlencode
 
 from legation.effects import Job, Log, Program
-from legation.messages import Answer, Request, Streamed, Unfinished
+from legation.http.messages import Answer, Request, Streamed, Unfinished
 from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock

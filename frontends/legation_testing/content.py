@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlencode
 
-from legation.messages import Headers, compact_json
+from legation.http.messages import Headers, compact_json
 
 __all__ = ["Fields", "HeaderFields", "encode_content", "request_headers"]
 

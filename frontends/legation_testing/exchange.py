@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from attrs import define, field, frozen
 
-from legation.messages import Answer, Headers, Streamed, Unfinished
+from legation.http.messages import Answer, Headers, Streamed, Unfinished
 
 from .event_stream import ServerSentEvent, parse_events
 from .scheduling import Task

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from legation.effects import Program, Sleep
-from legation.messages import compact_json
+from legation.http.messages import compact_json
 from legation.models.conversation import (
     Listener,
     ModelFailed,

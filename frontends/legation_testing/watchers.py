@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
-from legation.messages import Request
+from legation.http.messages import Request
 
 from .exchange import ClientResponse
 

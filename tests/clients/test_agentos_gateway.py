@@ -20,8 +20,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from legation.messages import Request
-from legation.resources.run_arguments import Action, Treatment, arguments_of
+from legation.api.handlers.run_arguments import Action, Treatment, arguments_of
+from legation.http.messages import Request
 from legation_testing import ClientResponse
 
 from ..contract import Contract

@@ -8,11 +8,11 @@ import pytest
 from legation import Agent, AuthorizationConfig, ConfigurationError, Database, Platform
 from legation.config import Model, PlatformConfig
 from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
-from legation.messages import Request, Response, Streamed
+from legation.http.messages import Request, Response, Streamed
+from legation.observability.request_log import Line
+from legation.observability.spans import Recorder, Span
 from legation.platform import with_environment
-from legation.spans import Recorder, Span
 from legation.store.audit import AppendAudit, AuditEntry
-from legation.watch import Line
 from legation_testing import NEW_YEAR_2026, Client, Script, close_at_every_effect, play
 
 from ..callers import Issuer, demo

@@ -32,7 +32,7 @@ from legation.effects import (
     Spawn,
     ThisNode,
 )
-from legation.messages import (
+from legation.http.messages import (
     Answer,
     Headers,
     Request,
@@ -43,8 +43,8 @@ from legation.messages import (
     json_response,
     text_response,
 )
-from legation.refusals import NotFound, TooLarge, respond
-from legation.watch import Watch
+from legation.http.refusals import NotFound, TooLarge, respond
+from legation.observability.request_log import Watch
 
 __all__ = [
     "CASES",

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 import trio
 
 from legation import Agent, Database, Platform, Request
-from legation.messages import Streamed
+from legation.http.messages import Streamed
 from legation_host.hosting import open_platform
 
 __all__ = ["ROUNDS", "main"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from legation.refusals import Refusal
+from legation.http.refusals import Refusal
 from legation_server.guard import Guard
 from legation_server.head import Head
 from legation_server.memo import Memo

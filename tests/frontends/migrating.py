@@ -19,7 +19,7 @@ import psycopg
 from attrs import field, frozen
 
 from legation import Agent, Database, Platform
-from legation.messages import Request, Response
+from legation.http.messages import Request, Response
 from legation.migrations.catalogue import CATALOGUE, Catalogue
 from legation.store.units import Dialect
 from legation_host import Host, open_host
@@ -236,7 +236,7 @@ _MIGRATOR: Final = """
 import json, sys
 import anyio
 from legation import Database, Platform
-from legation.messages import Request
+from legation.http.messages import Request
 from legation_host import open_host
 
 async def migrate(url):

@@ -22,7 +22,7 @@ import uvicorn
 from attrs import frozen
 
 from legation import Platform
-from legation.messages import Headers
+from legation.http.messages import Headers
 from legation_asgi import Answers, Application, asgi
 from legation_host import Host, open_host
 from legation_host.hosting import open_platform

@@ -12,9 +12,9 @@ import trio
 from attrs import define, field, frozen
 
 from legation.effects import AwaitNudge, Emit, Program, ReadBody, Sleep
-from legation.messages import Answer, Request, Response, Streamed, Unfinished, json_response
-from legation.refusals import TooLarge, Unauthenticated, respond
-from legation.watch import Watch
+from legation.http.messages import Answer, Request, Response, Streamed, Unfinished, json_response
+from legation.http.refusals import TooLarge, Unauthenticated, respond
+from legation.observability.request_log import Watch
 from legation_host import open_host
 from legation_server import DEFAULT, Proxies, Server, Settings, open_listeners, serve
 from legation_server.proxies import NO_PROXIES

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from legation import Agent, Database, Platform
 from legation.effects import Emit, Now, Program, Sleep
-from legation.messages import Answer, Request, Streamed, text_response
-from legation.refusals import BadRequest, Internal
-from legation.watch import Watch
+from legation.http.messages import Answer, Request, Streamed, text_response
+from legation.http.refusals import BadRequest, Internal
+from legation.observability.request_log import Watch
 from legation_asgi import Application, asgi
 from legation_asgi.messages import ClientGone, Message, ReceivedBody, below_mount, request_of
 from legation_host import Host, open_host

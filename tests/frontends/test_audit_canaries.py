@@ -16,7 +16,7 @@ import pytest
 from attrs import frozen
 
 from legation import Database
-from legation.messages import Answer, Request, Streamed
+from legation.http.messages import Answer, Request, Streamed
 from legation.store.failures import StatementFailed, StoreFailure
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host import Host, open_log

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from attrs import evolve, frozen
 
+from legation.api.handlers.audit import prune_trail, verify_trail
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Migrated, migrate
-from legation.resources.audit import prune_trail, verify_trail
 from legation.store.audit import (
     AppendAudit,
     Audited,

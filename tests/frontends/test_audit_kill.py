@@ -24,7 +24,7 @@ PROCESS: Final = f"""
 import os, signal, sys
 import anyio
 from legation import Agent, Database, Platform
-from legation.messages import Request, Response
+from legation.http.messages import Request, Response
 from legation_host.hosting import open_platform
 
 class Content:

@@ -22,7 +22,7 @@ from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
 from legation_testing import ScriptedModel
 
-from ..core.test_resources_webhooks import ENTRIES, LIMIT, NONSENSE
+from ..core.api.handlers.test_webhooks import ENTRIES, LIMIT, NONSENSE
 from ..providers.deliveries import (
     KINDS,
     Delivery,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from legation.routes import ROUTES
+from legation.api.routes import ROUTES
 
 from .operators import Operator
 

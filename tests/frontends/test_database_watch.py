@@ -23,7 +23,7 @@ import trio
 from attrs import frozen
 
 from legation import Agent, Database, Platform
-from legation.messages import Request, Response
+from legation.http.messages import Request, Response
 from legation.store.failures import CommitLost, FileReplaced, StoreFailure, Unavailable
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host import open_host

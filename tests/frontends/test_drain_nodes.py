@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from legation import Agent, Database, Model, Platform
-from legation.messages import Request
+from legation.http.messages import Request
 from legation_asgi import asgi
 from legation_host.hosting import open_platform
 

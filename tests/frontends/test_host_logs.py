@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.watch import Line
+from legation.observability.request_log import Line
 from legation_host.logs import open_log, open_request_log
 from legation_host.units import quiet
 
@@ -150,7 +150,7 @@ def test_an_unknown_form_or_level_is_refused(form: str, level: str) -> None:
 def test_workers_that_share_a_pipe_tear_no_line_of_one_another(form: str) -> None:
     writer = (
         "import sys\n"
-        "from legation.watch import Line\n"
+        "from legation.observability.request_log import Line\n"
         "from legation_host.logs import open_log, open_request_log\n"
         f"write = open_log({form!r})\n"
         f"note = open_request_log(write, {form!r})\n"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import trio
 
-from legation.resources.audit import verify_trail
+from legation.api.handlers.audit import verify_trail
 from legation.store.audit import Intact
 from legation.store.failures import StoreFailure
 from legation.store.inbox import CountMessages

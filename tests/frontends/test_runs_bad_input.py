@@ -17,7 +17,7 @@ import trio
 
 from legation import Platform
 from legation.config import Agent, Database
-from legation.messages import Request, Response
+from legation.http.messages import Request, Response
 from legation_host import Host
 from legation_host.hosting import open_platform
 from legation_server import Settings, open_listeners, serve

@@ -16,7 +16,7 @@ import trio
 from legation import Platform
 from legation.config import Agent, Database, Model
 from legation.effects import RunEvent
-from legation.messages import Request, Streamed
+from legation.http.messages import Request, Streamed
 from legation_host import Host
 from legation_host.hosting import open_platform
 from legation_host.hub import Hub

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legation.refusals import Refusal
+from legation.http.refusals import Refusal
 from legation_server.framing import ChunkedBody, LengthBody
 
 

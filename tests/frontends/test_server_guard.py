@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legation.refusals import Refusal
+from legation.http.refusals import Refusal
 from legation_server.guard import Guard
 from legation_server.head import Head
 from legation_server.settings import DEFAULT, Settings

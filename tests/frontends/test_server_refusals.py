@@ -16,9 +16,9 @@ from attrs import define, evolve
 from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
-from legation.metrics import exposition
-from legation.spans import Kind, Recorder
-from legation.watch import NOWHERE, Line, Watch
+from legation.observability.prometheus import exposition
+from legation.observability.request_log import NOWHERE, Line, Watch
+from legation.observability.spans import Kind, Recorder
 from legation_host.hosting import open_platform
 from legation_server import DEFAULT, Settings, open_listeners, serve
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import h11
 import pytest
 
-from legation.messages import Response, Streamed
+from legation.http.messages import Response, Streamed
 from legation_server.render import Clock, chunk, response_bytes, stream_head
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"

@@ -17,7 +17,7 @@ PROGRAM = """
 import resource, sys
 from contextlib import asynccontextmanager
 from legation.effects import Sleep
-from legation.messages import json_response
+from legation.http.messages import json_response
 from legation_host import open_host
 from legation_server import Life, Settings, address_of, open_listeners, open_unix_listener, run
 

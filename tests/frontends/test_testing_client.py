@@ -31,7 +31,7 @@ from legation.effects import (
     ThisNode,
     Transact,
 )
-from legation.messages import (
+from legation.http.messages import (
     Answer,
     Request,
     Response,
@@ -40,8 +40,8 @@ from legation.messages import (
     json_response,
     text_response,
 )
+from legation.http.sse import encode
 from legation.models.conversation import Prompt
-from legation.sse import encode
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy
 from legation_testing import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.sse import EventId, encode, heartbeat
+from legation.http.sse import EventId, encode, heartbeat
 from legation_testing import NotAnEventStream, ServerSentEvent, parse_events
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from legation import Platform
-from legation.messages import Request
+from legation.http.messages import Request
 from legation_testing import Client, ClientResponse, watching
 
 

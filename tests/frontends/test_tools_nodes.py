@@ -17,7 +17,7 @@ import trio
 
 from legation import Platform, tool
 from legation.config import Agent, Database
-from legation.messages import Request, Streamed
+from legation.http.messages import Request, Streamed
 from legation.models.conversation import Prompt, Usage
 from legation_host import Host
 from legation_host.hosting import open_platform

@@ -29,12 +29,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
-from legation.genai import SCHEMA_URL
-from legation.messages import Request, Response
-from legation.spans import Kind, Span
+from legation.http.messages import Request, Response
+from legation.observability.genai import SCHEMA_URL
+from legation.observability.request_log import Line
+from legation.observability.spans import Kind, Span
+from legation.observability.tracing import Trace
 from legation.store.counts import ANY_COUNT_RUNS
-from legation.tracing import Trace
-from legation.watch import Line
 from legation_host import open_log
 from legation_host.errors import BadExporter
 from legation_host.hosting import open_platform

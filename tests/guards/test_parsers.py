@@ -10,18 +10,18 @@ from typing import Any, Final
 import pytest
 
 from legation.access.jose import Malformed, decode_header, decode_object
-from legation.authority import origin_form, well_formed_host
-from legation.bodies import parse_form, parse_json, parse_query
-from legation.bodies.data_urls import kept_inline
 from legation.channels.markup import marked, spans
 from legation.channels.messages import read_object, rest_of_new
 from legation.channels.replies import split_text
+from legation.http.authority import origin_form, well_formed_host
+from legation.http.bodies import parse_form, parse_json, parse_query
+from legation.http.bodies.data_urls import kept_inline
+from legation.http.sse import Decoder
 from legation.models.conversation import Message, Prompt
 from legation.models.echo import Echo
-from legation.sse import Decoder
+from legation.observability.tracing import read_trace
 from legation.tools.docstrings import explained
 from legation.tools.structured import check_output
-from legation.tracing import read_trace
 from legation_server import parse_networks
 from legation_testing import play
 

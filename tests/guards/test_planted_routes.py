@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-TABLE: Final = "core/legation/routes.py"
+TABLE: Final = "core/legation/api/routes.py"
 EFFECTS: Final = "core/legation/effects.py"
 A_ROUTE: Final = 'Route("GET", "/health", Public(), system.health, "health_check", "Health")'
 AN_EFFECT: Final = '''
@@ -74,7 +74,7 @@ def run(root: Path, *command: str) -> tuple[int, str]:
 
 
 def test_the_copy_is_what_is_imported(scratch: Path) -> None:
-    code, told = run(scratch, "-c", "import legation.routes as m; print(m.__file__)")
+    code, told = run(scratch, "-c", "import legation.api.routes as m; print(m.__file__)")
 
     assert code == 0, told
     assert str(scratch) in told
@@ -102,7 +102,7 @@ def test_a_route_without_a_need_stops_the_import(scratch: Path, planted: str) ->
 def test_a_route_that_the_oracle_does_not_know_turns_its_test_red(scratch: Path) -> None:
     more = 'Route("GET", "/backdoor", Public(), system.health, "open_backdoor", "Health"),'
     plant(scratch, TABLE, f"{A_ROUTE},", f"{A_ROUTE},\n    {more}")
-    name = "tests/core/test_access_oracle.py::test_every_route_that_is_served_stands_in_the_oracle"
+    name = "tests/core/access/test_oracle.py::test_every_route_that_is_served_stands_in_the_oracle"
     code, told = run(scratch, "-m", "pytest", "-q", "-p", "no:cacheprovider", name)
 
     assert code == 1, told

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 from attrs import Factory, field
 
-from ..bodies.json_text import BadJson, parse_json
 from ..config import AuthorizationConfig
-from ..refusals import Fault
+from ..http.bodies.json_text import BadJson, parse_json
+from ..http.refusals import Fault
 from ..values import frozen
 from .jose import Malformed, is_clean
 

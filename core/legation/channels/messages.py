@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from attrs import asdict, field, fields
 
-from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..bodies.media_types import MEDIA_TYPES
-from ..messages import compact_json
+from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
+from ..http.bodies.media_types import MEDIA_TYPES
+from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
 from .signatures import Refused

@@ -11,8 +11,8 @@ from unicodedata import category
 from attrs import asdict, field, fields
 
 from ..effects import FetchReply, Unreachable
-from ..messages import compact_json
-from ..retry_after import asked_seconds
+from ..http.messages import compact_json
+from ..http.retry_after import asked_seconds
 from ..store.outbox import NewReply
 from ..values import frozen
 from .messages import IncomingMessage

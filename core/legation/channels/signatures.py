@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from attrs import field
 
-from ..messages import Headers
+from ..http.messages import Headers
 from ..values import frozen
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 from attrs import field
 
-from ..bodies.json_text import JsonValue
 from ..effects import Fetch, FetchReply, Unreachable
-from ..messages import Headers, compact_json
+from ..http.bodies.json_text import JsonValue
+from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .messages import (
     Challenge,

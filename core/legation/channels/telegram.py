@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final
 
 from attrs import field
 
-from ..bodies.json_text import JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
-from ..messages import Headers, compact_json
+from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
+from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .markup import Span, spans
 from .messages import (

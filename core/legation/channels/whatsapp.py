@@ -13,9 +13,9 @@ from typing import ClassVar, Final
 
 from attrs import field
 
-from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..effects import Fetch, FetchReply, Unreachable
-from ..messages import Headers, compact_json
+from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
+from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .markup import marked
 from .media import is_provider

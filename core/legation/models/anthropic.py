@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from attrs import define, field
 
 from ..effects import Program
-from ..messages import compact_json
-from ..sse import ForeignEvent
+from ..http.messages import compact_json
+from ..http.sse import ForeignEvent
 from ..values import frozen
 from .anthropic_schema import narrowed
 from .conversation import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..messages import compact_json
+from ..http.messages import compact_json
 from .reading import is_array, is_table
 
 __all__ = ["narrowed"]

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from attrs import define, field, validators
 
 from ..effects import Program
-from ..messages import compact_json
-from ..sse import ForeignEvent
+from ..http.messages import compact_json
+from ..http.sse import ForeignEvent
 from ..values import frozen
 from .chat_thoughts import UNKNOWN_THOUGHTS, Thinking, tell_again
 from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage

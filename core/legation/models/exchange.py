@@ -30,8 +30,8 @@ from ..effects import (
     Streaming,
     Unreachable,
 )
-from ..retry_after import asked_seconds
-from ..sse import Decoder, ForeignEvent
+from ..http.retry_after import asked_seconds
+from ..http.sse import Decoder, ForeignEvent
 from ..values import frozen
 from .conversation import Listener, Reply, Usage
 from .reading import json_value

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeGuard
 
 from attrs import define, field
 
-from ..bodies.json_text import parse_json
-from ..messages import compact_json
+from ..http.bodies.json_text import parse_json
+from ..http.messages import compact_json
 from .conversation import ToolCall, storable
 from .trouble import Trouble
 

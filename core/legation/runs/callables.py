@@ -14,7 +14,6 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from ..access.decide import name_of
-from ..bodies.json_text import BadJson, parse_json
 from ..effects import (
     CallFunction,
     NextPiece,
@@ -26,14 +25,15 @@ from ..effects import (
     TimedOut,
     Yielding,
 )
-from ..messages import compact_json
+from ..http.bodies.json_text import BadJson, parse_json
+from ..http.messages import compact_json
 from ..models.conversation import Message, ModelFailed
 from ..store.failures import StoreFailure
 from ..tools import Hosted, ToolError, render
 from ..tools.structured import check_output
-from .journal import CancelAsked, LeaseLost, Voice
+from .agent_turn import Answered, Outcome, Stopped
+from .event_writer import CancelAsked, LeaseLost, Voice
 from .turn_state import TurnState
-from .turns import Answered, Outcome, Stopped
 
 __all__ = ["MAX_ANSWER", "Called"]
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..access.decide import name_of
-from ..messages import compact_json
-from ..registry import Component
+from ..hosted.registry import Component
+from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun, RunRow
 from ..values import frozen
-from .shapes import messages, requirements, spent, tool_execution, waiting
+from .payloads import messages, requirements, spent, tool_execution, waiting
 from .states import RunState
 from .turn_state import TurnState
 

@@ -21,7 +21,7 @@ from ..incidents import where
 from ..models.conversation import ToolCall, ToolSpec
 from ..tools import Tool, ToolError, plain_arguments, read_arguments, render
 from ..values import frozen
-from .journal import Voice
+from .event_writer import Voice
 from .turn_state import CallState, Standing
 
 __all__ = ["Toolbox"]

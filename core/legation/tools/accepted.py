@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from ..messages import compact_json
+from ..http.messages import compact_json
 
 __all__ = ["MAX_SCHEMA", "TYPES", "check_schema", "is_array", "is_number", "is_object", "referred"]
 

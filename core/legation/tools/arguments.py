@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..bodies.json_text import BadJson, JsonObject, parse_json
+from ..http.bodies.json_text import BadJson, JsonObject, parse_json
 from .making import Tool
 from .reading import Problems, read
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, Final, TypeAlias, assert_never
 
-from ..bodies.json_text import JsonValue
-from ..messages import compact_json
+from ..http.bodies.json_text import JsonValue
+from ..http.messages import compact_json
 from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
 
 __all__ = ["Problems", "described", "read"]

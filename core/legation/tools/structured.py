@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from ..bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..messages import compact_json
+from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
+from ..http.messages import compact_json
 from .accepted import TYPES, check_schema, is_array, is_number, is_object, referred
 
 __all__ = ["MAX_OUTPUT", "check_output", "check_schema"]

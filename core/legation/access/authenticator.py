@@ -1,0 +1,112 @@
+"""From the headers of a request to its caller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import Factory, define, field
+
+from ..config import AuthorizationConfig, ConfigurationError
+from ..http.messages import Request
+from ..http.refusals import Fault, Unauthenticated
+from ..values import frozen
+from .claims import ClaimRules, Claims, claim_rules
+from .claims_cache import ClaimsCache
+from .decide import Principal
+from .keys import KeySet, build_keys
+from .tokens import BadToken, NoToken, bearer_token
+
+__all__ = ["TRUSTED", "Gate", "Refused", "open_gate"]
+
+TRUSTED: Final = Principal(trusted=True)
+"""The caller where authorization is off."""
+
+
+@frozen
+class Refused:
+    """Nobody was recognized; `reason` is for the log, `refusal` for the caller."""
+
+    refusal: Unauthenticated
+    reason: str
+
+
+def _empty_cache(gate: Gate) -> ClaimsCache:
+    return ClaimsCache(gate.rules)
+
+
+@define(eq=False)
+class Gate:
+    """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole."""
+
+    config: AuthorizationConfig
+    rules: ClaimRules
+    keys: KeySet
+    _cache: ClaimsCache = field(default=Factory(_empty_cache, takes_self=True), init=False)
+
+    def caller(self, request: Request, now_us: int) -> Principal | Refused:
+        """Return who sent `request`, as its one bearer token says."""
+        token = bearer_token(request.values(b"authorization"))
+        if isinstance(token, NoToken):
+            return Refused(Unauthenticated(), token.reason)
+        if isinstance(token, BadToken):
+            return _refused(token)
+        claims = self._cache.verify(token, self.keys, now_us)
+        if isinstance(claims, BadToken):
+            return _refused(claims)
+        return self._principal(claims)
+
+    def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
+        """Take the keys of a new JWKS file; with faults, the old keys stay in force."""
+        keys = _keys(self.config, self.config.verification_keys, jwks)
+        if isinstance(keys, KeySet):
+            self.keys = keys
+            return ()
+        return keys
+
+    def _principal(self, claims: Claims) -> Principal:
+        admin = self.config.admin_scope
+        return Principal(
+            subject=claims.subject,
+            scopes=claims.scopes,
+            admin_scope=admin if admin in claims.scopes else "",
+            session_id=claims.session_id,
+            key_id=claims.key_id,
+            dependencies=claims.dependencies,
+            session_state=claims.session_state,
+        )
+
+
+def _refused(token: BadToken) -> Refused:
+    """One sentence for every reason but expiry, so that a forger learns nothing."""
+    detail = "Token has expired" if token.expired else "Invalid token"
+    return Refused(Unauthenticated(detail, sent=True), token.reason)
+
+
+def _keys(
+    config: AuthorizationConfig, verification_keys: tuple[str, ...], jwks: bytes | None
+) -> KeySet | tuple[Fault, ...]:
+    keys = build_keys(config.algorithm, verification_keys, jwks)
+    if isinstance(keys, KeySet):
+        return keys
+    where = "authorization_config"
+    return tuple(Fault(f"{where}.{problem.path}", problem.message) for problem in keys)
+
+
+def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None) -> Gate:
+    """Make the gate of a platform.
+
+    Args:
+        config: With every verification key, those of the environment included.
+        platform_id: The audience to ask for, where audiences are verified and none is named.
+        jwks: What the JWKS file holds, if there is one.
+
+    Raises:
+        ConfigurationError: With everything that makes the keys unsafe or useless.
+    """
+    keys = _keys(config, config.verification_keys, jwks)
+    faults = [] if isinstance(keys, KeySet) else list(keys)
+    if config.jwks_file is not None and jwks is None:
+        faults.append(Fault("authorization_config.jwks_file", "is named and was not read"))
+    if faults or not isinstance(keys, KeySet):
+        raise ConfigurationError(tuple(faults))
+    return Gate(config, claim_rules(config, platform_id), keys)

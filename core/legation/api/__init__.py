@@ -1,0 +1,1 @@
+"""The REST interface: routes as one table, the dispatcher, the handlers, the OpenAPI document."""

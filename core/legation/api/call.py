@@ -1,0 +1,275 @@
+"""What a handler is given: the request, its caller, and where it landed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from attrs import define
+
+from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
+from ..effects import Program, ReadBody, ThisNode, Transact
+from ..hosted.registry import Registry
+from ..http.bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_query
+from ..http.bodies.json_text import BadJson
+from ..http.messages import Answer, Request
+from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
+from ..http.routing import is_segment
+from ..migrations.ledger import LedgerReading
+from ..observability.request_log import Arrival, Watch
+from ..runs.executor import Workshop
+from ..runs.ids import new_id, uuid_text
+from ..store.audit import Audited, AuditEntry
+from ..store.health import Condition
+from ..store.units import Unit
+from ..values import frozen
+from .documentation import Manual
+
+__all__ = [
+    "BODY_LIMIT",
+    "MOST_CHOSEN",
+    "Account",
+    "Call",
+    "Handler",
+    "Known",
+    "Surface",
+    "Whose",
+    "chosen_session",
+    "resource_of",
+    "with_owner",
+]
+
+R = TypeVar("R")
+
+BODY_LIMIT: Final = 10 << 20
+"""The longest body of a request, in bytes; channels have their own."""
+
+
+MOST_CHOSEN: Final = 255
+"""Characters of an id that a caller chooses."""
+
+_NO_SEGMENT: Final = "must be what a path can name: neither . nor .., and without ; and \\"
+
+
+def chosen_session(read: Reader) -> str | None:
+    """Return the id that a new session is to have: text that `/sessions/{session_id}` leads to."""
+    text = read.line("session_id", max_length=MOST_CHOSEN) or None
+    if text is not None and not is_segment(text):
+        read.fault("session_id", _NO_SEGMENT)
+    return text
+
+
+@frozen
+class Whose:
+    """Whose rows a caller means: those of the first of `owners` that has any.
+
+    `others`: else those of the only owner, whoever that is.  A user whose name begins with `~` may
+    have rows from before such names got one more.
+    """
+
+    owners: tuple[str, ...]
+    others: bool = False
+
+
+@frozen(eq=False)
+class Known:
+    """What the last looks at the databases found, by id; see `serving.Serving`."""
+
+    readings: Mapping[str, LedgerReading]
+    conditions: Mapping[str, Condition]
+
+
+class Surface(Protocol):
+    """The routes as a caller may ask about them."""
+
+    @property
+    def manual(self) -> Manual:
+        """Their description."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """What the process counts."""
+        ...
+
+    @property
+    def known(self) -> Known:
+        """What is known of the databases without asking them."""
+        ...
+
+    def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
+        """Return where a request would lead, and whether `principal` may make it."""
+        ...
+
+    def rights(self, principal: Principal) -> list[dict[str, Any]]:
+        """Return every route with what `principal` may do there."""
+        ...
+
+
+def resource_of(ids: Iterable[str]) -> str:
+    """Return ids as the resource of an audit entry: unambiguous, whatever is in them."""
+    return "/".join(map(_segment, ids))
+
+
+_OF_USER: Final = "user_id="
+
+
+def _segment(one: str) -> str:
+    text = one.replace("%", "%25").replace("/", "%2F")
+    return text.replace("=", "%3D", 1) if text.startswith(_OF_USER) else text
+
+
+def with_owner(resource: str, name: str) -> str:
+    """Return `resource` with the user whose it is, which no id looks like."""
+    return f"{resource}/{_OF_USER}{resource_of((name,))}"
+
+
+# Made for every request, as is a call: `frozen` would triple what making it costs.
+@define(eq=False)
+class Account:
+    """What the audit trail is told of one request: who asked for what, never what was sent.
+
+    It is told once: where the request changes data, with the change and in its transaction, under
+    the status that is going to be answered; else when it is answered.  It is told twice where one
+    row would not be the truth: the change was kept and what came after it failed, or the answer to
+    its commit was lost.  `owner` is whose the session or run is that the path names, once known.
+    """
+
+    arrival: Arrival
+    principal: Principal
+    decision: Decision
+    params: Mapping[str, str]
+    recorded: bool = True
+    stored: int | None = None
+    owner: str | None = None
+
+    def of(self, resource: str, owner: str | None) -> str:
+        """Return `resource` with its owner, where that is another than who asks."""
+        if owner is None or owner == self.principal.own:
+            return resource
+        return with_owner(resource, name_of(owner))
+
+    def entry(self, status: int, resource: str = "") -> AuditEntry:
+        """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
+        arrival, decision = self.arrival, self.decision
+        verdict = "deny" if isinstance(decision, Deny) else "allow"
+        if not resource:
+            resource = self.of(resource_of(self.params.values()), self.owner) if self.params else ""
+        return AuditEntry(
+            at_us=arrival.now_us,
+            request_id=arrival.request_id,
+            subject=self.principal.subject,
+            key_id=self.principal.key_id,
+            operation=arrival.operation,
+            resource=resource,
+            decision="open" if self.principal.trusted else verdict,
+            scope=decision.scope,
+            status=status,
+            client=arrival.request.client,
+        )
+
+
+@define(eq=False)
+class Call:
+    """One authorized request."""
+
+    request: Request
+    workshop: Workshop
+    surface: Surface
+    principal: Principal
+    decision: Allow | AllowOnly
+    params: Mapping[str, str]
+    query: str
+    request_id: str
+    now_us: int
+    started_us: int
+    account: Account
+    seed: bytes | None = None
+
+    @property
+    def registry(self) -> Registry:
+        """What the platform hosts."""
+        return self.workshop.registry
+
+    def reader(self) -> Reader | Invalid:
+        """Return the fields of the query, to be taken one by one."""
+        fields = parse_query(self.query)
+        if isinstance(fields, Fault):
+            return Invalid((fields,))
+        return Reader("query", fields)
+
+    def form(self, in_query: Collection[str] = ()) -> Program[Form | Refusal]:
+        """Read the body as a form, whichever of the three encodings it has.
+
+        What belongs into it has no effect in the query, and is refused there; fields that are named
+        `in_query` may stand there as well, and then come first.
+        """
+        query = self.reader()
+        if isinstance(query, Invalid):
+            return query
+        moved = {name: query.values(name) for name in in_query}
+        if faults := query.faults():
+            return Invalid(faults)
+        body = yield from ReadBody(BODY_LIMIT)
+        if body is None:
+            return TooLarge(BODY_LIMIT)
+        form = parse_form(self.request.header(b"content-type"), body)
+        return form.preceded_by(moved) if isinstance(form, Form) else form
+
+    def json_object(self, limit: int = BODY_LIMIT) -> Program[JsonObject | Refusal]:
+        """Read the body, of at most `limit` bytes, as a JSON object; no body is an empty one."""
+        body = yield from ReadBody(limit)
+        if body is None:
+            return TooLarge(limit)
+        if not body:
+            return {}
+        value = parse_json(body)
+        if isinstance(value, BadJson):
+            return BadRequest(f"The body has to be JSON; it is {value.reason}")
+        if not isinstance(value, dict):
+            return Invalid((Fault("body", "must be a JSON object"),))
+        return value
+
+    def change(
+        self, database: str, unit: Unit[R], *, status: int = 200, resource: str = ""
+    ) -> Program[R]:
+        """Return the result of `unit`, which changes data and is audited in its own transaction.
+
+        Args:
+            database: Where both are kept.
+            unit: Returns `Undo` where it finds nothing to change: then nothing is recorded yet.
+            status: What will be answered when the change is kept.
+            resource: What is changed, as the trail names it; what the path names, unless given.
+        """
+        node = yield from ThisNode()
+        entry = self.account.entry(status, resource)
+        changed = yield from Transact(database, Audited(unit, node, entry))
+        if changed.kept:
+            self.account.stored = status
+        return changed.result
+
+    def new_id(self, what: str) -> Program[str]:
+        """Return the id of a new thing of the kind `what`: random, or from the seed."""
+        if self.seed is None:
+            return (yield from new_id(self.now_us))
+        return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
+
+    def whose(self, user_id: str | None) -> Whose:
+        """Return whose rows this caller means.
+
+        `user_id` is what the request says; it counts for those alone who see every owner.
+        """
+        principal = self.principal
+        if not principal.sees_all:
+            return Whose(() if principal.owner is None else (principal.owner,))
+        if user_id is None:
+            return Whose((principal.own,), others=True)
+        return Whose(tuple(dict.fromkeys((owner_of(user_id), user_id))))
+
+    def named(self, *ids: str) -> str:
+        """Return `ids` as the resource of an audit entry, with the owner where that is another."""
+        return self.account.of(resource_of(ids), self.account.owner)
+
+
+Handler: TypeAlias = Callable[[Call], Program[Answer | Refusal]]

@@ -1,0 +1,301 @@
+"""Channels as those see them who look after them: what waits, what is dead, and trying again.
+
+The text of a message is never shown; whoever may read it asks for the session.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeAlias
+
+from ...access.decide import Allow, AllowOnly, Decision, Deny
+from ...channels.replies import keys_of
+from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
+from ...hosted.registry import HostedChannel, Registry
+from ...http.messages import Answer, json_response
+from ...http.refusals import Conflict, Fault, Invalid, NotFound, Refusal
+from ...messaging.answers import owner_of
+from ...runs.output import iso_time
+from ...store.failures import StoreFailure
+from ...store.inbox import CountMessages, ListMessages, MessageDepth, MessagePlace, MessageRow
+from ...store.letters import FetchLetter, RetryLetter
+from ...store.outbox import CountReplies, ListReplies, ReplyDepth, ReplyPlace, ReplyRow
+from ...values import frozen
+from ..call import Call
+
+__all__ = [
+    "SURVEY_SECONDS",
+    "get_message",
+    "list_channels",
+    "list_messages",
+    "list_replies",
+    "retry_message",
+    "status",
+    "survey",
+]
+
+_EVERY: Final = Allow()
+_PAGE: Final = 20
+_MOST: Final = 200
+_MESSAGE_STATES: Final = ("ready", "done", "dead")
+_REPLY_STATES: Final = ("ready", "sent", "dead")
+
+SURVEY_SECONDS: Final = 1.0
+"""For a database to count what waits: `/ready` answers within two."""
+
+Depth: TypeAlias = MessageDepth | ReplyDepth
+Told: TypeAlias = dict[str, Any]
+
+
+# --- all channels ------------------------------------------------------------------------------
+
+
+def survey(
+    registry: Registry, decision: Decision = _EVERY, ailing: AbstractSet[str] = frozenset()
+) -> Program[tuple[Told, ...]]:
+    """Return the channels that `decision` opens, with what waits in each.
+
+    That is null where the database is `ailing`, or does not answer within a second.
+    """
+    shown = [hosted for hosted in registry.channels.values() if _open(hosted.id, decision)]
+    now_us = yield from Now()
+    asked = sorted({hosted.component.database for hosted in shown} - ailing)
+    counts = Concurrently(tuple(_counted(database, now_us) for database in asked))
+    found = dict(zip(asked, (yield from counts), strict=True))
+    return tuple(_channel(hosted, found.get(hosted.component.database), now_us) for hosted in shown)
+
+
+def _open(channel: str, decision: Decision) -> bool:
+    if isinstance(decision, AllowOnly):
+        return channel in decision.ids
+    return not isinstance(decision, Deny)
+
+
+@frozen
+class _Counted:
+    """What one database says of its channels, by their ids."""
+
+    messages: dict[str, MessageDepth]
+    replies: dict[str, ReplyDepth]
+
+
+def _counted(database: str, now_us: int) -> Program[_Counted | None]:
+    asked = Interruptible(_count(database, now_us), f"survey:{database}", SURVEY_SECONDS)
+    counted = yield from asked
+    return None if isinstance(counted, Interrupted) else counted
+
+
+def _count(database: str, now_us: int) -> Program[_Counted | None]:
+    try:
+        messages = yield from Transact(database, CountMessages(now_us))
+        replies = yield from Transact(database, CountReplies(now_us))
+    except StoreFailure:
+        return None
+    return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
+
+
+def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Told:
+    component = hosted.component
+    told: Told = {
+        "id": hosted.id,
+        "kind": hosted.codec.kind,
+        f"{component.kind}_id": component.id,
+        "db_id": component.database,
+        "messages": None,
+        "replies": None,
+    }
+    if counted is not None:
+        told["messages"] = _depth(counted.messages.get(hosted.id), now_us)
+        told["replies"] = _depth(counted.replies.get(hosted.id), now_us)
+    return told
+
+
+def _depth(depth: Depth | None, now_us: int) -> Told:
+    """Return how much waits, how much of it is in work, how old the oldest is, what is dead."""
+    if depth is None:
+        return {"ready": 0, "in_work": 0, "oldest_seconds": None, "dead": 0}
+    oldest = None if depth.oldest_us is None else max(now_us - depth.oldest_us, 0) // 1_000_000
+    return {
+        "ready": depth.ready,
+        "in_work": depth.leased,
+        "oldest_seconds": oldest,
+        "dead": depth.dead,
+    }
+
+
+def list_channels(call: Call) -> Program[Answer | Refusal]:
+    """Return the channels that the caller may read, with what waits in each."""
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    if faults := read.faults():
+        return Invalid(faults)
+    return json_response(200, (yield from survey(call.registry, call.decision)))
+
+
+def status(call: Call) -> Program[Answer | Refusal]:
+    """Return that the channel is there."""
+    channel = _named(call)
+    if isinstance(channel, NotFound):
+        return channel
+    return json_response(200, {"status": "available"})
+    yield  # a program without effects
+
+
+# --- the messages of one -----------------------------------------------------------------------
+
+
+def list_messages(call: Call) -> Program[Answer | Refusal]:
+    """Return a page of the messages in one state, newest first."""
+    asked = _asked(call, _MESSAGE_STATES)
+    if isinstance(asked, Refusal):
+        return asked
+    after = None
+    if asked.after is not None:
+        received_us, position, message_id = asked.after
+        after = MessagePlace(received_us, position, message_id)
+    listed = ListMessages(asked.channel.id, asked.state, asked.limit + 1, after)
+    rows = yield from Transact(asked.channel.component.database, listed)
+    page = rows[: asked.limit]
+    following = None
+    if len(rows) > asked.limit:
+        last = page[-1]
+        following = _cursor(last.received_us, last.position, last.message_id)
+    return _page([_message(row) for row in page], asked, following)
+
+
+def list_replies(call: Call) -> Program[Answer | Refusal]:
+    """Return a page of the replies in one state, newest first."""
+    asked = _asked(call, _REPLY_STATES)
+    if isinstance(asked, Refusal):
+        return asked
+    after = None if asked.after is None else ReplyPlace(asked.after[0], asked.after[2])
+    listed = ListReplies(asked.channel.id, asked.state, asked.limit + 1, after)
+    rows = yield from Transact(asked.channel.component.database, listed)
+    page = rows[: asked.limit]
+    following = None
+    if len(rows) > asked.limit:
+        following = _cursor(page[-1].created_us, 0, page[-1].idempotency_key)
+    return _page([_reply(row) for row in page], asked, following)
+
+
+def get_message(call: Call) -> Program[Answer | Refusal]:
+    """Return one message with its replies."""
+    channel = _named(call)
+    if isinstance(channel, NotFound):
+        return channel
+    message_id = call.params["message_id"]
+    fetch = FetchLetter(channel.id, message_id, keys_of(message_id))
+    letter = yield from Transact(channel.component.database, fetch)
+    if letter is None:
+        return _no_message(message_id)
+    told = _message(letter.message)
+    told["replies"] = [_reply(row) for row in letter.replies]
+    return json_response(200, told)
+
+
+def retry_message(call: Call) -> Program[Answer | Refusal]:
+    """Take a message, or the replies to it, out of the dead letters for one attempt more."""
+    channel = _named(call)
+    if isinstance(channel, NotFound):
+        return channel
+    message_id, database = call.params["message_id"], channel.component.database
+    retry = RetryLetter(channel.id, message_id, keys_of(message_id), call.now_us)
+    retried = yield from call.change(database, retry)
+    if retried is None:
+        return _no_message(message_id)
+    if not retried.message and not retried.replies:
+        return Conflict("Neither the message nor a reply to it is among the dead letters")
+    for topic in ("inbox", "outbox"):
+        yield from Nudge(f"{topic}:{database}", database)
+    told = {"id": message_id, "message_retried": retried.message}
+    return json_response(200, {**told, "replies_retried": retried.replies})
+
+
+# --- reading the request -----------------------------------------------------------------------
+
+
+@frozen
+class _Asked:
+    """Which page is asked for; `after` is where the one before it ended."""
+
+    channel: HostedChannel
+    state: str
+    limit: int
+    after: tuple[int, int, str] | None
+
+
+def _asked(call: Call, states: tuple[str, ...]) -> _Asked | Refusal:
+    channel = _named(call)
+    if isinstance(channel, NotFound):
+        return channel
+    read = call.reader()
+    if isinstance(read, Invalid):
+        return read
+    state = read.choice("state", states, default="dead")
+    limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST)
+    cursor = read.text("after", max_length=1024)
+    after = None if cursor is None else _place(cursor)
+    faults = read.faults()
+    if cursor is not None and after is None:
+        faults = (*faults, Fault("query.after", "is no cursor of a page"))
+    return Invalid(faults) if faults else _Asked(channel, state, limit, after)
+
+
+def _named(call: Call) -> HostedChannel | NotFound:
+    return call.registry.channels.get(call.params["channel"]) or NotFound("Channel not found")
+
+
+def _no_message(message_id: str) -> NotFound:
+    return NotFound(f"Message with ID {message_id} not found")
+
+
+def _cursor(at_us: int, position: int, name: str) -> str:
+    return urlsafe_b64encode(f"{at_us}.{position}.{name}".encode()).decode()
+
+
+def _place(cursor: str) -> tuple[int, int, str] | None:
+    """Return what `_cursor` wrote down, or None."""
+    try:
+        at_us, position, name = urlsafe_b64decode(cursor.encode()).decode().split(".", 2)
+        place = int(at_us), int(position), name
+    except ValueError:
+        return None
+    return place if 0 <= place[0] < 1 << 63 and 0 <= place[1] < 1 << 63 else None
+
+
+# --- what is shown -----------------------------------------------------------------------------
+
+
+def _page(data: list[Told], asked: _Asked, following: str | None) -> Answer:
+    meta = {"state": asked.state, "limit": asked.limit, "next": following}
+    return json_response(200, {"data": data, "meta": meta})
+
+
+def _message(row: MessageRow) -> Told:
+    return {
+        "id": row.message_id,
+        "sender": row.sender,
+        "state": row.state,
+        "received_at": iso_time(row.received_us),
+        "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
+        "attempts": row.attempts,
+        "error": row.error,
+        "run_id": row.run_id,
+        "session_owner": owner_of(row.channel, row.sender),
+        "done_at": None if row.done_us is None else iso_time(row.done_us),
+    }
+
+
+def _reply(row: ReplyRow) -> Told:
+    return {
+        "id": row.idempotency_key,
+        "recipient": row.recipient,
+        "state": row.state,
+        "created_at": iso_time(row.created_us),
+        "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
+        "attempts": row.attempts,
+        "error": row.error,
+        "sent_at": None if row.sent_us is None else iso_time(row.sent_us),
+    }

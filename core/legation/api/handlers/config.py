@@ -1,0 +1,90 @@
+"""What the platform hosts, in one answer, and the models that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...effects import Program
+from ...hosted.registry import Component, Registry
+from ...http.messages import Answer, json_response
+from ...http.refusals import Refusal
+from ..call import Call
+
+__all__ = ["get_config", "get_models"]
+
+
+def get_config(call: Call) -> Program[Answer | Refusal]:
+    """Return the platform's databases, agents, teams and channels."""
+    registry = call.registry
+    config = registry.config
+    told: dict[str, Any] = {
+        "os_id": config.id,
+        "name": config.name,
+        "description": config.description,
+        "available_models": [],
+        "os_database": registry.default_database,
+        "databases": list(registry.databases),
+        **{name: _section(registry, tables) for name, tables in _SECTIONS.items()},
+        "knowledge": {"dbs": [], "knowledge_instances": []},
+        "agents": [_summary(agent) for agent in registry.agents.values()],
+        "teams": [_summary(team) for team in registry.teams.values()],
+        "workflows": [],
+        "interfaces": _interfaces(registry),
+    }
+    return json_response(200, _present(told))
+    yield  # a program without effects
+
+
+def get_models(call: Call) -> Program[Answer | Refusal]:
+    """Return each model once that an agent or a team uses, in the order of these."""
+    registry = call.registry
+    hosted = (*registry.agents.values(), *registry.teams.values())
+    asked = (item.model for item in hosted if item.run is None)
+    pairs = dict.fromkeys((model.id, model.provider) for model in asked)
+    return json_response(200, [{"id": name, "provider": provider} for name, provider in pairs])
+    yield
+
+
+# What clients look up by section.  A gateway of AgentOS takes the first table of each of these
+# sections, traces apart, and fails without one, also where nothing is kept.
+_SECTIONS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "session": {"tables": ("sessions",)},
+    "metrics": {"tables": ("metrics",)},
+    "memory": {"tables": ("memories",)},
+    "evals": {"tables": ("eval_runs",)},
+    "traces": {},
+}
+
+
+def _section(registry: Registry, tables: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a section of the configuration: each database, and its tables there."""
+    return {
+        "dbs": [
+            {"db_id": name, "domain_config": {"display_name": name}, **tables}
+            for name in registry.databases
+        ]
+    }
+
+
+def _summary(item: Component) -> dict[str, Any]:
+    return _present(
+        {
+            "id": item.id,
+            "name": item.name,
+            "description": item.description,
+            "db_id": item.database,
+            "mode": item.mode,
+        }
+    )
+
+
+def _interfaces(registry: Registry) -> list[dict[str, str]]:
+    return [
+        {"type": channel.codec.kind, "version": "1.0", "route": f"/{name}"}
+        for name, channel in registry.channels.items()
+    ]
+
+
+def _present(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,172 @@
+"""The documentation as pages: Swagger UI, ReDoc, and the document that both show.
+
+Everything a page needs comes from this server, and its Content-Security-Policy lets nothing else
+in: no script stands in a page, none comes from elsewhere.  Links are relative, so that a platform
+mounted under a prefix has its pages there.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from ...effects import Program
+from ...http.messages import Answer, Headers, Response, empty_response
+from ...http.refusals import NotFound, Refusal
+from ..call import Call
+from ..documentation import Asset
+
+__all__ = ["asset", "oauth2_redirect", "openapi", "redoc", "swagger"]
+
+_ASSETS: Final = "docs/assets/"
+_POLICY: Final = (
+    b"default-src 'none'; connect-src 'self'; font-src 'self' data:; img-src 'self' data:;"
+    b" script-src 'self'; style-src 'self'%s; worker-src %s;"
+    b" base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# ReDoc writes its own style sheets into the page, and searches in a worker that it makes itself.
+_SWAGGER_POLICY: Final = _POLICY % (b"", b"'none'")
+_REDOC_POLICY: Final = _POLICY % (b" 'unsafe-inline'", b"blob:")
+_CLOSED_POLICY: Final = _POLICY % (b"", b"'none'")
+
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+{head}</head>
+<body>
+{body}</body>
+</html>
+"""
+_STYLE: Final = '<link rel="stylesheet" href="{}">\n'
+_SCRIPT: Final = '<script src="{}"></script>\n'
+_WITHOUT_SCRIPT: Final = '<noscript>This page is made by a script; <a href="{}">the document</a> \
+that it shows is not.</noscript>\n'
+_MISSING: Final = """<h1 class="plain">{title}</h1>
+<p class="plain">The files of this page are not installed: they are added when the package is built,
+and this one runs from its sources. <a href="{document}">The document</a> that it would show is
+here.</p>
+"""
+
+_SWAGGER_SCRIPT: Final = b"""\
+"use strict";
+{
+  const root = new URL("../../", document.currentScript.src);
+  SwaggerUIBundle({
+    url: new URL("openapi.json", root).href,
+    dom_id: "#page",
+    deepLinking: true,
+    displayRequestDuration: true,
+    oauth2RedirectUrl: new URL("docs/oauth2-redirect", root).href,
+    validatorUrl: null,
+  });
+}
+"""
+_REDOC_SCRIPT: Final = b"""\
+"use strict";
+{
+  const root = new URL("../../", document.currentScript.src);
+  Redoc.init(new URL("openapi.json", root).href, {}, document.getElementById("page"));
+}
+"""
+_OWN_STYLE: Final = (
+    b"body { margin: 0; font-family: sans-serif }\nnoscript, .plain { margin: 2em }\n"
+)
+_OWN: Final = {
+    own.name: own
+    for own in (
+        Asset("docs.js", _SWAGGER_SCRIPT),
+        Asset("page.css", _OWN_STYLE),
+        Asset("redoc.js", _REDOC_SCRIPT),
+    )
+}
+
+
+def openapi(call: Call) -> Program[Answer | Refusal]:
+    """Return the OpenAPI document."""
+    if not call.registry.config.docs:
+        return NotFound()
+    return _sent(call, call.surface.manual.document)
+    yield  # a program without effects
+
+
+def swagger(call: Call) -> Program[Answer | Refusal]:
+    """Return the page on which operations can be tried."""
+    scripts = ("swagger-ui-bundle.js", "docs.js")
+    return _page(call, ("page.css", "swagger-ui.css"), scripts, _SWAGGER_POLICY)
+    yield
+
+
+def redoc(call: Call) -> Program[Answer | Refusal]:
+    """Return the page on which operations can be read."""
+    return _page(call, ("page.css",), ("redoc.standalone.js", "redoc.js"), _REDOC_POLICY)
+    yield
+
+
+def oauth2_redirect(call: Call) -> Program[Answer | Refusal]:
+    """Return the page that hands the answer of an OAuth 2 provider to the one that opened it."""
+    return _page(call, ("page.css",), ("oauth2-redirect.js",), _CLOSED_POLICY)
+    yield
+
+
+def asset(call: Call) -> Program[Answer | Refusal]:
+    """Return a file of the pages."""
+    name = call.params["name"]
+    found = _OWN.get(name) or call.surface.manual.assets.get(name)
+    if found is None or not call.registry.config.docs:
+        return NotFound()
+    return _sent(call, found)
+    yield
+
+
+def _page(
+    call: Call, styles: tuple[str, ...], scripts: tuple[str, ...], policy: bytes
+) -> Answer | Refusal:
+    config = call.registry.config
+    if not config.docs:
+        return NotFound()
+    root = _root(call.request.target)
+    missing = {*styles, *scripts} - {*_OWN, *call.surface.manual.assets}
+    document = f"{root}openapi.json"
+    if missing:
+        styles, scripts = ("page.css",), ()
+    head = "".join(_STYLE.format(f"{root}{_ASSETS}{style}") for style in styles)
+    body = '<div id="page"></div>\n' + _WITHOUT_SCRIPT.format(document)
+    body += "".join(_SCRIPT.format(f"{root}{_ASSETS}{script}") for script in scripts)
+    title = escape(config.name)
+    if missing:
+        body = _MISSING.format(title=title, document=document)
+    text = _PAGE.format(title=title, head=head, body=body)
+    more = ((b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"))
+    return _sent(call, Asset("page.html", text.encode()), more)
+
+
+def _root(target: str) -> str:
+    """Return the way from the page at `target` to the root, relative."""
+    path, _, _ = target.partition("?")
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def _sent(call: Call, found: Asset, more: Headers = ()) -> Answer:
+    """Return `found`, or 304 where the client has it (RFC 9110 section 13.1.2)."""
+    headers: Headers = (
+        (b"cache-control", b"no-cache"),
+        (b"etag", found.etag),
+        (b"x-content-type-options", b"nosniff"),
+        *more,
+    )
+    if _has(call.request.header(b"if-none-match"), found.etag):
+        return empty_response(304, headers)
+    length = b"%d" % len(found.body)
+    typed = ((b"content-type", found.media_type), (b"content-length", length))
+    return Response(200, (*typed, *headers), bytes(found.body))
+
+
+def _has(if_none_match: bytes | None, etag: bytes) -> bool:
+    if if_none_match is None:
+        return False
+    known = {one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")}
+    return etag in known or b"*" in known

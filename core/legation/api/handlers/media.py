@@ -1,0 +1,63 @@
+"""The media of a run: uploads, and what clients send as JSON in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...http.bodies import JsonObject, Reader
+from ...http.bodies.data_urls import is_data_url, kept_inline
+from ...http.bodies.media_types import MEDIA_TYPES, kept_file
+from ...http.refusals import BadRequest
+from ...values import frozen
+
+__all__ = ["Media", "add_uploads", "listed_media"]
+
+
+@frozen
+class Media:
+    """The media that were sent; kinds of which there are none are absent."""
+
+    by_kind: Mapping[str, list[dict[str, Any]]]
+
+
+def add_uploads(read: Reader, listed: Mapping[str, Sequence[dict[str, Any]]]) -> Media | BadRequest:
+    """Take the uploads from `read`, and return them behind what was `listed` of their kind.
+
+    An empty upload is no file: browsers send one for a field that was left alone.
+    """
+    by_kind = {kind: list(items) for kind, items in listed.items()}
+    for upload in read.uploads("files"):
+        kind = MEDIA_TYPES.get(upload.content_type.lower())
+        if not upload.data:
+            continue
+        if kind is None:
+            return BadRequest("Unsupported file type")
+        by_kind[kind].append(kept_file(upload.filename, upload.content_type, upload.data))
+    return Media({kind: items for kind, items in by_kind.items() if items})
+
+
+def listed_media(read: Reader, name: str) -> list[dict[str, Any]]:
+    """Take the field `name`, a list of media: its last word is their kind."""
+    kind = name.rpartition("_")[2]
+    items: list[dict[str, Any]] = []
+    for index, item in enumerate(read.json_list(name) or ()):
+        if isinstance(item, dict):
+            items.append(_with_content(read, f"{name}[{index}]", kind, item))
+        else:
+            read.fault(f"{name}[{index}]", "must be a JSON object")
+    return items
+
+
+def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[str, Any]:
+    """Return `item` with the content that its URL is; any other URL is kept as it is."""
+    url = item.get("url")
+    if not is_data_url(url):
+        return item
+    if item.get("content") is not None:
+        read.fault(f"{at}.content", "must not stand beside a data: URL")
+    kept = kept_inline(url, kind)
+    if isinstance(kept, str):
+        read.fault(f"{at}.url", kept)
+        return item
+    return {**{name: value for name, value in item.items() if name != "url"}, **kept}

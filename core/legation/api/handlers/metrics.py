@@ -1,0 +1,149 @@
+"""Measurements for Prometheus: what this process has counted, and what waits in the databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ...effects import Program, Transact
+from ...http.messages import Answer, text_response
+from ...http.refusals import Refusal
+from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
+from ...store.counts import CountRuns
+from ...store.failures import StoreFailure
+from ...store.inbox import CountMessages, MessageDepth
+from ...store.outbox import CountReplies, ReplyDepth
+from ...values import frozen
+from ...version import INTERFACE_VERSION, VERSION
+from ..call import Call
+from .databases import described
+
+__all__ = ["show"]
+
+_FRESH_US: Final = 5_000_000
+"""How long what the databases said is good for: several scrapers cost them no more than one."""
+
+_RUN_STATES: Final = ("PENDING", "RUNNING")
+_LETTER_STATES: Final = ("ready", "leased", "dead")
+
+
+@frozen
+class _Found:
+    """What one database said; `depths` are those of its inbox and outbox, by channel."""
+
+    told: dict[str, Any]
+    runs: dict[str, int] | None = None
+    inbox: tuple[MessageDepth, ...] = ()
+    outbox: tuple[ReplyDepth, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id of the database."""
+        return str(self.told["id"])
+
+
+def show(call: Call) -> Program[Answer | Refusal]:
+    """Return every measurement, as text that Prometheus reads."""
+    watch = call.surface.watch
+    if watch.surveyed is None or call.now_us - watch.surveyed[0] >= _FRESH_US:
+        watch.surveyed = (call.now_us, (yield from _survey(call)))
+    families = (*_process(call), *watch.families(), _ended(call), *watch.surveyed[1])
+    text = exposition(families, watch.labels)
+    no_store = ((b"cache-control", b"no-store"),)
+    return text_response(200, text, MEDIA_TYPE, no_store)
+
+
+def _process(call: Call) -> Iterator[Family]:
+    names = (("version", VERSION), ("interface", INTERFACE_VERSION))
+    yield Family("legation_build_info", "gauge", "What is running.", (Sample(1, names),))
+    started = Sample(call.started_us / 1e6)
+    text = "When this process began to serve, in seconds since the epoch."
+    yield Family("legation_start_time_seconds", "gauge", text, (started,))
+
+
+def _ended(call: Call) -> Family:
+    names = ("kind", "component", "status")
+    return Family(
+        "legation_runs_ended_total",
+        "counter",
+        "Runs that ended in this process, or paused.",
+        tuple(
+            Sample(count, tuple(zip(names, key, strict=True)))
+            for key, count in sorted(call.workshop.ended.items())
+        ),
+    )
+
+
+# --- The databases -----------------------------------------------------------------------------
+
+
+def _survey(call: Call) -> Program[tuple[Family, ...]]:
+    found: list[_Found] = []
+    for name in call.registry.databases:
+        found.append((yield from _look(call, name)))
+    return tuple(_families(found))
+
+
+def _look(call: Call, name: str) -> Program[_Found]:
+    told = yield from described(call, name)
+    if not told["serving"]:
+        return _Found(told)
+    try:
+        runs = dict((yield from Transact(name, CountRuns())))
+        inbox = yield from Transact(name, CountMessages(call.now_us))
+        outbox = yield from Transact(name, CountReplies(call.now_us))
+    except StoreFailure:
+        return _Found(told)
+    return _Found(told, runs, inbox, outbox)
+
+
+def _families(found: Iterable[_Found]) -> Iterator[Family]:
+    yield Family(
+        "legation_database_serving",
+        "gauge",
+        "Whether the schema of a database is one that this process may serve.",
+        tuple(Sample(int(f.told["serving"]), (("database", f.name),)) for f in found),
+    )
+    yield Family(
+        "legation_schema_info",
+        "gauge",
+        "Where the schema of a database stands.",
+        tuple(Sample(1, tuple(_schema(f.told))) for f in found),
+    )
+    yield Family(
+        "legation_runs",
+        "gauge",
+        "Runs that wait for their turn or go on, on every node of the database.",
+        tuple(
+            Sample(f.runs.get(state, 0), (("database", f.name), ("status", state)))
+            for f in found
+            if f.runs is not None
+            for state in _RUN_STATES
+        ),
+    )
+    yield Family(
+        "legation_inbox_messages",
+        "gauge",
+        "Messages of channels that were received and are not done with.",
+        tuple(sample for f in found for sample in _depths(f.name, f.inbox)),
+    )
+    yield Family(
+        "legation_outbox_replies",
+        "gauge",
+        "Replies of channels that are not sent.",
+        tuple(sample for f in found for sample in _depths(f.name, f.outbox)),
+    )
+
+
+def _schema(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "database", told["id"]
+    for name in ("engine", "version", "latest", "state"):
+        yield name, str(told.get(name) or "")
+
+
+def _depths(database: str, depths: Iterable[MessageDepth | ReplyDepth]) -> Iterator[Sample]:
+    for depth in depths:
+        place: Labels = (("database", database), ("channel", depth.channel))
+        counts = (depth.ready, depth.leased, depth.dead)
+        for state, count in zip(_LETTER_STATES, counts, strict=True):
+            yield Sample(count, (*place, ("state", state)))

@@ -1,0 +1,310 @@
+"""The arguments of a run: all that clients of AgentOS 2.5.6 to 2.9 send, and what becomes of each.
+
+`ARGUMENTS` is the one table of them.  A request is parsed by it, the OpenAPI document describes
+what it takes, and the page for people who come from AgentOS shows it.  A name that is not in it is
+unknown, and refused as such: a misspelt argument must not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from ...http.bodies import JsonObject, Reader
+from ...http.bodies.json_text import JsonValue
+from ...runs.output import MEDIA
+from ...tools.structured import check_schema
+from ...values import frozen
+from ..call import MOST_CHOSEN, chosen_session
+from .media import listed_media
+
+__all__ = [
+    "ARGUMENTS",
+    "CHOSEN_ID",
+    "CHOSEN_SESSION",
+    "MOST",
+    "PRINTED",
+    "Action",
+    "Argument",
+    "Kind",
+    "Treatment",
+    "arguments_of",
+    "read_arguments",
+]
+
+_Schema: TypeAlias = Mapping[str, Any]
+
+_MESSAGE_LENGTH: Final = 1 << 20
+MOST: Final = 10**18 - 1
+"""The largest integer that is taken: what a column of 64 bits surely holds."""
+PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
+"""Text without control characters."""
+# What a path can name: neither `.` nor `..`, and without `;` and a backslash.  Written without
+# lookahead, which not every reader of schemas has.
+_SAFE: Final = r"[^\x00-\x1f\x7f-\x9f;\\]"
+_FIRST: Final = r"[^\x00-\x1f\x7f-\x9f;\\.]"
+_SEGMENT: Final = rf"^({_FIRST}{_SAFE}*|\.{_FIRST}{_SAFE}*|\.\.{_SAFE}+)?$"
+CHOSEN_ID: Final[_Schema] = {"type": "string", "maxLength": MOST_CHOSEN, "pattern": PRINTED}
+CHOSEN_SESSION: Final[_Schema] = {"type": "string", "maxLength": MOST_CHOSEN, "pattern": _SEGMENT}
+
+
+class Action(StrEnum):
+    """A request about a run that has arguments."""
+
+    START = "start"
+    CONTINUE = "continue"
+    CANCEL = "cancel"
+    RESUME = "resume"
+
+
+class Treatment(StrEnum):
+    """What becomes of an argument."""
+
+    HONOURED = "honoured"
+    ACCEPTED = "taken without effect"
+    REFUSED = "refused"
+
+
+@frozen
+class Kind:
+    """The type of an argument: its JSON Schema, and how it is read."""
+
+    schema: _Schema
+    read: Callable[[Reader, str], Any]
+
+
+@frozen
+class Argument:
+    """One argument.
+
+    Attributes:
+        name: As clients send it.
+        actions: The requests that know it.
+        meaning: What it does; of one that is refused, why, and what to do instead.
+        kind: Its type; None where its value is not looked at.
+        treatment: What becomes of it.
+        since: The first version of AgentOS whose clients send it.
+        required: It has to be sent.
+        in_query: It may also stand in the query.
+        harmless: Values of one that is refused which ask for nothing, in lower case.
+    """
+
+    name: str
+    actions: tuple[Action, ...]
+    meaning: str
+    kind: Kind | None = None
+    treatment: Treatment = Treatment.HONOURED
+    since: str = "2.5.6"
+    required: bool = False
+    in_query: bool = False
+    harmless: tuple[str, ...] = ()
+
+
+# --- types -----------------------------------------------------------------------------------
+
+
+def _id(read: Reader, name: str) -> str | None:
+    """Return an id of the caller's choice; one that is empty was not sent."""
+    return read.line(name, max_length=MOST_CHOSEN) or None
+
+
+def _truth(*, default: bool) -> Kind:
+    schema = {"type": "boolean", "default": default}
+    return Kind(schema, lambda read, name: read.boolean(name, default=default))
+
+
+def _output_schema(read: Reader, name: str) -> JsonObject | None:
+    """Return the schema of the answer, out of the wrapper that OpenAI's interface puts it in."""
+    schema = _unwrapped(read.json_object(name))
+    if schema is not None and (fault := check_schema(schema)) is not None:
+        read.fault(name, fault)
+    return schema
+
+
+def _unwrapped(sent: JsonObject | None) -> JsonObject | None:
+    match sent:
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
+            return schema
+        case {"type": "json_object"}:
+            return {"type": "object"}
+        case _:
+            return sent
+
+
+def _list(read: Reader, name: str) -> list[JsonValue]:
+    return read.json_list(name) or []
+
+
+_OBJECT: Final[_Schema] = {"type": "object", "additionalProperties": True}
+_OBJECTS: Final[_Schema] = {"type": "array", "items": _OBJECT}
+_MESSAGE: Final = Kind(
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": _MESSAGE_LENGTH,
+        "examples": ["What can you do?"],
+    },
+    lambda read, name: read.text(name, required=True, max_length=_MESSAGE_LENGTH),
+)
+_NEW_SESSION: Final = Kind(CHOSEN_SESSION, lambda read, _: chosen_session(read) or "")
+_ID: Final = Kind(CHOSEN_ID, _id)
+_JSON_OBJECT: Final = Kind(_OBJECT, lambda read, name: read.json_object(name))
+_ANSWER_SCHEMA: Final = Kind(
+    {
+        "type": "object",
+        "properties": {"type": {"enum": ["object", "json_schema", "json_object"]}},
+        "required": ["type"],
+        "additionalProperties": True,
+    },
+    _output_schema,
+)
+_FILES: Final = Kind(_OBJECTS, listed_media)
+_CALLS: Final = Kind({"type": "array", "items": {"$ref": "#/components/schemas/ToolAnswer"}}, _list)
+_REQUIREMENTS: Final = Kind(
+    {"type": "array", "items": {"$ref": "#/components/schemas/RequirementAnswer"}}, _list
+)
+_INDEX: Final = Kind(
+    {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
+    lambda read, name: read.integer(name, default=-1, minimum=-1),
+)
+
+
+# --- the table -------------------------------------------------------------------------------
+
+_START: Final = (Action.START,)
+_CONTINUE: Final = (Action.CONTINUE,)
+_BOTH: Final = (Action.START, Action.CONTINUE)
+_LATER: Final = (Action.CONTINUE, Action.CANCEL, Action.RESUME)
+_GIVEN: Final = (
+    "{} for the run, each with a `url`, which may hold the file itself (`data:…;base64,…`), or with"
+    " `content` in base64 and its `mime_type`"
+)
+
+
+def _honour(
+    name: str, actions: tuple[Action, ...], kind: Kind, meaning: str, **more: Any
+) -> Argument:
+    return Argument(name, actions, meaning, kind, **more)
+
+
+def _accept(name: str, actions: tuple[Action, ...], reason: str, since: str = "2.5.6") -> Argument:
+    return Argument(name, actions, reason, treatment=Treatment.ACCEPTED, since=since)
+
+
+def _refuse(name: str, actions: tuple[Action, ...], reason: str, **more: Any) -> Argument:
+    return Argument(name, actions, reason, treatment=Treatment.REFUSED, **more)
+
+
+_ONE_WAY: Final = "a paused run goes on where it paused; start a run of its session instead"
+
+ARGUMENTS: Final = (
+    _honour("message", _START, _MESSAGE, "What the agent or team is asked", required=True),
+    _honour("stream", _BOTH, _truth(default=True), "Answer with events"),
+    _honour("background", _START, _truth(default=False), "Answer 202 at once"),
+    _honour(
+        "session_id",
+        _START,
+        _NEW_SESSION,
+        "The session to go on with; empty or absent begins one",
+    ),
+    _honour("session_id", (Action.CONTINUE, Action.RESUME), _ID, "The session that the run is of"),
+    _honour(
+        "session_id",
+        (Action.CANCEL,),
+        _ID,
+        "The session that the run is of; also in the query",
+        in_query=True,
+    ),
+    _honour("user_id", _START, _ID, "Whose; counts for administrators alone"),
+    _honour("session_state", _START, _JSON_OBJECT, "Merged into the state of the session"),
+    _honour("dependencies", _START, _JSON_OBJECT, "Handed to tools and to hosted functions"),
+    _honour("metadata", _START, _JSON_OBJECT, "Kept with the run, and shown with it"),
+    _honour(
+        "output_schema",
+        _START,
+        _ANSWER_SCHEMA,
+        "JSON schema that the answer is to satisfy (draft 2020-12, without `pattern`, and `$ref`"
+        " only to its own `$defs`), also in the wrapper"
+        ' `{"type": "json_schema", "json_schema": {"schema": …}}`',
+    ),
+    _honour(
+        "use_json_schema",
+        _START,
+        _truth(default=False),
+        "The `content_type` of a structured answer is `dict`, not the title of its schema",
+    ),
+    *(_honour(kind, _START, _FILES, _GIVEN.format(kind.capitalize())) for kind in MEDIA),
+    _honour("input_files", _START, _FILES, "The same as `files`", since="2.8"),
+    _honour(
+        "tools",
+        _CONTINUE,
+        _CALLS,
+        "The calls that wait, as they were shown, each with `confirmed` (and `confirmation_note`)"
+        " or `result`; none at all rejects what was to be confirmed",
+    ),
+    _honour(
+        "requirements",
+        _CONTINUE,
+        _REQUIREMENTS,
+        "The requirements of the run, each with `confirmation` (and `confirmation_note`) or"
+        " `external_execution_result`, in the place of `tools`",
+        since="2.6",
+    ),
+    _honour(
+        "last_event_index", (Action.RESUME,), _INDEX, "The last event received, counted from 0"
+    ),
+    _accept("user_id", _LATER, "a run has one owner, whom its id leads to"),
+    _accept("monitor", _START, "runs are monitored by the operator"),
+    _accept("version", _START, "an agent has one version"),
+    _accept("stream_events", _BOTH, "a stream always has all events"),
+    _accept("background", _CONTINUE, "a run goes on when its client leaves", "2.6"),
+    _accept("background_tasks", _BOTH, "gateways send it; it means something to their process"),
+    _accept("retries", _START, "a model is asked again as the platform says"),
+    _accept("debug_mode", _BOTH, "logging is the operator's"),
+    _accept("add_history_to_context", _START, "`history_runs` of the agent says how much is told"),
+    _accept("add_dependencies_to_context", _START, "a model is not told of them"),
+    _accept("add_session_state_to_context", _START, "a model is not told of it"),
+    _refuse(
+        "knowledge_filters",
+        _BOTH,
+        "there is no knowledge to be filtered; give the agent a tool that searches",
+    ),
+    _refuse("run_id", _START, "the id of a run is given here; send `Idempotency-Key` to retry"),
+    _refuse("yield_run_output", _BOTH, "the last event of a stream holds the answer"),
+    _refuse(
+        "factory_input", _START, "agents are made when the platform starts", since="2.6"
+    ),
+    _refuse("dependencies", _CONTINUE, "a run keeps those that it began with"),
+    _refuse("metadata", _CONTINUE, "a run keeps what it began with"),
+    _refuse("input", _CONTINUE, _ONE_WAY, since="2.7"),
+    _refuse("continue_from", _CONTINUE, _ONE_WAY, since="2.7", harmless=("end",)),
+    _refuse("fork", _CONTINUE, _ONE_WAY, since="2.7", harmless=("false",)),
+    _refuse("regenerate", _CONTINUE, _ONE_WAY, since="2.7", harmless=("false",)),
+    _refuse("replace_original", _CONTINUE, _ONE_WAY, since="2.7"),
+    _refuse("additional_instructions", _CONTINUE, _ONE_WAY, since="2.7"),
+)  # fmt: skip
+"""Every argument, those that are honoured first."""
+
+_BY_ACTION: Final[Mapping[Action, tuple[Argument, ...]]] = {
+    action: tuple(argument for argument in ARGUMENTS if action in argument.actions)
+    for action in Action
+}
+
+
+def arguments_of(action: Action) -> tuple[Argument, ...]:
+    """Return the arguments that `action` knows."""
+    return _BY_ACTION[action]
+
+
+def read_arguments(read: Reader, action: Action) -> dict[str, Any]:
+    """Return the values of the arguments that are honoured; `read` hears of every fault."""
+    values: dict[str, Any] = {}
+    for argument in arguments_of(action):
+        if argument.kind is not None:
+            values[argument.name] = argument.kind.read(read, argument.name)
+        elif argument.treatment is Treatment.REFUSED:
+            read.refuse(argument.name, argument.meaning, argument.harmless)
+        else:
+            read.ignore(argument.name)
+    return values

@@ -1,0 +1,133 @@
+"""What the platform says of itself: alive, ready, what it is, and who asks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from ...access.decide import Allow, decide
+from ...access.needs import LIST_CHANNELS, READ_DATABASE
+from ...effects import Program
+from ...http.bodies import Reader
+from ...http.messages import Answer, Response, json_response
+from ...http.refusals import Invalid, Refusal
+from ...version import INTERFACE_VERSION, VERSION
+from ..call import Call
+from .channels import survey
+from .databases import described_last
+
+__all__ = ["explain", "health", "home", "info", "me", "ready"]
+
+_FOR_EVERYBODY: Final = ("id", "state", "serving")
+
+
+def home(call: Call) -> Program[Answer | Refusal]:
+    """Return the platform's name and where to go on."""
+    config = call.registry.config
+    told = {
+        "name": config.name,
+        "id": config.id,
+        "version": INTERFACE_VERSION,
+        "health": "/health",
+        "info": "/info",
+        "docs": "/docs",
+    }
+    return json_response(200, told)
+    yield  # a program without effects
+
+
+def health(call: Call) -> Program[Answer | Refusal]:
+    """Return that the process lives, and since when.  It asks nothing of a database."""
+    return _alive(call.started_us)
+    yield
+
+
+@lru_cache(maxsize=8)
+def _alive(started_us: int) -> Response:
+    """Return what is asked for every few seconds, and never differs."""
+    since = datetime.fromtimestamp(started_us / 1_000_000, UTC)
+    told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
+    return json_response(200, told)
+
+
+def ready(call: Call) -> Program[Answer | Refusal]:
+    """Return 200 when every database works and is at a schema this code serves, else 503.
+
+    A process that is about to end is not ready for more either.  What the scopes on databases and
+    channels protect is told to those who hold them.  No database is waited for: the answer is that
+    of the last look, which requests go by as well.
+    """
+    states = {name: _state(call, name) for name in call.registry.databases}
+    draining = call.workshop.draining
+    serving = all(state["serving"] for state in states.values()) and not draining
+    status = "draining" if draining else "ready" if serving else "not ready"
+    told: dict[str, Any] = {"status": status, "databases": states}
+    decision = decide(LIST_CHANNELS, call.principal)
+    ailing = frozenset(call.surface.known.conditions)
+    if channels := (yield from survey(call.registry, decision, ailing)):
+        told["channels"] = channels
+    return json_response(200 if serving else 503, told)
+
+
+def _state(call: Call, name: str) -> dict[str, Any]:
+    """Return a database as the caller may see it, at least whether it is served.
+
+    What is wrong with one that does not work is for those who may read it.
+    """
+    told = described_last(call, name)
+    if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
+        return told
+    if name in call.surface.known.conditions:
+        told["state"] = "unreachable"
+    return {key: told[key] for key in _FOR_EVERYBODY}
+
+
+def info(call: Call) -> Program[Answer | Refusal]:
+    """Return what this platform is, without the names of what it hosts."""
+    registry = call.registry
+    told = {
+        "id": registry.config.id,
+        "os_id": registry.config.id,
+        "name": registry.config.name,
+        "version": VERSION,
+        "interface_version": INTERFACE_VERSION,
+        "agent_count": len(registry.agents),
+        "team_count": len(registry.teams),
+        "workflow_count": 0,
+        "auth_mode": "jwt" if registry.config.authorization else "none",
+    }
+    return json_response(200, told)
+    yield
+
+
+def me(call: Call) -> Program[Answer | Refusal]:
+    """Return who the caller is, as the verified token says, and what it may do on each route."""
+    principal = call.principal
+    told = {
+        "sub": principal.subject,
+        "scopes": sorted(principal.scopes),
+        "session_id": principal.session_id,
+        "admin": principal.admin,
+        "authorization": not principal.trusted,
+        "routes": call.surface.rights(principal),
+    }
+    return json_response(200, told)
+    yield
+
+
+_EXPLAIN_LIMIT: Final = 16 << 10
+"""Bytes of a body that has a method and a path, and that any token may send."""
+
+
+def explain(call: Call) -> Program[Answer | Refusal]:
+    """Return where a method and a path lead, whether the caller may go there, and by what."""
+    body = yield from call.json_object(_EXPLAIN_LIMIT)
+    if isinstance(body, Refusal):
+        return body
+    read = Reader("body", {name: (value,) for name, value in body.items()})
+    method = read.text("method", required=True, max_length=16)
+    path = read.text("path", required=True, max_length=8192)
+    if faults := read.faults():
+        return Invalid(faults)
+    return json_response(200, call.surface.explain(call.principal, method.upper(), path))

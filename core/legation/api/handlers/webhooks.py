@@ -1,0 +1,94 @@
+"""The webhooks of channels: what is stored is acknowledged, and nothing else.
+
+The provider's signature is checked over the bytes as they came, before anything is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...channels.messages import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
+from ...channels.signatures import Refused
+from ...effects import Log, Nudge, Program, ReadBody, Transact
+from ...hosted.registry import HostedChannel
+from ...http.bodies import parse_query
+from ...http.messages import Answer, Headers, json_response, text_response
+from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, Refusal, TooLarge
+from ...store.inbox import PutMessages
+from ..call import Call
+
+__all__ = ["receive", "verify"]
+
+_LIMIT: Final = 4 << 20
+# A sign that the provider has changed, or that the wrong number is configured.
+_STRANGE: Final = frozenset({"malformed", "another number"})
+_PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
+
+
+def receive(call: Call) -> Program[Answer | Refusal]:
+    """Store every message of a delivery; answer once they are stored."""
+    channel = _channel(call)
+    if isinstance(channel, NotFound):
+        return channel
+    body = yield from ReadBody(_LIMIT)
+    if body is None:
+        return TooLarge(_LIMIT)
+    verified = channel.codec.verify(call.request.headers, body, call.now_us)
+    if isinstance(verified, Refused):
+        fields = (("channel", channel.id), ("reason", verified.reason))
+        yield from Log("warning", "delivery refused", fields)
+        return BadSignature()
+    parsed = channel.codec.parse(verified)
+    match parsed:
+        case NotUnderstood():
+            return BadRequest(f"The body has to be JSON; it is {parsed.reason}")
+        case Challenge():
+            return text_response(200, parsed.text, headers=_PLAIN)
+        case Ignored():
+            return _status("ignored")
+        case _:
+            messages = inbox_rows(parsed)
+            yield from _told(channel, parsed)
+    if not messages:
+        return _status("ignored")
+    database = channel.component.database
+    put = PutMessages(channel.id, messages, call.now_us)
+    if not (yield from Transact(database, put)):
+        return _status("duplicate")
+    yield from Nudge(f"inbox:{database}", database)
+    return _status("processing")
+
+
+def verify(call: Call) -> Program[Answer | Refusal]:
+    """Answer the provider's question whether this address is ours."""
+    channel = _channel(call)
+    if isinstance(channel, NotFound):
+        return channel
+    query = parse_query(call.query)
+    if isinstance(query, Fault):
+        return Invalid((query,))
+    pairs = [(name, value) for name, values in query.items() for value in values]
+    answer = channel.codec.handshake(pairs)
+    if isinstance(answer, Refused):
+        return BadSignature("Invalid verify token or mode")
+    return text_response(200, answer.text, headers=_PLAIN)
+    yield  # a program without effects
+
+
+def _told(channel: HostedChannel, delivery: Delivery) -> Program[None]:
+    """Tell of replies that were taken and not delivered, and of what should have been a message."""
+    for failed in delivery.undelivered:
+        fields = (("channel", channel.id), ("reason", failed.reason))
+        yield from Log("warning", "reply not delivered", fields)
+    for name in delivery.ignored:
+        if name in _STRANGE:
+            fields = (("channel", channel.id), ("reason", name))
+            yield from Log("warning", "delivery ignored", fields)
+
+
+def _channel(call: Call) -> HostedChannel | NotFound:
+    return call.registry.channels.get(call.params["channel"]) or NotFound()
+
+
+def _status(status: str) -> Answer:
+    return json_response(200, {"status": status})

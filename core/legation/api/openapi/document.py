@@ -1,0 +1,218 @@
+"""The document: the route table, told to programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ...access.rights import scopes_enough
+from ...access.scopes import Open, Scoped, Signed
+from ...config import PlatformConfig
+from ...hosted.registry import Registry
+from ...http.refusals import Refusal, respond
+from ...version import INTERFACE_VERSION
+from ..idempotency import REPEATABLE
+from ..routes import ROUTES, Route
+from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual
+from .json_schema import Schema, integer, ref, text
+from .operations import CHANNEL_ONLY, OPERATIONS, Body, Field, Operation, Reply
+from .schemas import SCHEMAS
+
+__all__ = ["document"]
+
+SCHEME: Final = "HTTPBearer"
+_DESCRIPTION: Final = "Agents, teams, their sessions and databases."
+
+# What an id is that can be registered, as `access.scopes.well_formed_id` says.
+_REGISTERED: Final = text(pattern=r"^[A-Za-z0-9._~-]{1,128}$")
+_GIVEN: Final = text(minLength=1)
+_IDS: Final[Mapping[str, Schema]] = {
+    "agent_id": _REGISTERED,
+    "team_id": _REGISTERED,
+    "db_id": _REGISTERED,
+    "channel": _REGISTERED,
+    "name": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
+}
+
+_KEY: Final = Field(
+    "Idempotency-Key",
+    text(pattern=r"^[\x21-\x7e]{1,255}$"),
+    "The same request under the same key is done once",
+    where="header",
+)
+_HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "x-request-id": {
+        "description": "The name of this exchange in logs and in the audit trail",
+        "required": True,
+        "schema": text(minLength=1, maxLength=64),
+    },
+    "www-authenticate": {
+        "description": "What is missing (RFC 6750 section 3)",
+        "schema": text(),
+    },
+    "retry-after": {"description": "Seconds to wait", "schema": integer(minimum=0)},
+}
+
+
+def document(registry: Registry) -> dict[str, Any]:
+    """Return the OpenAPI 3.1.0 description of what `registry` hosts."""
+    config = registry.config
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": config.name,
+            "description": config.description or _DESCRIPTION,
+            "version": INTERFACE_VERSION,
+        },
+        "servers": [{"url": ".", "description": "Where this document is"}],
+        "paths": _paths(registry),
+        "components": {
+            "schemas": dict(SCHEMAS),
+            "responses": {_name(s): _error(r, MEANINGS[s]) for s, r in USUAL.items()},
+            "headers": {_title(name): header for name, header in _HEADERS.items()},
+            "securitySchemes": {
+                SCHEME: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "A JSON Web Token whose `scopes` say what its bearer may do",
+                }
+            },
+        },
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in ROUTES)],
+    }
+
+
+def _paths(registry: Registry) -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        for path, operation_id in _places(route, registry):
+            told = _operation(route, registry.config)
+            told["operationId"] = operation_id
+            if path != route.template:
+                told["parameters"] = [p for p in told["parameters"] if p["in"] != "path"]
+            paths.setdefault(path, {})[route.method.lower()] = told
+    return paths
+
+
+def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
+    """Yield where an operation is and what it is called there: a webhook once for each channel."""
+    if route.operation not in CHANNEL_ONLY:
+        yield route.template, route.operation
+        return
+    for channel in registry.channels:
+        yield route.template.replace("{channel}", channel), f"{route.operation}_{channel}"
+
+
+def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
+    known = OPERATIONS[route.operation]
+    security = _security(route, config)
+    told: dict[str, Any] = {
+        "tags": [route.tag],
+        "summary": known.summary,
+        **({"description": known.description} if known.description else {}),
+        "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route))],
+        **({"requestBody": _body(known.body)} if known.body else {}),
+        "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
+        "security": security,
+    }
+    errors = errors_of(route, known, needs_token=bool(security), keyed=_once(route))
+    for status, refusal in sorted(errors.items()):
+        told["responses"].setdefault(str(status), _refused(known, refusal))
+    return told
+
+
+def _once(route: Route) -> bool:
+    """Whether a key makes sure that the operation is done once."""
+    changes = route.method == "POST" and not isinstance(route.need, Signed)
+    return changes and route.operation not in REPEATABLE
+
+
+def _fields(route: Route) -> tuple[Field, ...]:
+    known = OPERATIONS[route.operation].query
+    return (*known, _KEY) if _once(route) else known
+
+
+def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]:
+    for name in ids_of(route):
+        schema = _IDS.get(name, _GIVEN)
+        yield _parameter(Field(name, schema, known.ids.get(name, ""), required=True, where="path"))
+
+
+def _parameter(field: Field) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": field.name, "in": field.where, "required": field.required}
+    if field.description:
+        told["description"] = field.description
+    return {**told, "schema": field.schema}
+
+
+def _body(body: Body) -> dict[str, Any]:
+    content: dict[str, Any] = {m: {"schema": schema} for m, schema in body.content.items()}
+    for media, encoding in body.encoding.items():
+        content[media]["encoding"] = encoding
+    return {"required": body.required, "content": content}
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    told: dict[str, Any] = {"description": reply.description, "headers": _header("x-request-id")}
+    if reply.content:
+        told["content"] = {media: {"schema": schema} for media, schema in reply.content.items()}
+        for media, example in reply.examples.items():
+            told["content"][media]["example"] = example
+    return told
+
+
+def _header(name: str) -> dict[str, Any]:
+    return {_title(name): {"$ref": f"#/components/headers/{_title(name)}"}}
+
+
+def _title(name: str) -> str:
+    return name.title()
+
+
+# --- Who may ------------------------------------------------------------------------------------
+
+
+def _security(route: Route, config: PlatformConfig) -> list[dict[str, list[str]]]:
+    """Return what is enough, each alone: scopes of a list would be needed together."""
+    need = route.need
+    if isinstance(need, Signed) or config.authorization_config.excludes(route.template):
+        return []
+    scopes: list[list[str]] = _enough(need, config) if isinstance(need, Scoped) else [[]]
+    alternatives = [{SCHEME: scope} for scope in scopes]
+    open_to_all = isinstance(need, Open) or not config.authorization
+    return [{}, *alternatives] if open_to_all else alternatives
+
+
+def _enough(need: Scoped, config: PlatformConfig) -> list[list[str]]:
+    admin = config.authorization_config.admin_scope
+    return [[scope] for scope in (*scopes_enough(need), admin)]
+
+
+# --- What may go wrong --------------------------------------------------------------------------
+
+
+def _refused(known: Operation, refusal: Refusal) -> dict[str, Any]:
+    if is_usual(known, refusal):
+        return {"$ref": f"#/components/responses/{_name(refusal.status)}"}
+    return _error(refusal, known.meanings.get(refusal.status, MEANINGS[refusal.status]))
+
+
+def _name(status: int) -> str:
+    return MEANINGS[status].replace(" ", "")
+
+
+def _error(refusal: Refusal, meaning: str) -> dict[str, Any]:
+    """Describe an error by one as it is sent: its envelope, and the headers it carries."""
+    response = respond(refusal)
+    headers = _header("x-request-id")
+    for name, _ in response.headers:
+        if (known := name.decode("ascii")) in _HEADERS:
+            headers |= _header(known)
+    schema = ref(SHAPES.get(refusal.status, "Error"))
+    return {
+        "description": meaning,
+        "headers": headers,
+        "content": {"application/json": {"schema": schema, "example": json.loads(response.body)}},
+    }

@@ -1,0 +1,185 @@
+"""Errors of an operation: those that it makes, each as it is sent.
+
+Most follow from the route and from what is read of a request; `Operation.errors` has the others,
+and those whose sentence is the operation's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ...access.scopes import Scoped, Signed
+from ...http.refusals import (
+    BadRequest,
+    Conflict,
+    Fault,
+    Forbidden,
+    Internal,
+    Invalid,
+    NotFound,
+    Refusal,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedMediaType,
+    UriTooLong,
+)
+from ..call import BODY_LIMIT
+from ..routes import Route
+from .json_schema import Schema
+from .operations import CHANNEL_ONLY, Operation
+from .schemas import SCHEMAS
+
+__all__ = ["MEANINGS", "SHAPES", "USUAL", "errors_of", "ids_of", "is_usual"]
+
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+
+SHAPES: Final[Mapping[int, str]] = {
+    400: "BadRequestResponse",
+    401: "UnauthenticatedResponse",
+    404: "NotFoundResponse",
+    422: "ValidationErrorResponse",
+    500: "InternalServerErrorResponse",
+}
+"""The names that AgentOS has for the shape of an error."""
+
+MEANINGS: Final[Mapping[int, str]] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    409: "Conflict",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    422: "Validation Error",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+"""What the status of an error means, where an operation says nothing else."""
+
+_ABSENT: Final[Mapping[str, str]] = {
+    "agent_id": "Agent not found",
+    "team_id": "Team not found",
+    "db_id": "Database not found",
+    "channel": "Channel not found",
+    "session_id": "Session with id 'no-such' not found",
+    "run_id": "Run not found",
+    "message_id": "Message with ID no-such not found",
+}
+USUAL: Final[Mapping[int, Refusal]] = {
+    refusal.status: refusal
+    for refusal in (
+        BadRequest("The body has to be JSON; it is not JSON at line 1, column 2"),
+        Unauthenticated(),
+        Forbidden("agents:read"),
+        Conflict("A request with this Idempotency-Key is under way"),
+        TooLarge(BODY_LIMIT),
+        UriTooLong(),
+        UnsupportedMediaType("The body has no Content-Type"),
+        Internal("Internal server error (incident 0f6d1c2b3a495867)"),
+        Unavailable("The database is not available (incident 0f6d1c2b3a495867)"),
+    )
+}
+"""Errors that many operations make in the same words, by their status."""
+
+_NO_KEY: Final = Fault(
+    "header.idempotency-key", "is one value of 1 to 255 visible ASCII characters"
+)
+
+
+def errors_of(
+    route: Route, known: Operation, *, needs_token: bool, keyed: bool
+) -> dict[int, Refusal]:
+    """Return one of each error that the operation makes, by its status.
+
+    Args:
+        route: The line of the table of routes.
+        known: What is known of it beside.
+        needs_token: Whether a caller without a token is refused.
+        keyed: Whether it takes an `Idempotency-Key`.
+    """
+    found = [USUAL[500], USUAL[503], *_of_caller(route, needs_token=needs_token)]
+    found += [*_of_place(route, known), *_of_content(route, known), *known.errors]
+    if keyed:
+        found = [USUAL[409], USUAL[413], Invalid((_NO_KEY,)), *found]
+    return {refusal.status: refusal for refusal in found}
+
+
+def ids_of(route: Route) -> list[str]:
+    """Return the names of what the path of `route` leaves open."""
+    return _PARAMETER.findall(route.template)
+
+
+def is_usual(known: Operation, refusal: Refusal) -> bool:
+    """Say whether the operation makes `refusal` as others do, and means the same."""
+    return USUAL.get(refusal.status) == refusal and refusal.status not in known.meanings
+
+
+def _open(route: Route) -> list[str]:
+    """Return the ids that a request names: the path of a webhook has its channel in it."""
+    return [] if route.operation in CHANNEL_ONLY else ids_of(route)
+
+
+def _of_caller(route: Route, *, needs_token: bool) -> Iterator[Refusal]:
+    # An id that no path can have leads nowhere, and what leads nowhere is told to callers alone.
+    if needs_token or _open(route):
+        yield USUAL[401]
+    if isinstance(route.need, Scoped):
+        yield USUAL[403]
+
+
+def _of_place(route: Route, known: Operation) -> Iterator[Refusal]:
+    if ids := _open(route):
+        yield NotFound(_ABSENT.get(ids[-1], "Not Found"))
+    if ids or known.query:
+        yield USUAL[414]
+
+
+def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
+    """Yield what is said of a query and of a body that are not as they should be.
+
+    What a provider has signed is judged by the rules of its channel.
+    """
+    if isinstance(route.need, Signed):
+        return
+    if known.query or known.body or known.reads:
+        yield Invalid((_fault(known),))
+    if known.body or known.reads:
+        yield USUAL[400]
+        yield USUAL[413]
+    if known.body and len(known.body.content) > 1:
+        yield USUAL[415]
+
+
+# --- A rule that a request may break ------------------------------------------------------------
+
+
+def _fault(known: Operation) -> Fault:
+    """Return a fault of a request: that of a body without what it must have, or of its query."""
+    for schema in known.body.content.values() if known.body else ():
+        for name in _resolved(schema).get("required", ()):
+            return Fault(f"body.{name}", "is required")
+    for field in known.query:
+        if field.where == "query" and (rule := _rule(_resolved(field.schema))):
+            return Fault(f"query.{field.name}", rule)
+    return Fault("query.colour", "is not known here")
+
+
+def _rule(schema: Schema) -> str | None:
+    if "enum" in schema:
+        return f"must be one of {', '.join(schema['enum'])}"
+    if "minimum" in schema:
+        return f"must be at least {schema['minimum']}"
+    return None
+
+
+def _resolved(schema: Schema) -> Schema:
+    """Return what `schema` refers to, and of one that may be null what else it is."""
+    if "$ref" in schema:
+        return _resolved(SCHEMAS[schema["$ref"].rpartition("/")[2]])
+    if "anyOf" in schema:
+        return _resolved(schema["anyOf"][0])
+    return schema

@@ -1,0 +1,857 @@
+"""What each operation takes and answers, by its operation id.
+
+A route without a line here fails `tests/core/api/openapi/test_document.py`, and so does a line
+without a route.
+Path parameters, tags, scopes and the errors that follow from them come from the route table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from attrs import field
+
+from ...http.bodies.media_types import MEDIA_TYPES
+from ...http.refusals import (
+    BadRequest,
+    BadSignature,
+    Conflict,
+    Fault,
+    Internal,
+    Invalid,
+    NotFound,
+    Refusal,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from ...migrations.catalogue import CATALOGUE
+from ...runs.states import RunState
+from ...values import frozen
+from ..handlers.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
+from ..handlers.run_arguments import Action, arguments_of
+from .examples import EXAMPLES, STARTED
+from .json_schema import (
+    BOOLEAN,
+    OBJECT,
+    TEXT,
+    Schema,
+    either,
+    integer,
+    list_of,
+    nullable,
+    object_of,
+    one_of_words,
+    ref,
+    text,
+)
+from .schemas import MOST, collection_schema
+
+__all__ = ["CHANNEL_ONLY", "OPERATIONS", "Body", "Field", "Operation", "Reply"]
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+HTML: Final = "text/html"
+PLAIN: Final = "text/plain"
+FORMS: Final = ("multipart/form-data", "application/x-www-form-urlencoded")
+
+
+Encoding: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The types of a form's fields, by name."""
+
+
+@frozen
+class Field:
+    """One parameter of the query, or a header when `where` says so."""
+
+    name: str
+    schema: Schema
+    description: str = ""
+    required: bool = False
+    where: str = "query"
+
+
+@frozen
+class Body:
+    """What is read of a request's body, by media type.
+
+    `encoding` says, of a form, which of its fields are not plain text.
+    """
+
+    content: Mapping[str, Schema]
+    required: bool = True
+    encoding: Mapping[str, Encoding] = field(factory=dict[str, Encoding])
+
+
+@frozen
+class Reply:
+    """An answer that is no error: its content by media type, none for a status without one.
+
+    `examples` has one answer, by its media type.
+    """
+
+    description: str
+    content: Mapping[str, Schema]
+    examples: Mapping[str, Any] = field(factory=dict[str, Any])
+
+
+@frozen
+class Operation:
+    """What the route table does not know.
+
+    `ids` describe what the path leaves open.  `errors` are one of each error that does not follow
+    from the route, as it is sent; `meanings` say what statuses of errors mean here, where it is not
+    the usual.  One that `reads` takes a body that is not described, for clients that send one.
+    """
+
+    summary: str
+    replies: Mapping[int, Reply]
+    description: str = ""
+    query: tuple[Field, ...] = ()
+    ids: Mapping[str, str] = field(factory=dict[str, str], kw_only=True)
+    body: Body | None = None
+    errors: tuple[Refusal, ...] = ()
+    meanings: Mapping[int, str] = field(factory=dict[int, str])
+    reads: bool = False
+
+
+def _json(schema: Schema, description: str = "Successful Response", example: Any = None) -> Reply:
+    return Reply(description, {JSON: schema}, {} if example is None else {JSON: example})
+
+
+def _got(
+    summary: str,
+    schema: Schema,
+    *query: Field,
+    description: str = "",
+    errors: tuple[Refusal, ...] = (),
+) -> Operation:
+    """Describe an operation that answers 200 with one shape."""
+    return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
+
+
+def _same(operation: str, description: str, schema: Schema, status: int = 200) -> dict[int, Reply]:
+    """Describe the answer of an operation that AgentOS has as well, in its words."""
+    return {status: _json(schema, description, EXAMPLES.get(operation))}
+
+
+def _may(name: str, schema: Schema, description: str = "") -> Field:
+    """Return a parameter that may also be null, as clients made for AgentOS have it."""
+    default = {"default": schema["default"]} if "default" in schema else {}
+    plain = {key: value for key, value in schema.items() if key != "default"}
+    return Field(name, {**nullable(plain), **default}, description)
+
+
+# Where no database is asked, the server alone says that it is not now.
+_SERVER_BUSY: Final = Unavailable("The server is busy")
+_WHICH_DATABASE: Final = BadRequest(
+    "The db_id query parameter is required when using multiple databases"
+)
+_NO_DATABASE: Final = NotFound("No database found with id 'no-such'")
+_ROUTE_UNKNOWN: Final = NotFound()
+_UNKNOWN_FIELD: Final = Invalid((Fault("query.colour", "is not known here"),))
+_OF_SEVERAL: Final = Conflict(
+    "Several users have a session with id 's1': name the one you mean in user_id"
+)
+
+# OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
+_EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
+_INSTANT: Final = integer(minimum=0, maximum=1 << 40)
+_PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
+_ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
+_FIRST: Final = Field("page", _PAGES, "Page number for pagination")
+_DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
+_IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
+_TARGET: Final = _may(
+    "target_version",
+    text(
+        pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
+        description="A version of the schema; omitted means the latest",
+        examples=[str(CATALOGUE.latest)],
+    ),
+)
+_COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
+_SEVERAL: Final = "Needed where there are several and no component is named."
+_IDLE: Final = "Accepted, without effect."
+
+
+def _place(
+    kind: str = "Session type (agent, team, or workflow)",
+    *,
+    user: str = "User ID",
+    database: str,
+    table: str = "The database table to use",
+) -> tuple[Field, ...]:
+    """Return where a session is looked for."""
+    return (
+        Field("type", {**ref("SessionType"), "default": "agent"}, kind),
+        _may("user_id", TEXT, f"{user}. {_COUNTS}"),
+        _may("db_id", TEXT, f"{database}. {_SEVERAL}"),
+        _may("table", TEXT, f"{table}. {_IDLE}"),
+    )
+
+
+# --- The platform itself -----------------------------------------------------------------------
+
+_PLATFORM: Final = {
+    "get_api_info": Operation(
+        "API Information",
+        _same("get_api_info", "API information retrieved successfully", ref("Home")),
+        "What this platform is called, and where to go on.",
+        errors=(_SERVER_BUSY,),
+    ),
+    "health_check": Operation(
+        "Health Check",
+        _same("health_check", "API is healthy and operational", ref("HealthResponse")),
+        "Check the health status of the API. Returns a simple status indicator.",
+        errors=(_SERVER_BUSY,),
+    ),
+    "readiness_check": Operation(
+        "Whether requests can be served",
+        {
+            200: _json(ref("Readiness"), "Every database is served"),
+            503: _json(
+                either(ref("Readiness"), ref("Error")), "A database is not, and why, or not now"
+            ),
+        },
+        errors=(Unauthenticated("Invalid token", sent=True),),
+    ),
+    "get_prometheus_metrics": Operation(
+        "Measurements of this process and of what waits in its databases",
+        {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
+        "Several worker processes answer each for itself, under a label that tells them apart.",
+        errors=(_SERVER_BUSY,),
+    ),
+    "get_info": _got("What this platform is", ref("Info"), errors=(_SERVER_BUSY,)),
+    "get_config": Operation(
+        "Get OS Configuration",
+        _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
+        "What this platform hosts: its databases, agents, teams and channels.",
+        errors=(_SERVER_BUSY,),
+    ),
+    "get_models": Operation(
+        "Get Available Models",
+        _same("get_models", "List of models retrieved successfully", list_of(ref("Model"))),
+        "Retrieve a list of all unique models currently used by agents and teams in this OS"
+        " instance. This includes the model ID and provider information for each model.",
+        errors=(_SERVER_BUSY,),
+    ),
+    "get_me": _got(
+        "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
+    ),
+    "explain_request": Operation(
+        "Whether you may make a request, and by which scope",
+        {200: _json(ref("Permission"))},
+        body=Body({JSON: ref("ExplainRequest")}),
+        errors=(TooLarge(16 << 10), _SERVER_BUSY),
+    ),
+}
+
+# --- Its own documentation ---------------------------------------------------------------------
+
+
+_UNCHANGED: Final = Reply("What `If-None-Match` names is still the same", {})
+
+
+def _page(summary: str, description: str = "") -> Operation:
+    reply = Reply("The page", {HTML: TEXT})
+    errors = (_ROUTE_UNKNOWN, _SERVER_BUSY)
+    return Operation(summary, {200: reply, 304: _UNCHANGED}, description, errors=errors)
+
+
+_DOCS: Final = {
+    "get_openapi": Operation(
+        "This document",
+        {200: _json(OBJECT), 304: _UNCHANGED},
+        errors=(_ROUTE_UNKNOWN, _SERVER_BUSY),
+    ),
+    "get_docs": _page("The operations, to read and to try", "Swagger UI, served from here."),
+    "get_oauth2_redirect": _page("Where an OAuth 2 provider sends the page back to"),
+    "get_redoc": _page("The operations, to read", "ReDoc, served from here."),
+    "get_docs_asset": Operation(
+        "A part of these pages",
+        {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
+        errors=(_SERVER_BUSY,),
+    ),
+}
+
+# --- Agents and teams --------------------------------------------------------------------------
+
+
+_DETAILS: Final = {
+    "agent": "One agent: its model, its tools, and where its sessions are kept.",
+    "team": "Retrieve detailed configuration and member information for a specific team.",
+}
+_NOT_CANCELLED: Final = {"agent": "Failed to cancel run", "team": "Failed to cancel team run"}
+
+
+def _hosted(kind: str) -> dict[str, Operation]:
+    title = kind.capitalize()
+    shape = ref(f"{title}Response")
+    return {
+        f"get_{kind}s": Operation(
+            f"List All {title}s",
+            _same(f"get_{kind}s", f"List of {kind}s retrieved successfully", list_of(shape)),
+            f"The {kind}s that you may read or run. A caller with scopes on some {kind}s sees those"
+            " alone.",
+            errors=(_SERVER_BUSY,),
+        ),
+        f"get_{kind}": Operation(
+            f"Get {title} Details",
+            _same(f"get_{kind}", f"{title} details retrieved successfully", shape),
+            _DETAILS[kind],
+            errors=(_SERVER_BUSY,),
+            meanings={404: f"{title} not found"},
+        ),
+        f"create_{kind}_run": _start(kind),
+        f"list_{kind}_runs": Operation(
+            f"List {title} Runs",
+            {200: _json(list_of(ref(f"{title}RunItem")), "List of runs retrieved successfully")},
+            "Your runs in a session, those of one state alone if you say which.",
+            (
+                Field(
+                    "session_id",
+                    text(minLength=1),
+                    "Session ID to list runs for",
+                    required=True,
+                ),
+                _may(
+                    "status",
+                    one_of_words(*(s.value for s in RunState)),
+                    "Filter by run status (PENDING, RUNNING, COMPLETED, ERROR)."
+                    " The others are PAUSED and CANCELLED.",
+                ),
+                _may("user_id", TEXT, f"User ID. {_COUNTS}"),
+                _FIRST,
+                Field("limit", _ROWS, "Runs on a page"),
+            ),
+            errors=(_OF_SEVERAL,),
+            meanings={404: f"{title} not found"},
+        ),
+        f"get_{kind}_run": Operation(
+            f"Get {title} Run",
+            {200: _json(_run(kind), "Run output retrieved successfully")},
+            "The state of a run, and its output when it is over.",
+            (
+                Field("session_id", TEXT, "Session ID for the run"),
+                _IGNORED_USER,
+            ),
+            meanings={404: f"{title} or run not found"},
+        ),
+        f"get_{kind}_run_events": _tail(title),
+        f"cancel_{kind}_run": Operation(
+            f"Cancel {title} Run",
+            {200: _json(object_of({}))},
+            "The run goes no further. One that is over stays as it is.",
+            query=tuple(
+                Field(argument.name, TEXT, argument.meaning)
+                for argument in arguments_of(Action.CANCEL)
+                if argument.in_query
+            ),
+            body=_form("CancelRequest", "CancelForm"),
+            meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
+        ),
+        f"continue_{kind}_run": Operation(
+            f"Continue {title} Run",
+            {
+                200: Reply(
+                    f"{title} run continued successfully",
+                    {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                    {EVENTS: STARTED.replace("RunStarted", "RunContinued")},
+                )
+            },
+            "Confirms or rejects the calls of tools that the run waits for, or brings their"
+            " results. What is executed is what was shown: an answer that changes a call, and one"
+            " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
+            " goes on; the others are told 409.",
+            body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
+            errors=(
+                BadRequest("Invalid JSON in tools field"),
+                Conflict("run is already continued"),
+            ),
+            meanings={
+                400: "Invalid JSON in tools field or invalid tool structure",
+                404: f"{title} not found",
+                409: "Run is not paused (e.g. run is already running, continued, or errored)."
+                " Only PAUSED runs can be continued.",
+            },
+        ),
+        f"resume_{kind}_run": Operation(
+            "Go on following a run",
+            {200: Reply("The events missed, and those to come", {EVENTS: _EVENT_STREAM})},
+            "As `events`, the way later versions of AgentOS have it: between the"
+            " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
+            " run has an `event_index`, counted from 0.",
+            body=_form("ResumeRequest", "ResumeForm"),
+            meanings={404: f"{title} or run not found"},
+        ),
+    }
+
+
+def _form(whole: str, form: str) -> Body:
+    """Describe a body that is a form, in each of its encodings, and may be left out."""
+    return Body({FORMS[1]: ref(form), FORMS[0]: ref(form), JSON: ref(whole)}, required=False)
+
+
+def _run(kind: str) -> Schema:
+    return ref(f"{kind.capitalize()}Run")
+
+
+def _start(kind: str) -> Operation:
+    title = kind.capitalize()
+    upload = ref(f"Body_create_{kind}_run")
+    return Operation(
+        f"Create {title} Run",
+        {
+            200: Reply(
+                f"{title} run executed successfully",
+                {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                {EVENTS: STARTED},
+            ),
+            202: _json(ref("RunAccepted"), "Accepted; it goes on in the background"),
+        },
+        "With `stream` (the default) the answer is a stream of events; without it, the run at its"
+        " end; with `background`, at once where to look. A client that goes away ends nothing: a"
+        " run goes on, and its events can be read again from where a client stopped.",
+        body=Body(
+            {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
+            encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
+        ),
+        errors=(BadRequest("Unsupported file type"),),
+        meanings={
+            400: "Invalid request or unsupported file type",
+            404: f"{title} not found",
+        },
+    )
+
+
+def _tail(title: str) -> Operation:
+    after = Field("after", integer(minimum=0, maximum=MOST, default=0), "Events behind this one")
+    last = Field(
+        "Last-Event-ID",
+        text(pattern=r"^([A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17}))?$", examples=["6f1c:1"]),
+        "The `id` of the last event received; counts before `after`",
+        where="header",
+    )
+    return Operation(
+        "The events of a run, those to come included",
+        {200: Reply("The events", {EVENTS: _EVENT_STREAM})},
+        query=(after, last, _IGNORED_USER),
+        meanings={404: f"{title} or run not found"},
+    )
+
+
+# --- Sessions ----------------------------------------------------------------------------------
+
+_SESSION_DETAIL: Final = either(ref("AgentSessionDetailSchema"), ref("TeamSessionDetailSchema"))
+_SESSION_RUN: Final = either(ref("RunSchema"), ref("TeamRunSchema"))
+
+_SESSIONS: Final = {
+    "get_sessions": Operation(
+        "List Sessions",
+        _same(
+            "get_sessions",
+            "Sessions retrieved successfully",
+            ref("PaginatedResponse_SessionSchema_"),
+        ),
+        "Retrieve paginated list of sessions with filtering and sorting options. Supports filtering"
+        " by session type (agent, team, workflow), component, user, and name. Sessions represent"
+        " conversation histories and execution contexts.",
+        (
+            *_place(
+                "Type of sessions to retrieve (agent, team, or workflow)",
+                user="Filter sessions by user ID",
+                database="Database ID to query sessions from",
+            ),
+            _may("component_id", TEXT, "Filter sessions by component ID (agent/team/workflow ID)"),
+            _may("session_name", TEXT, "Filter sessions by name (partial match)"),
+            _may(
+                "limit",
+                integer(minimum=1, maximum=1000, default=20),
+                "Number of sessions to return per page",
+            ),
+            _may("page", _PAGES, "Page number for pagination"),
+            _may(
+                "sort_by",
+                one_of_words("created_at", "updated_at", default="created_at"),
+                "Field to sort sessions by",
+            ),
+            _may("sort_order", {**ref("SortOrder"), "default": "desc"}, "Sort order (asc or desc)"),
+        ),
+        errors=(_WHICH_DATABASE, _NO_DATABASE),
+        meanings={
+            400: "Invalid session type or filter parameters",
+            404: "Not found",
+            422: "Validation error in query parameters",
+        },
+    ),
+    "create_session": Operation(
+        "Create New Session",
+        _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
+        "Create a new empty session with optional configuration. Its `session_id` can be named in"
+        " requests for runs later.",
+        _place(
+            "Type of session to create (agent, team, or workflow)",
+            database="Database ID to create session in",
+        ),
+        body=Body({JSON: ref("CreateSessionRequest")}, required=False),
+        errors=(
+            BadRequest("This platform hosts no workflows"),
+            _NO_DATABASE,
+            Conflict("Session with id 's1' already exists"),
+        ),
+        meanings={
+            400: "Invalid request parameters",
+            422: "Validation error",
+            500: "Failed to create session",
+        },
+    ),
+    "delete_sessions": Operation(
+        "Delete Multiple Sessions",
+        {204: Reply("Sessions deleted successfully", {})},
+        "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
+        " and will permanently remove all specified sessions and their runs. One that is not there,"
+        " or of another type, is passed over.",
+        _place(
+            user="User ID to scope deletion to",
+            database="Database ID to use for deletion",
+            table="Table to use for deletion",
+        ),
+        body=Body({JSON: ref("DeleteSessionRequest")}),
+        errors=(
+            _WHICH_DATABASE,
+            BadRequest("Session IDs and session types must have the same length"),
+            _NO_DATABASE,
+            _OF_SEVERAL,
+            Invalid((Fault("body.session_ids", "must have between 1 and 1000 members"),)),
+        ),
+        meanings={
+            400: "Invalid request - session IDs and types length mismatch",
+            500: "Failed to delete sessions",
+        },
+    ),
+    "get_session_by_id": Operation(
+        "Get Session by ID",
+        _same("get_session_by_id", "Session details retrieved successfully", _SESSION_DETAIL),
+        "Retrieve detailed information about a specific session including metadata,"
+        " configuration, and run history. Response schema varies based on session type (agent,"
+        " team, or workflow).",
+        _place(
+            user="User ID to query session from",
+            database="Database ID to query session from",
+            table="Table to query session from",
+        ),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
+        ids={"session_id": "Session ID to retrieve"},
+        meanings={404: "Session not found", 422: "Invalid session type"},
+    ),
+    "update_session": Operation(
+        "Update Session",
+        _same("update_session", "Session updated successfully", _SESSION_DETAIL),
+        "Update session properties such as session_name, session_state, metadata, or summary.",
+        _place(
+            database="Database ID to use for update operation",
+            table="Table to use for update operation",
+        ),
+        body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
+        ids={"session_id": "Session ID to update"},
+        meanings={
+            404: "Session not found",
+            422: "Invalid request",
+            500: "Failed to update session",
+        },
+    ),
+    "delete_session": Operation(
+        "Delete Session",
+        {204: Reply("Successful Response", {})},
+        "Permanently delete a specific session and all its associated runs. This action cannot be"
+        " undone and will remove all conversation history. One that is not there is gone already.",
+        _place(
+            user="User ID to scope deletion to",
+            database="Database ID to use for deletion",
+            table="Table to use for deletion",
+        ),
+        ids={"session_id": "Session ID to delete"},
+        errors=(_WHICH_DATABASE, _NO_DATABASE, _OF_SEVERAL),
+        meanings={500: "Failed to delete session"},
+    ),
+    "rename_session": Operation(
+        "Rename Session",
+        _same("rename_session", "Session renamed successfully", _SESSION_DETAIL),
+        "Update the name of an existing session.",
+        _place(
+            user="User ID to scope rename to",
+            database="Database ID to use for rename operation",
+            table="Table to use for rename operation",
+        ),
+        body=Body({JSON: ref("Body_rename_session")}),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
+        ids={"session_id": "Session ID to rename"},
+        meanings={
+            400: "Invalid session name",
+            404: "Session not found",
+            422: "Invalid session type or validation error",
+        },
+    ),
+    "get_session_runs": Operation(
+        "Get Session Runs",
+        _same("get_session_runs", "Session runs retrieved successfully", list_of(_SESSION_RUN)),
+        "Retrieve all runs (executions) for a specific session with optional timestamp filtering."
+        " Runs represent individual interactions or executions within a session. Response schema"
+        " varies based on session type.",
+        (
+            *_place(
+                user="User ID to query runs from",
+                database="Database ID to query runs from",
+                table="Table to query runs from",
+            ),
+            _may(
+                "created_after",
+                _INSTANT,
+                "Filter runs created after this Unix timestamp (epoch time in seconds)",
+            ),
+            _may(
+                "created_before",
+                _INSTANT,
+                "Filter runs created before this Unix timestamp (epoch time in seconds)",
+            ),
+            _FIRST,
+            Field("limit", _ROWS, "Runs on a page"),
+        ),
+        errors=(_WHICH_DATABASE, _OF_SEVERAL),
+        ids={"session_id": "Session ID to get runs from"},
+        meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
+    ),
+    "get_session_run": Operation(
+        "Get Run by ID",
+        _same("get_session_run", "Run retrieved successfully", _SESSION_RUN),
+        "Retrieve a specific run by its ID from a session. Response schema varies based on the run"
+        " type (agent run, team run, or workflow run).",
+        _place(
+            user="User ID to query run from",
+            database="Database ID to query run from",
+            table="Table to query run from",
+        ),
+        errors=(
+            NotFound("Run with ID no-such not found in session s1"),
+            _WHICH_DATABASE,
+            _OF_SEVERAL,
+        ),
+        ids={"session_id": "Session ID to get run from", "run_id": "Run ID to retrieve"},
+        meanings={404: "Session or run not found", 422: "Invalid session type"},
+    ),
+}
+
+# --- Databases ---------------------------------------------------------------------------------
+
+_LOSS: Final = Field(
+    "allow_data_loss", {**BOOLEAN, "default": False}, "Go back although data is discarded"
+)
+_MIGRATING: Final = (
+    _TARGET,
+    Field("dry_run", {**BOOLEAN, "default": False}, "Do it, and undo it"),
+    _LOSS,
+)
+
+_NO_VERSION: Final = Invalid(
+    (
+        Fault(
+            "query.target_version",
+            "'latest' is not a version: expected up to three numbers, as 2.5.6",
+        ),
+    )
+)
+_KNOWN: Final = ", ".join(map(str, CATALOGUE.versions))
+
+_DATABASES: Final = {
+    "get_databases": _got(
+        "The databases that you may read", list_of(ref("Database")), errors=(_SERVER_BUSY,)
+    ),
+    "get_database": _got("One database", ref("Database"), errors=(_SERVER_BUSY,)),
+    "get_migrations": _got(
+        "Where a database stands, and what was done to it",
+        ref("MigrationHistory"),
+        Field("page", integer(minimum=1, maximum=MOST, default=1), "Which page, from 1"),
+        Field("limit", integer(minimum=1, maximum=100, default=20), "Migrations on a page"),
+    ),
+    "get_migration_plan": _got(
+        "What a migration would do, statement by statement",
+        ref("MigrationPlan"),
+        _TARGET,
+        _LOSS,
+    ),
+    "migrate_all_databases": Operation(
+        "Migrate All Databases",
+        {
+            200: _json(ref("AllMigrated"), "All databases migrated successfully"),
+            207: _json(ref("SomeMigrated"), "Some are not, and why"),
+        },
+        "Migrate all database schemas to the given target version. If a target version is not"
+        " provided, all databases will be migrated to the latest version.",
+        _MIGRATING,
+        errors=(_NO_VERSION, _SERVER_BUSY),
+        meanings={500: "Failed to migrate databases"},
+        reads=True,
+    ),
+    "migrate_database": Operation(
+        "Migrate Database",
+        _same("migrate_database", "Database migrated successfully", ref("Migrated")),
+        "Migrates the schema of the database identified by db_id to a target version. When"
+        " target_version is omitted, the database is migrated to the latest version."
+        " All or nothing: after an error the database is as it was.",
+        _MIGRATING,
+        errors=(
+            BadRequest(f"There is no version 99.0.0; known are {_KNOWN}"),
+            _NO_VERSION,
+            Internal(
+                "Failed to migrate database: The migration failed (StatementFailed): the old"
+                " version stands (incident 0f6d1c2b3a495867)"
+            ),
+            _SERVER_BUSY,
+        ),
+        meanings={404: "Database not found", 500: "Failed to migrate database"},
+        reads=True,
+    ),
+}
+
+# --- Channels ----------------------------------------------------------------------------------
+
+_LETTERS: Final = (
+    Field("limit", integer(minimum=1, maximum=200, default=20), "How many on a page"),
+    Field("after", text(maxLength=1024), "Where the page before ended: its `meta.next`"),
+)
+_NO_LETTER: Final = Conflict("Neither the message nor a reply to it is among the dead letters")
+_CHALLENGE: Final = text(pattern=r"^[A-Za-z0-9_-]{1,200}$")
+
+_CHANNELS: Final = {
+    "verify_webhook": Operation(
+        "Webhook verification",
+        {200: Reply("The challenge", {PLAIN: _CHALLENGE})},
+        "The provider asks whether this address is ours.",
+        query=(
+            Field("hub.mode", TEXT),
+            Field("hub.verify_token", TEXT),
+            Field("hub.challenge", TEXT),
+        ),
+        errors=(
+            BadSignature("Invalid verify token or mode"),
+            Invalid((Fault("query", "There are more than 256 fields"),)),
+            _SERVER_BUSY,
+        ),
+    ),
+    "channel_status": _got(
+        "Whether the channel is there", ref("ChannelStatus"), errors=(_SERVER_BUSY,)
+    ),
+    "receive_webhook": Operation(
+        "Webhook",
+        {
+            200: Reply("Successful Response", {JSON: ref("Delivery"), PLAIN: TEXT}),
+        },
+        "Handles incoming messages of a messaging channel, signed by the provider over the bytes as"
+        " they are. The answer says whether they are stored, were known already, or hold nothing to"
+        " do; a provider's challenge is answered as text.",
+        body=Body({JSON: OBJECT}),
+        errors=(
+            BadRequest("The body has to be JSON; it is not JSON at line 1, column 2"),
+            BadSignature(),
+            TooLarge(4 << 20),
+        ),
+    ),
+}
+
+_KEPT: Final = {
+    "get_channels": _got(
+        "The channels that you may read, and what waits in each",
+        list_of(ref("Channel")),
+        errors=(_UNKNOWN_FIELD, _SERVER_BUSY),
+    ),
+    "get_channel_messages": _got(
+        "Messages of a channel in one state",
+        ref("ChannelMessagePage"),
+        Field("state", one_of_words("ready", "done", "dead", default="dead")),
+        *_LETTERS,
+    ),
+    "get_channel_message": _got("One message and the replies to it", ref("ChannelMessageDetail")),
+    "retry_channel_message": _got(
+        "Try a dead message, or dead replies to it, once more",
+        ref("ChannelRetry"),
+        errors=(_NO_LETTER,),
+    ),
+    "get_channel_replies": _got(
+        "Replies of a channel in one state",
+        ref("ChannelReplyPage"),
+        Field("state", one_of_words("ready", "sent", "dead", default="dead")),
+        *_LETTERS,
+    ),
+}
+
+# --- The audit trail ---------------------------------------------------------------------------
+
+_AUDIT: Final = {
+    "get_audit": _got(
+        "Who did what, and whether it was allowed",
+        ref("AuditPage"),
+        _DATABASE,
+        Field("subject", text(maxLength=1024), "By this caller"),
+        Field("operation", text(maxLength=1024), "This operation id"),
+        Field("resource", text(maxLength=1024), "This resource, and what is beneath it"),
+        Field("decision", one_of_words("allow", "deny", "open")),
+        Field("since", _INSTANT, "Not before, in seconds since the epoch"),
+        Field("until", _INSTANT, "Before, in seconds since the epoch"),
+        Field("order", one_of_words("desc", "asc", default="desc")),
+        Field("limit", integer(minimum=1, maximum=1000, default=50), "Rows on a page"),
+        Field(
+            "cursor",
+            text(pattern=r"^[A-Za-z0-9_-]{0,1024}$"),
+            "Where the page before ended: its `meta.next_cursor`",
+        ),
+    )
+}
+
+# --- What is empty ------------------------------------------------------------------------------
+
+
+_NOT_COUNTED: Final[Mapping[str, Mapping[int, str]]] = {
+    "get_user_memory_stats": {500: "Failed to retrieve user statistics"},
+    "get_metrics": {400: "Invalid date range parameters", 500: "Failed to retrieve metrics"},
+    "get_trace_stats": {500: "Failed to retrieve statistics"},
+}
+
+
+def _empty(collection: Collection) -> Operation:
+    filters = tuple(_may(name, TEXT, "Accepted, without effect") for name in collection.filters)
+    size = integer(minimum=1, maximum=MAX_PAGE_SIZE, default=collection.page_size)
+    paging = (
+        _may("page", _PAGES, "Page number for pagination"),
+        _may("limit", size, "Number of items to return per page"),
+    )
+    shape = ref(collection.shape) if collection.shape else collection_schema(collection)
+    query = (*filters, *paging) if collection.body is None else filters
+    return Operation(
+        collection.summary,
+        {200: _json(shape, collection.answer)},
+        "Nothing of the kind is kept here: the answer is empty.",
+        query,
+        errors=(_SERVER_BUSY,) if query else (_UNKNOWN_FIELD, _SERVER_BUSY),
+        meanings=_NOT_COUNTED.get(collection.operation, {}),
+    )
+
+
+CHANNEL_ONLY: Final = frozenset(_CHANNELS)
+"""Operations that exist once for each channel."""
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    **_PLATFORM,
+    **_DOCS,
+    **_hosted("agent"),
+    **_hosted("team"),
+    **_SESSIONS,
+    **_DATABASES,
+    **_CHANNELS,
+    **_KEPT,
+    **_AUDIT,
+    **{collection.operation: _empty(collection) for collection in COLLECTIONS},
+}
+"""Every operation there is."""

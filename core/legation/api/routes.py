@@ -1,0 +1,384 @@
+"""The whole HTTP surface as one table.
+
+A line says what is asked, what it takes, who answers and what it is called.  There is no route
+without a need: the table could not be built.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import field, validators
+
+from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
+from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
+from ..values import frozen
+from .call import Handler
+from .handlers import (
+    audit,
+    channels,
+    collections,
+    components,
+    config,
+    databases,
+    docs,
+    metrics,
+    runs,
+    sessions,
+    system,
+    webhooks,
+)
+
+__all__ = ["ROUTES", "Route"]
+
+
+@frozen
+class Route:
+    """One line of the table."""
+
+    method: str
+    template: str
+    need: Need = field(validator=validators.instance_of((Public, Open, Signed, AnyToken, Scoped)))
+    handler: Handler = field(validator=validators.is_callable())
+    operation: str = field(validator=validators.min_len(1))
+    tag: str
+
+    @property
+    def parameter(self) -> str | None:
+        """The path parameter that holds the id which scopes may name."""
+        return self.need.parameter if isinstance(self.need, Scoped) else None
+
+
+def _agents(*actions: str, **more: Any) -> Scoped:
+    return Scoped("agents", actions, parameter="agent_id", **more)
+
+
+def _teams(*actions: str, **more: Any) -> Scoped:
+    return Scoped("teams", actions, parameter="team_id", **more)
+
+
+def _databases(action: str, *also: str) -> Scoped:
+    return Scoped("databases", (action,), parameter="db_id", also=also)
+
+
+def _channels(action: str) -> Scoped:
+    return Scoped("channels", (action,), parameter="channel")
+
+
+def _sessions(action: str) -> Scoped:
+    return Scoped("sessions", (action,))
+
+
+_CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
+_METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
+_LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
+_LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
+_LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
+_MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
+
+ROUTES: Final = (
+    Route("GET", "/", Public(), system.home, "get_api_info", "Home"),
+    Route("GET", "/health", Public(), system.health, "health_check", "Health"),
+    Route("GET", "/ready", Open(), system.ready, "readiness_check", "Health"),
+    Route("GET", "/info", Public(), system.info, "get_info", "Home"),
+    Route("GET", "/openapi.json", Public(), docs.openapi, "get_openapi", "Documentation"),
+    Route("GET", "/docs", Public(), docs.swagger, "get_docs", "Documentation"),
+    Route(
+        "GET",
+        "/docs/oauth2-redirect",
+        Public(),
+        docs.oauth2_redirect,
+        "get_oauth2_redirect",
+        "Documentation",
+    ),
+    Route("GET", "/docs/assets/{name}", Public(), docs.asset, "get_docs_asset", "Documentation"),
+    Route("GET", "/redoc", Public(), docs.redoc, "get_redoc", "Documentation"),
+    Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
+    Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
+    Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
+    Route(
+        "GET",
+        "/metrics/prometheus",
+        _METRICS,
+        metrics.show,
+        "get_prometheus_metrics",
+        "Health",
+    ),
+    Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
+    Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
+    Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
+    Route(
+        "GET", "/agents/{agent_id}", _agents("read"), components.get_agent, "get_agent", "Agents"
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs",
+        _agents("run"),
+        runs.start_run("agent"),
+        "create_agent_run",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs",
+        FOLLOW_RUNS["agent"],
+        runs.list_runs("agent"),
+        "list_agent_runs",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs/{run_id}",
+        FOLLOW_RUNS["agent"],
+        runs.get_run("agent"),
+        "get_agent_run",
+        "Agents",
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}/runs/{run_id}/events",
+        FOLLOW_RUNS["agent"],
+        runs.run_events("agent"),
+        "get_agent_run_events",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/cancel",
+        _agents("run"),
+        runs.cancel_run("agent"),
+        "cancel_agent_run",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/continue",
+        _agents("run"),
+        runs.continue_run("agent"),
+        "continue_agent_run",
+        "Agents",
+    ),
+    Route(
+        "POST",
+        "/agents/{agent_id}/runs/{run_id}/resume",
+        _agents("run"),
+        runs.resume_run("agent"),
+        "resume_agent_run",
+        "Agents",
+    ),
+    Route("GET", "/teams", _LIST_TEAMS, components.list_teams, "get_teams", "Teams"),
+    Route("GET", "/teams/{team_id}", _teams("read"), components.get_team, "get_team", "Teams"),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs",
+        _teams("run"),
+        runs.start_run("team"),
+        "create_team_run",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs",
+        FOLLOW_RUNS["team"],
+        runs.list_runs("team"),
+        "list_team_runs",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs/{run_id}",
+        FOLLOW_RUNS["team"],
+        runs.get_run("team"),
+        "get_team_run",
+        "Teams",
+    ),
+    Route(
+        "GET",
+        "/teams/{team_id}/runs/{run_id}/events",
+        FOLLOW_RUNS["team"],
+        runs.run_events("team"),
+        "get_team_run_events",
+        "Teams",
+    ),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/cancel",
+        _teams("run"),
+        runs.cancel_run("team"),
+        "cancel_team_run",
+        "Teams",
+    ),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/continue",
+        _teams("run"),
+        runs.continue_run("team"),
+        "continue_team_run",
+        "Teams",
+    ),
+    Route(
+        "POST",
+        "/teams/{team_id}/runs/{run_id}/resume",
+        _teams("run"),
+        runs.resume_run("team"),
+        "resume_team_run",
+        "Teams",
+    ),
+    Route(
+        "GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"
+    ),
+    Route(
+        "POST",
+        "/sessions",
+        _sessions("write"),
+        sessions.create_session,
+        "create_session",
+        "Sessions",
+    ),
+    Route(
+        "DELETE",
+        "/sessions",
+        _sessions("delete"),
+        sessions.delete_sessions,
+        "delete_sessions",
+        "Sessions",
+    ),
+    Route(
+        "GET",
+        "/sessions/{session_id}",
+        _sessions("read"),
+        sessions.get_session,
+        "get_session_by_id",
+        "Sessions",
+    ),
+    Route(
+        "PATCH",
+        "/sessions/{session_id}",
+        _sessions("write"),
+        sessions.update_session,
+        "update_session",
+        "Sessions",
+    ),
+    Route(
+        "DELETE",
+        "/sessions/{session_id}",
+        _sessions("delete"),
+        sessions.delete_session,
+        "delete_session",
+        "Sessions",
+    ),
+    Route(
+        "POST",
+        "/sessions/{session_id}/rename",
+        _sessions("write"),
+        sessions.rename_session,
+        "rename_session",
+        "Sessions",
+    ),
+    Route(
+        "GET",
+        "/sessions/{session_id}/runs",
+        _sessions("read"),
+        sessions.get_session_runs,
+        "get_session_runs",
+        "Sessions",
+    ),
+    Route(
+        "GET",
+        "/sessions/{session_id}/runs/{run_id}",
+        _sessions("read"),
+        sessions.get_session_run,
+        "get_session_run",
+        "Sessions",
+    ),
+    Route(
+        "GET", "/databases", _LIST_DATABASES, databases.list_databases, "get_databases", "Database"
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}",
+        READ_DATABASE,
+        databases.get_database,
+        "get_database",
+        "Database",
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}/migrations",
+        READ_DATABASE,
+        databases.get_migrations,
+        "get_migrations",
+        "Database",
+    ),
+    Route(
+        "GET",
+        "/databases/{db_id}/migrations/plan",
+        READ_DATABASE,
+        databases.get_plan,
+        "get_migration_plan",
+        "Database",
+    ),
+    Route(
+        "POST",
+        "/databases/all/migrate",
+        _MIGRATE_ALL,
+        databases.migrate_all,
+        "migrate_all_databases",
+        "Database",
+    ),
+    Route(
+        "POST",
+        "/databases/{db_id}/migrate",
+        _databases("migrate", "config:write"),
+        databases.migrate_one,
+        "migrate_database",
+        "Database",
+    ),
+    Route("GET", "/channels", LIST_CHANNELS, channels.list_channels, "get_channels", "Channels"),
+    Route(
+        "GET",
+        "/channels/{channel}/messages",
+        _channels("read"),
+        channels.list_messages,
+        "get_channel_messages",
+        "Channels",
+    ),
+    Route(
+        "GET",
+        "/channels/{channel}/messages/{message_id}",
+        _channels("read"),
+        channels.get_message,
+        "get_channel_message",
+        "Channels",
+    ),
+    Route(
+        "POST",
+        "/channels/{channel}/messages/{message_id}/retry",
+        _channels("write"),
+        channels.retry_message,
+        "retry_channel_message",
+        "Channels",
+    ),
+    Route(
+        "GET",
+        "/channels/{channel}/replies",
+        _channels("read"),
+        channels.list_replies,
+        "get_channel_replies",
+        "Channels",
+    ),
+    *(
+        Route(
+            "GET",
+            empty.path,
+            Scoped(empty.resource, ("read",)),
+            collections.list_nothing(empty),
+            empty.operation,
+            empty.tag,
+        )
+        for empty in collections.COLLECTIONS
+    ),
+    Route("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status", "Channels"),
+    Route("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook", "Channels"),
+    Route("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook", "Channels"),
+)

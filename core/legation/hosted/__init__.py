@@ -1,0 +1,1 @@
+"""The agents, teams, models and channels that a platform hosts, made from its configuration."""

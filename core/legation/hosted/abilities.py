@@ -1,0 +1,136 @@
+"""What an agent or a team can do, and within which limits: checked, with every fault told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from attrs import fields
+
+from ..config import Agent, Team, ToolLike
+from ..tools import Hosted, Tool, ToolFault, as_tool, hosted
+from ..tools.structured import check_schema
+from ..values import frozen
+
+__all__ = ["DELEGATION", "Abilities", "abilities", "is_count", "is_duration"]
+
+Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
+
+DELEGATION: Final = ("delegate_task_to_member", "delegate_task_to_members")
+"""Names that the tools of a team's leader have."""
+
+_NOT_IMPORTED: Final = "is imported from a configuration file alone; give the function itself"
+# What a hosted function is not told, and so would not heed.
+_OF_A_MODEL: Final = (
+    "model",
+    "instructions",
+    "tools",
+    "max_rounds",
+    "max_tokens",
+    "tool_timeout_seconds",
+)
+_DEFAULTS: Final[Mapping[str, Any]] = {a.name: a.default for a in fields(Agent)}
+
+
+@frozen(eq=False)
+class Abilities:
+    """How an agent or a team works.
+
+    Attributes:
+        tools: What its model may have called.
+        run: The function that answers instead of a model.
+        output_schema: What its answers satisfy.
+        history_runs: How many of the session's runs the model is told.
+        max_rounds: How often the model may be asked in one run.
+        max_tokens: How many tokens one run may cost.
+        tool_timeout_seconds: How long a call may take whose tool does not say.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    run: Hosted | None = None
+    output_schema: Mapping[str, Any] | None = None
+    history_runs: int = 3
+    max_rounds: int = 10
+    max_tokens: int | None = None
+    tool_timeout_seconds: float = 60.0
+
+
+def is_duration(value: Any) -> bool:
+    """Return whether `value` is a number of seconds: more than none, and not for ever."""
+    return type(value) in (int, float) and 0 < value < math.inf
+
+
+def is_count(value: Any, least: int) -> bool:
+    """Return whether `value` is a whole number of at least `least`."""
+    return type(value) is int and value >= least
+
+
+def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
+    """Return what `item` can do; what is wrong is said, and left out."""
+    _check_limits(item, path, say)
+    schema: Any = item.output_schema
+    if schema is not None and (sentence := _flaw(schema)):
+        say(f"{path}.output_schema", sentence)
+    return Abilities(
+        tools=_tools(item.tools, path, say),
+        run=_hosted(item, path, say) if isinstance(item, Agent) else None,
+        output_schema=schema,
+        history_runs=item.history_runs,
+        max_rounds=item.max_rounds,
+        max_tokens=item.max_tokens,
+        tool_timeout_seconds=item.tool_timeout_seconds,
+    )
+
+
+def _flaw(schema: Any) -> str | None:
+    if not isinstance(schema, Mapping):
+        return "must be a JSON schema, as a mapping"
+    return check_schema(cast(Mapping[str, Any], schema))
+
+
+def _check_limits(item: Agent | Team, path: str, say: Say) -> None:
+    if not is_count(item.history_runs, 0):
+        say(f"{path}.history_runs", "must be an integer of at least 0")
+    if not is_count(item.max_rounds, 1):
+        say(f"{path}.max_rounds", "must be an integer of at least 1")
+    if item.max_tokens is not None and not is_count(item.max_tokens, 1):
+        say(f"{path}.max_tokens", "must be an integer of at least 1")
+    if not is_duration(item.tool_timeout_seconds):
+        say(f"{path}.tool_timeout_seconds", "must be a finite number of more than 0")
+
+
+def _tools(items: tuple[ToolLike, ...], path: str, say: Say) -> tuple[Tool, ...]:
+    made: dict[str, Tool] = {}
+    for index, item in enumerate(items):
+        here = f"{path}.tools[{index}]"
+        if isinstance(item, str):
+            say(here, f"{item!r} {_NOT_IMPORTED}")
+            continue
+        try:
+            tool = as_tool(item)
+        except ToolFault as fault:
+            say(here, str(fault))
+            continue
+        if tool.name in made:
+            say(here, f"tool {tool.name!r}: the name is taken")
+        if tool.name in DELEGATION:
+            say(here, f"tool {tool.name!r}: the name means delegation to a team's members")
+        made[tool.name] = tool
+    return tuple(made.values())
+
+
+def _hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
+    if agent.run is None:
+        return None
+    for key in _OF_A_MODEL:
+        if getattr(agent, key) != _DEFAULTS[key]:
+            say(f"{path}.{key}", "means nothing to an agent that is a function")
+    if isinstance(agent.run, str):
+        say(f"{path}.run", f"{agent.run!r} {_NOT_IMPORTED}")
+        return None
+    try:
+        return hosted(agent.run)
+    except ToolFault as fault:
+        say(f"{path}.run", str(fault))
+        return None

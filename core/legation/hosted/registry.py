@@ -1,0 +1,480 @@
+"""What a platform hosts, checked once and looked up for ever after.
+
+`build` turns a configuration into a `Registry` or raises `ConfigurationError` with every fault.
+What rarely changes is rendered here once: a list of agents is a join of ready fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from attrs import NOTHING, field, fields
+
+from .. import config as configuration
+from ..access.claims import claim_faults
+from ..access.scopes import well_formed_id
+from ..channels import CHANNEL_KINDS, Channel
+from ..channels.messages import APOLOGY
+from ..config import Agent, ConfigurationError, Database, ModelLike, PlatformConfig, Team
+from ..http.messages import compact_json
+from ..http.refusals import Fault
+from ..migrations.catalogue import CATALOGUE, Catalogue
+from ..models.conversation import ModelProtocol
+from ..models.echo import Echo
+from ..tools import Hosted, Tool
+from ..values import frozen
+from .abilities import Abilities, abilities, is_duration
+from .providers import model_of, unset
+
+__all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
+
+DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
+_ON_BUSY: Final = ("queue", "reject")
+_MODES: Final = ("coordinate", "route", "collaborate")
+MAX_DEPTH: Final = 4
+"""How many teams may be in one another: each level multiplies what one run can cost."""
+# Segments that no path has.
+_DOTS: Final = (".", "..")
+# Ids whose path would be another route's.
+_RESERVED: Final = {
+    "databases": ("all",),
+    "channels": ("agents", "teams", "sessions", "databases", "channels", "docs", "me"),
+}
+
+
+_CHANNEL_KEYS: Final = frozenset(a.name for a in fields(configuration.Channel))
+
+
+@frozen(eq=False)
+class Component:
+    """An agent or a team, ready to run.
+
+    `fragment` is its description as clients see it; `admin_fragment` adds what only an
+    administrator may read (instructions).
+    """
+
+    kind: str
+    id: str
+    name: str
+    description: str | None
+    role: str | None
+    instructions: str | None
+    model: ModelProtocol
+    database: str
+    mode: str | None = None
+    members: tuple[Component, ...] = ()
+    abilities: Abilities = field(factory=Abilities)
+    fragment: bytes = field(init=False, repr=False)
+    admin_fragment: bytes = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        for name, admin in (("fragment", False), ("admin_fragment", True)):
+            object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What its model may have called."""
+        return self.abilities.tools
+
+    @property
+    def run(self) -> Hosted | None:
+        """The function that answers instead of a model."""
+        return self.abilities.run
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """What its answers satisfy."""
+        return self.abilities.output_schema
+
+    @property
+    def history_runs(self) -> int:
+        """How many of the session's runs the model is told."""
+        return self.abilities.history_runs
+
+    @property
+    def max_rounds(self) -> int:
+        """How often the model may be asked in one run."""
+        return self.abilities.max_rounds
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many tokens one run may cost."""
+        return self.abilities.max_tokens
+
+    @property
+    def tool_timeout_seconds(self) -> float:
+        """How long a call may take whose tool does not say."""
+        return self.abilities.tool_timeout_seconds
+
+    @property
+    def answering(self) -> tuple[str, str, str]:
+        """The name, id and provider of the model, as clients are shown them.
+
+        A function that answers instead is shown in its place.
+        """
+        if self.run is None:
+            return self.model.name, self.model.id, self.model.provider
+        function = self.run.function
+        return "Function", getattr(function, "__name__", type(function).__name__), "Function"
+
+    @property
+    def depth(self) -> int:
+        """How many teams are in one another here: none in an agent."""
+        below = max((member.depth for member in self.members), default=0)
+        return below + 1 if self.kind == "team" else 0
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def describe(self, *, admin: bool) -> dict[str, Any]:
+        """Return the description clients parse; absent fields are left out."""
+        name, model_id, provider = self.answering
+        model = {"name": name, "model": model_id, "provider": provider}
+        told: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "db_id": self.database,
+            "description": self.description,
+            "role": self.role,
+            "mode": self.mode,
+            "model": model,
+            "tools": {"tools": [_told(tool) for tool in self.tools]} if self.tools else None,
+            "sessions": {"session_table": "sessions"},
+        }
+        if admin and self.instructions is not None:
+            told["system_message"] = {"instructions": self.instructions}
+        if self.kind == "team":
+            told["members"] = [member.describe(admin=admin) for member in self.members]
+        told["is_component"] = False
+        return {key: value for key, value in told.items() if value is not None}
+
+
+def _told(tool: Tool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": tool.spec.name,
+        "description": tool.spec.description,
+        "parameters": tool.spec.parameters,
+    }
+    if tool.requires_confirmation:
+        told["requires_confirmation"] = True
+    if tool.external_execution:
+        told["external_execution"] = True
+    return told
+
+
+@frozen(eq=False)
+class HostedChannel:
+    """A channel and who answers it; `apology` is what a person reads when that fails."""
+
+    codec: Channel
+    component: Component
+    apology: str
+
+    @property
+    def id(self) -> str:
+        """The name in its path."""
+        return self.codec.name
+
+
+@frozen(eq=False)
+class Registry:
+    """Everything that can be named in a request; `catalogue` is the schema of its databases."""
+
+    config: PlatformConfig
+    agents: Mapping[str, Component]
+    teams: Mapping[str, Component]
+    databases: Mapping[str, Database]
+    channels: Mapping[str, HostedChannel]
+    catalogue: Catalogue = CATALOGUE
+
+    @property
+    def default_database(self) -> str:
+        """The id of the database that is meant when none is named."""
+        return next(iter(self.databases))
+
+    def components(self, kind: str) -> Mapping[str, Component]:
+        """Return the agents or the teams."""
+        return self.agents if kind == "agent" else self.teams
+
+
+def build(config: PlatformConfig, environ: Mapping[str, str]) -> Registry:
+    """Check `config` as a whole and make it ready; `environ` holds the secrets it names.
+
+    Raises:
+        ConfigurationError: With every fault.
+    """
+    builder = _Builder(config, environ)
+    registry = builder.registry()
+    if builder.faults:
+        raise ConfigurationError(tuple(builder.faults))
+    return registry
+
+
+# What makes a channel the one that a delivery is for, by its kind; the sender of a standard webhook
+# chooses the path.
+_SENDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "whatsapp": ("phone_number_id", "app_secret"),
+    "telegram": ("bot_token", "secret_token"),
+    "slack": ("bot_token", "signing_secret"),
+}
+
+
+def _place(url: str) -> tuple[object, ...] | None:
+    """Return what is equal for the URLs of one database; None for one in memory.
+
+    Links between files are the host's matter.
+    """
+    try:
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        if parts.scheme == "sqlite":
+            kept = _normal(path.removeprefix("/"))
+            return None if kept in ("", ":memory:") else ("sqlite", kept)
+        server = (parts.username, parts.hostname, parts.port or 5432)
+    except ValueError:
+        return (url,)
+    return (*server, path, *sorted(parse_qsl(parts.query)))
+
+
+def _normal(path: str) -> str:
+    """Return `path` without `.`, `..` and doubled slashes, as far as its text goes."""
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif part not in ("", "."):
+            kept.append(part)
+    return "/" * path.startswith("/") + "/".join(kept)
+
+
+class _Builder:
+    """Collects faults on the way, so that all of them are told."""
+
+    def __init__(self, config: PlatformConfig, environ: Mapping[str, str]) -> None:
+        self.config = config
+        self.environ = environ
+        self.faults: list[Fault] = []
+        self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
+        self.models: dict[str, ModelProtocol] = {"echo": Echo()}
+        for model in config.models:
+            self.models[model.name] = model_of(model, environ, self._fault)
+
+    def registry(self) -> Registry:
+        config = self.config
+        if not well_formed_id(config.id):
+            self._fault("platform.id", f"{config.id!r} is not an id: [A-Za-z0-9._~-]{{1,128}}")
+        if config.on_busy not in _ON_BUSY:
+            self._fault("platform.on_busy", f"{config.on_busy!r} is none of: {', '.join(_ON_BUSY)}")
+        if not is_duration(config.run_timeout_seconds):
+            self._fault("platform.run_timeout_seconds", "must be a finite number of more than 0")
+        if not (is_duration(config.lease_seconds) and 5 <= config.lease_seconds <= 3600):
+            self._fault("platform.lease_seconds", "must be a number from 5 to 3600")
+        self.faults += claim_faults(config.authorization_config)
+        self._check_models()
+        self._check_ids("databases", [database.id for database in config.databases])
+        self._check_ids("agents", [agent.id for agent in config.agents])
+        self._check_ids("teams", [team.id for team in config.teams])
+        agents = {a.id: self._agent(a, f"agents[{i}]") for i, a in enumerate(config.agents)}
+        teams = self._teams(agents)
+        self._check_ids("channels", [channel.id for channel in config.channels])
+        channels = [self._channel(channel, agents, teams) for channel in config.channels]
+        by_id = {channel.id: channel for channel in channels if channel is not None}
+        self._check_places()
+        self._check_senders(by_id)
+        return Registry(config, agents, teams, self.databases, by_id)
+
+    def _check_ids(self, path: str, ids: Iterable[str]) -> None:
+        seen: set[str] = set()
+        for index, name in enumerate(ids):
+            if not well_formed_id(name):
+                sentence = f"{name!r} is not an id: [A-Za-z0-9._~-]{{1,128}}"
+                self._fault(f"{path}[{index}].id", sentence)
+            if name in seen:
+                self._fault(f"{path}[{index}].id", f"{name!r} is taken")
+            seen.add(name)
+            if name in _DOTS or name in _RESERVED.get(path, ()):
+                self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
+
+    def _check_places(self) -> None:
+        """Tell of two databases that are one."""
+        seen: dict[object, str] = {}
+        for name, database in self.databases.items():
+            place = _place(database.url)
+            if place is not None and (first := seen.setdefault(place, name)) != name:
+                self._fault(f"databases.{name}.url", f"is the database of databases.{first}")
+
+    def _check_senders(self, channels: Mapping[str, HostedChannel]) -> None:
+        """Tell of two channels that would both answer one delivery."""
+        seen: dict[object, str] = {}
+        for name, hosted in channels.items():
+            keys = _SENDERS.get(hosted.codec.kind, ("name",))
+            sender = (hosted.codec.kind, *(getattr(hosted.codec, key) for key in keys))
+            if (first := seen.setdefault(sender, name)) != name:
+                told = f"has the {' and the '.join(keys)} of channels.{first}: both would answer"
+                self._fault(f"channels.{name}", told)
+
+    def _check_models(self) -> None:
+        seen: set[str] = set()
+        for model in self.config.models:
+            if model.name in seen:
+                self._fault(f"models.{model.name}", "there are two of this name")
+            seen.add(model.name)
+            if model.delay_seconds != 0 and not is_duration(model.delay_seconds):
+                told = "must be a finite number of at least 0"
+                self._fault(f"models.{model.name}.delay_seconds", told)
+
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+    def _agent(self, agent: Agent, path: str) -> Component:
+        return Component(
+            kind="agent",
+            id=agent.id,
+            name=agent.name or agent.id,
+            description=agent.description,
+            role=agent.role,
+            instructions=agent.instructions,
+            model=self._named_model(agent.model, path),
+            database=self._named_database(agent.database, path),
+            abilities=abilities(agent, path, self._fault),
+        )
+
+    def _teams(self, agents: Mapping[str, Component]) -> dict[str, Component]:
+        """Make the teams, members before those who lead them."""
+        made: dict[str, Component] = {}
+        waiting = list(enumerate(self.config.teams))
+        known = {*agents, *(team.id for team in self.config.teams)}
+        while waiting:
+            ready = [
+                (index, team)
+                for index, team in waiting
+                if all(m in made or m in agents or m not in known for m in team.members)
+            ]
+            if not ready:
+                for index, _ in waiting:
+                    self._fault(f"teams[{index}].members", "a team cannot be its own member")
+                break
+            for index, team in ready:
+                made[team.id] = self._team(team, f"teams[{index}]", {**agents, **made})
+            waiting = [pair for pair in waiting if pair not in ready]
+        return {team.id: made[team.id] for team in self.config.teams if team.id in made}
+
+    def _team(self, team: Team, path: str, known: Mapping[str, Component]) -> Component:
+        for index, member in enumerate(team.members):
+            if member not in known:
+                self._fault(f"{path}.members[{index}]", f"no agent or team {member!r}")
+            if member in team.members[:index]:
+                self._fault(f"{path}.members[{index}]", f"{member!r} is a member already")
+        if team.mode not in _MODES:
+            self._fault(f"{path}.mode", f"{team.mode!r} is none of: {', '.join(_MODES)}")
+        members = tuple(known[member] for member in team.members if member in known)
+        if max((member.depth for member in members), default=0) >= MAX_DEPTH:
+            self._fault(f"{path}.members", f"teams are nested deeper than {MAX_DEPTH} levels")
+        return Component(
+            kind="team",
+            id=team.id,
+            name=team.name or team.id,
+            description=team.description,
+            role=None,
+            instructions=team.instructions,
+            model=self._named_model(team.model, path),
+            database=self._named_database(team.database, path),
+            mode=team.mode,
+            members=members,
+            abilities=abilities(team, path, self._fault),
+        )
+
+    def _channel(
+        self,
+        channel: configuration.Channel,
+        agents: Mapping[str, Component],
+        teams: Mapping[str, Component],
+    ) -> HostedChannel | None:
+        path = f"channels.{channel.id}"
+        component = self._answering(channel, agents, teams, path)
+        made = CHANNEL_KINDS.get(channel.kind)
+        if made is None:
+            self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(CHANNEL_KINDS)}")
+            return None
+        settings = self._settings(channel, made, path)
+        if component is None or settings is None:
+            return None
+        try:
+            codec = made(**settings)
+        except ValueError as error:
+            self._fault(path, str(error))
+            return None
+        return HostedChannel(codec, component, channel.apology or APOLOGY)
+
+    def _answering(
+        self,
+        channel: configuration.Channel,
+        agents: Mapping[str, Component],
+        teams: Mapping[str, Component],
+        path: str,
+    ) -> Component | None:
+        if (channel.agent is None) == (channel.team is None):
+            self._fault(path, "name either an agent or a team that answers")
+            return None
+        kind, known = ("agent", agents) if channel.agent is not None else ("team", teams)
+        name = channel.agent or channel.team or ""
+        if name not in known:
+            self._fault(f"{path}.{kind}", f"no {kind} {name!r}")
+        return known.get(name)
+
+    def _settings(
+        self, channel: configuration.Channel, made: type[Channel], path: str
+    ) -> dict[str, Any] | None:
+        """Return what the codec of `channel` is made with, secrets looked up; None with faults."""
+        before = len(self.faults)
+        settings: dict[str, Any] = {"name": channel.id}
+        taken = {"id", "kind", "agent", "team", "apology"}
+        for wanted in fields(made):
+            if not wanted.init or wanted.name == "name":
+                continue
+            key = wanted.name
+            if (variable := f"{key}_env") in _CHANNEL_KEYS:
+                key = variable
+            taken.add(key)
+            value = getattr(channel, key)
+            if value is not None and key == variable:
+                value = self._secret(value, f"{path}.{key}")
+            if value is not None:
+                settings[wanted.name] = value
+            elif wanted.default is NOTHING and getattr(channel, key) is None:
+                self._fault(f"{path}.{key}", "missing")
+        for key in sorted(_CHANNEL_KEYS - taken):
+            if getattr(channel, key) is not None:
+                self._fault(f"{path}.{key}", f"means nothing to a channel of kind {made.kind}")
+        return settings if len(self.faults) == before else None
+
+    def _secret(self, variable: str, path: str) -> str | None:
+        value = self.environ.get(variable)
+        if not value:
+            self._fault(path, unset(variable, self.environ))
+        return value or None
+
+    def _named_model(self, name: ModelLike, path: str) -> ModelProtocol:
+        if not isinstance(name, str):
+            return self._given_model(name, path)
+        if name not in self.models:
+            known = ", ".join(sorted(self.models))
+            self._fault(f"{path}.model", f"no model {name!r}; there are: {known}")
+        return self.models.get(name, self.models["echo"])
+
+    def _given_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
+        wanted = ("id", "name", "provider", "respond")
+        if missing := [name for name in wanted if not hasattr(model, name)]:
+            told = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
+            self._fault(f"{path}.model", told)
+            return self.models["echo"]
+        return model
+
+    def _named_database(self, name: str | None, path: str) -> str:
+        if name is not None and name not in self.databases:
+            known = ", ".join(sorted(self.databases))
+            self._fault(f"{path}.database", f"no database {name!r}; there are: {known}")
+        return name or next(iter(self.databases))

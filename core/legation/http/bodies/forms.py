@@ -1,0 +1,294 @@
+"""Forms from strangers: urlencoded, multipart, or a JSON object in their place.
+
+The interface takes each of the three wherever it takes a form: browsers send multipart (RFC 7578),
+command lines urlencoded (WHATWG URL section 5.1), and programs JSON.  What comes out is the same
+`Form`, with every value of a repeated field; `Reader` says which repetitions are wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol, TypeAlias, cast
+from urllib.parse import unquote_to_bytes
+
+from attrs import field
+from multipart import (  # type: ignore[import-untyped]  # it has annotations, but no py.typed
+    MultipartError,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,  # pyright: ignore[reportUnknownVariableType]  # its options: a bare dict
+)
+
+from ...values import frozen
+from ..refusals import BadRequest, Fault, Invalid, TooLarge, UnsupportedMediaType
+from .json_text import BadJson, JsonValue, parse_json
+from .reader import Reader, Upload
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Form",
+    "FormLimits",
+    "FormRefusal",
+    "parse_form",
+    "parse_query",
+]
+
+FormRefusal: TypeAlias = BadRequest | Invalid | TooLarge | UnsupportedMediaType
+
+
+@frozen
+class FormLimits:
+    """How much of a form is read.  The whole body is bounded by `ReadBody` before."""
+
+    fields: int = 256
+    """Fields and uploads together, repetitions counted."""
+
+    name_length: int = 256
+    """Characters of a field's name."""
+
+    field_size: int = 1 << 20
+    """Bytes of a value that is not an upload; AgentOS has the same bound."""
+
+    header_size: int = 4096
+    """Bytes of one header line of a part."""
+
+
+DEFAULT_LIMITS: Final = FormLimits()
+
+
+@frozen
+class Form:
+    """A form as it was sent: each name with its values in order.  Nothing is checked yet.
+
+    `is_json` says that it was a JSON object, in which an empty string is a value.
+    """
+
+    fields: Mapping[str, tuple[JsonValue, ...]] = field(factory=dict[str, tuple[JsonValue, ...]])
+    uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
+    is_json: bool = field(default=False, eq=False)
+
+    def preceded_by(self, fields: Mapping[str, tuple[JsonValue, ...]]) -> Form:
+        """Return the form with values of `fields` before its own."""
+        own = self.fields
+        both = {name: (*values, *own.get(name, ())) for name, values in fields.items() if values}
+        return Form({**own, **both}, self.uploads, self.is_json)
+
+    def reader(self) -> Reader:
+        """Return the reader by which a handler takes the fields it knows.
+
+        Outside of JSON a field that is empty was not sent: clients of AgentOS send one for every
+        None.
+        """
+        return Reader("body", self.fields if self.is_json else self._filled(), self.uploads)
+
+    def _filled(self) -> dict[str, tuple[JsonValue, ...]]:
+        filled = (
+            (name, tuple(value for value in values if value != ""))
+            for name, values in self.fields.items()
+        )
+        return {name: values for name, values in filled if values}
+
+
+_parse_options = cast("Callable[[str], tuple[str, dict[str, str]]]", parse_options_header)
+
+
+class _Refused(Exception):
+    """Carries a refusal out of a parser's loop; never leaves this module."""
+
+    def __init__(self, refusal: FormRefusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+def parse_form(
+    content_type: bytes | None, body: bytes, limits: FormLimits = DEFAULT_LIMITS
+) -> Form | FormRefusal:
+    """Parse `body` as its content type says; without either, the form is empty.
+
+    Args:
+        content_type: The field's value; its charset, if there is one, has to be UTF-8.
+        body: Whole.
+        limits: What of it is accepted.
+
+    Returns:
+        The form; or 415 for another type, 400 for what does not parse or has too many fields,
+        413 for a value that is too long, 422 for JSON that is not an object.
+    """
+    if content_type is None:
+        return UnsupportedMediaType(_NO_TYPE) if body else Form()
+    media_type, options = _parse_options(content_type.decode("latin-1"))
+    if options.get("charset", "utf-8").lower() not in ("utf-8", "utf8", "us-ascii"):
+        return UnsupportedMediaType("The charset of the body has to be utf-8")
+    try:
+        match media_type:
+            case "application/x-www-form-urlencoded":
+                return Form(_grouped(_urlencoded(body, limits), limits))
+            case "multipart/form-data":
+                return _multipart(options.get("boundary", ""), body, limits)
+            case "application/json":
+                return _json_form(body)
+            case _:
+                return UnsupportedMediaType(_OTHER_TYPE)
+    except _Refused as refused:
+        return refused.refusal
+
+
+_NO_TYPE: Final = "The body has no Content-Type"
+_OTHER_TYPE: Final = (
+    "The body has to be multipart/form-data, application/x-www-form-urlencoded or application/json"
+)
+
+
+def _json_form(body: bytes) -> Form | FormRefusal:
+    value = parse_json(body)
+    if isinstance(value, BadJson):
+        return BadRequest(f"The body has to be JSON; it is {value.reason}")
+    if not isinstance(value, dict):
+        return Invalid(errors=(Fault("body", "must be a JSON object"),))
+    return Form({name: (member,) for name, member in value.items()}, is_json=True)
+
+
+# --- urlencoded, and query strings -------------------------------------------------------------
+
+_HALF_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+def _urlencoded(body: bytes, limits: FormLimits) -> Iterator[tuple[str, str]]:
+    """Yield the pairs.  The parsing of WHATWG URL section 5.1, but nothing is repaired."""
+    if _HALF_ESCAPE.search(body):
+        raise _Refused(BadRequest("A % is not followed by two hexadecimal digits"))
+    pairs = body.split(b"&", limits.fields)
+    if len(pairs) > limits.fields:
+        raise _Refused(_too_many(limits))
+    for pair in pairs:
+        if pair:
+            name, _, value = pair.replace(b"+", b" ").partition(b"=")
+            _check_size(value, limits)
+            yield _text(unquote_to_bytes(name)), _text(unquote_to_bytes(value))
+
+
+def parse_query(
+    query: str, limits: FormLimits = DEFAULT_LIMITS
+) -> Mapping[str, tuple[str, ...]] | Fault:
+    """Return the fields of a query, by the rules of an urlencoded form.
+
+    Args:
+        query: What stands behind the `?` of a target, undecoded.
+        limits: What of it is accepted.
+
+    Returns:
+        Every name with its values in order, for `Reader("query", …)`; or what is unreadable.
+    """
+    if not query:
+        return {}
+    try:
+        return _grouped(_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
+    except _Refused as refused:
+        return Fault("query", refused.refusal.detail)
+
+
+def _grouped(pairs: Iterator[tuple[str, str]], limits: FormLimits) -> dict[str, tuple[str, ...]]:
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        _check_name(name, limits)
+        fields.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in fields.items()}
+
+
+def _too_many(limits: FormLimits) -> BadRequest:
+    return BadRequest(f"There are more than {limits.fields} fields")
+
+
+def _check_name(name: str, limits: FormLimits) -> None:
+    if not 0 < len(name) <= limits.name_length:
+        raise _Refused(BadRequest(f"A field's name has 1 to {limits.name_length} characters"))
+
+
+def _check_size(value: bytes, limits: FormLimits) -> None:
+    if len(value) > limits.field_size:
+        sentence = f"A field is longer than {limits.field_size} bytes"
+        raise _Refused(TooLarge(limit=limits.field_size, detail=sentence))
+
+
+def _text(value: bytes) -> str:
+    """Decode, and refuse what PostgreSQL cannot hold."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _Refused(BadRequest("A field is not UTF-8")) from None
+    if "\0" in text:
+        raise _Refused(BadRequest("A field has U+0000 in it"))
+    return text
+
+
+# --- multipart ---------------------------------------------------------------------------------
+
+# RFC 2046 section 5.1.1.
+_BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
+
+
+class _Segment(Protocol):
+    """What is used of `multipart.MultipartSegment`, which has no types of its own."""
+
+    name: str
+    filename: str | None
+    content_type: str | None
+
+
+def _multipart(boundary: str, body: bytes, limits: FormLimits) -> Form:
+    if _BOUNDARY.fullmatch(boundary) is None:
+        raise _Refused(BadRequest("The Content-Type has no boundary (RFC 2046 section 5.1.1)"))
+    fields: dict[str, list[JsonValue]] = {}
+    uploads: dict[str, list[Upload]] = {}
+    for segment, data in _segments(boundary, body, limits):
+        _check_name(segment.name, limits)
+        if segment.filename is None:
+            _check_size(data, limits)
+            fields.setdefault(segment.name, []).append(_text(data))
+        elif segment.filename or data:  # a browser sends neither for an input left empty
+            uploads.setdefault(segment.name, []).append(_upload(segment, segment.filename, data))
+    return Form(
+        {name: tuple(values) for name, values in fields.items()},
+        {name: tuple(files) for name, files in uploads.items()},
+    )
+
+
+def _upload(segment: _Segment, filename: str, data: bytes) -> Upload:
+    if "\0" in filename:
+        raise _Refused(BadRequest("A file's name has U+0000 in it"))
+    return Upload(filename, segment.content_type or "application/octet-stream", data)
+
+
+def _segments(boundary: str, body: bytes, limits: FormLimits) -> Iterator[tuple[_Segment, bytes]]:
+    """Yield each part with its content."""
+    parser = PushMultipartParser(
+        boundary,
+        max_header_size=limits.header_size,
+        max_segment_count=limits.fields,
+        strict=True,
+    )
+    try:
+        yield from _joined(cast("Iterator[_Segment | bytes | None]", parser.parse(body)))
+        parser.close()
+    except ParserLimitReached as error:
+        raise _Refused(BadRequest(f"The multipart body is over a limit: {_why(error)}")) from None
+    except MultipartError as error:
+        raise _Refused(BadRequest(f"The multipart body does not parse: {_why(error)}")) from None
+
+
+def _why(error: MultipartError) -> str:
+    return str(error.args[0])  # a second argument would be the exception behind it
+
+
+def _joined(events: Iterator[_Segment | bytes | None]) -> Iterator[tuple[_Segment, bytes]]:
+    """Put together what the parser tells: a segment, its chunks, None where it ends."""
+    for segment in events:
+        yield cast("_Segment", segment), b"".join(_chunks(events))
+
+
+def _chunks(events: Iterator[_Segment | bytes | None]) -> Iterator[bytes]:
+    for event in events:  # a truncated body ends without None; `close` tells
+        if not isinstance(event, bytes):
+            return
+        yield event

@@ -1,0 +1,285 @@
+"""Taking the fields of a form or a query one by one, and every fault at once.
+
+    read = form.reader()
+    message = read.text("message", required=True)
+    stream = read.boolean("stream", default=True)
+    session_state = read.json_object("session_state")
+    if faults := read.faults():
+        return Invalid(faults)
+
+A method returns a value of the promised type also after a fault, so that a handler reads straight
+down; the value means nothing then, and `faults` tells.  A field that nobody took is a fault as
+well: what a caller sends has an effect or is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, Literal, TypeVar, overload
+
+from attrs import define, field
+
+from ...values import frozen
+from ..refusals import Fault
+from .json_text import BadJson, JsonObject, JsonValue, parse_json
+
+__all__ = ["MAX_FAULTS", "Reader", "Upload"]
+
+C = TypeVar("C", bound=str)
+
+MAX_FAULTS: Final = 64
+"""How many faults are told: a body of a thousand unknown members gets no answer of that size."""
+
+_NAME_SHOWN: Final = 80  # characters of an unknown name
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)  # within a signed 64 bit column
+
+# What pydantic reads as a boolean, and so what clients of AgentOS send.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "1", "on", "yes", "t", "y"), True),
+    **dict.fromkeys(("false", "0", "off", "no", "f", "n"), False),
+}
+
+
+@frozen
+class Upload:
+    """A file as it was sent.  `filename` is the caller's word and never a path to write to."""
+
+    filename: str
+    content_type: str
+    data: bytes = field(repr=False)
+
+
+@define
+class Reader:
+    """The fields of one request.  `where` is `body` or `query`: the paths of faults begin so.
+
+    A JSON null is a field that was not sent.
+    """
+
+    where: str
+    _fields: Mapping[str, tuple[JsonValue, ...]]
+    _uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
+    _taken: set[str] = field(factory=set[str], init=False)
+    _faults: list[Fault] = field(factory=list[Fault], init=False)
+
+    @overload
+    def text(self, name: str, *, required: Literal[True], max_length: int | None = None) -> str: ...
+
+    @overload
+    def text(
+        self, name: str, *, default: str, non_empty: bool = False, max_length: int | None = None
+    ) -> str: ...
+
+    @overload
+    def text(
+        self, name: str, *, non_empty: bool = False, max_length: int | None = None
+    ) -> str | None: ...
+
+    def text(
+        self,
+        name: str,
+        *,
+        required: bool = False,
+        default: str | None = None,
+        non_empty: bool = False,
+        max_length: int | None = None,
+    ) -> str | None:
+        """Return a string of at most `max_length` characters.
+
+        A required one that is empty was not sent, as in AgentOS.  In a form beside
+        uploads the name may also be one of theirs; each kind is taken by its own method.
+        """
+        value = self._single(name)
+        if value is None or (required and value == ""):
+            if required and len(self._fields.get(name, ())) < 2:  # twice is told already
+                self.fault(name, "is required")
+            return "" if required else default
+        if not isinstance(value, str):
+            self.fault(name, "must be a string")
+        elif value == "" and non_empty:
+            self.fault(name, "must not be empty")
+        elif max_length is not None and len(value) > max_length:
+            self.fault(name, f"must have at most {max_length} characters")
+        else:
+            return value
+        return "" if required else default
+
+    def line(self, name: str, *, max_length: int) -> str | None:
+        """Return a string as `text` does, but for control characters, line ends among them."""
+        text = self.text(name, max_length=max_length)
+        if text is not None and _CONTROL.search(text):
+            self.fault(name, "must not have control characters")
+            return None
+        return text
+
+    @overload
+    def boolean(self, name: str, *, default: bool) -> bool: ...
+
+    @overload
+    def boolean(self, name: str) -> bool | None: ...
+
+    def boolean(self, name: str, *, default: bool | None = None) -> bool | None:
+        """Return a truth value: JSON's, or one of the usual words in any case."""
+        value = self._single(name)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
+        if found is None:
+            self.fault(name, "must be true or false")
+            return default
+        return found
+
+    @overload
+    def integer(
+        self, name: str, *, default: int, minimum: int | None = None, maximum: int | None = None
+    ) -> int: ...
+
+    @overload
+    def integer(
+        self, name: str, *, minimum: int | None = None, maximum: int | None = None
+    ) -> int | None: ...
+
+    def integer(
+        self,
+        name: str,
+        *,
+        default: int | None = None,
+        minimum: int | None = None,
+        maximum: int | None = None,
+    ) -> int | None:
+        """Return an integer of at most 18 digits between the bounds, both included."""
+        value = self._single(name)
+        if value is None:
+            return default
+        number = _as_integer(value)
+        if number is None:
+            self.fault(name, "must be an integer")
+        elif minimum is not None and number < minimum:
+            self.fault(name, f"must be at least {minimum}")
+        elif maximum is not None and number > maximum:
+            self.fault(name, f"must be at most {maximum}")
+        else:
+            return number
+        return default
+
+    @overload
+    def choice(self, name: str, choices: Sequence[C], *, default: C) -> C: ...
+
+    @overload
+    def choice(self, name: str, choices: Sequence[C]) -> C | None: ...
+
+    def choice(self, name: str, choices: Sequence[C], *, default: C | None = None) -> C | None:
+        """Return the one of `choices` that was sent; an enumeration of strings will do."""
+        value = self._single(name)
+        if value is None:
+            return default
+        for candidate in choices:
+            if value == candidate:
+                return candidate
+        self.fault(name, f"must be one of {', '.join(str(choice) for choice in choices)}")
+        return default
+
+    def json_object(self, name: str) -> JsonObject | None:
+        """Return an object: a member of a JSON body, or the JSON text of one in a form."""
+        value = self._json(name)
+        if value is None or isinstance(value, dict):
+            return value
+        self.fault(name, "must be a JSON object")
+        return None
+
+    def json_list(self, name: str) -> list[JsonValue] | None:
+        """Return an array: a member of a JSON body, or the JSON text of one in a form."""
+        value = self._json(name)
+        if value is None or isinstance(value, list):
+            return value
+        self.fault(name, "must be a JSON array")
+        return None
+
+    def json(self, name: str) -> JsonValue:
+        """Return any JSON value; None also for a field that was not sent."""
+        return self._json(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return an array of strings; empty when it was not sent."""
+        texts: list[str] = []
+        for index, item in enumerate(self.json_list(name) or ()):
+            if isinstance(item, str):
+                texts.append(item)
+            else:
+                self.fault(f"{name}[{index}]", "must be a string")
+        return tuple(texts)
+
+    def uploads(self, name: str) -> tuple[Upload, ...]:
+        """Return the files under `name`, in order."""
+        self._taken.add(name)
+        return self._uploads.get(name, ())
+
+    def values(self, name: str) -> tuple[JsonValue, ...]:
+        """Return the values of a field as they were sent, but for empty ones."""
+        self._taken.add(name)
+        return tuple(value for value in self._fields.get(name, ()) if value != "")
+
+    def ignore(self, *names: str) -> None:
+        """Accept fields of these names without looking at them."""
+        self._taken.update(names)
+
+    def refuse(self, name: str, reason: str, harmless: Sequence[str] = ()) -> None:
+        """Refuse a field, unless its value is one of `harmless`, compared in lower case."""
+        value = self._single(name)
+        text = str(value).lower() if isinstance(value, str | bool) else None
+        if value is not None and text not in harmless:
+            self.fault(name, f"is not supported: {reason}")
+
+    def sent(self, name: str) -> bool:
+        """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""
+        return name in self._fields
+
+    def fault(self, name: str, message: str) -> None:
+        """Add a fault of the handler's own finding, under the path of `name`.
+
+        Those beyond the number that are told are not kept.
+        """
+        if len(self._faults) < MAX_FAULTS:
+            self._faults.append(Fault(f"{self.where}.{name}", message))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what was wrong: first what was taken, in that order, then what nobody took."""
+        also = (name for name in self._uploads if name not in self._fields)
+        unknown = (
+            Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "is not known here")
+            for name in chain(self._fields, also)
+            if name not in self._taken
+        )
+        return tuple(islice(chain(self._faults, unknown), MAX_FAULTS))
+
+    def _single(self, name: str) -> JsonValue:
+        """Take the field: None when it was not sent, or sent twice, which is a fault."""
+        self._taken.add(name)
+        value, *repetitions = self._fields.get(name, (None,))
+        if repetitions:
+            self.fault(name, "must be sent once")
+            return None
+        return value
+
+    def _json(self, name: str) -> JsonValue:
+        """Take the field, and parse it when it is a string: forms have nothing else."""
+        value = self._single(name)
+        if not isinstance(value, str):
+            return value
+        parsed = parse_json(value.encode("utf-8", "surrogatepass"))
+        if isinstance(parsed, BadJson):
+            self.fault(name, f"must be JSON; it is {parsed.reason}")
+            return None
+        return parsed
+
+
+def _as_integer(value: JsonValue) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number: 3.0 is an integer (JSON Schema)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value)
+    return int(text) if _INTEGER.fullmatch(text) else None

@@ -1,0 +1,177 @@
+"""The request and response values that every frontend exchanges with the core.
+
+A frontend parses bytes into a `Request` and writes a `Response` back; whatever lies between is
+decided here.  Header names are lower case (RFC 9110 section 5.1).  The headers of a response are
+complete but for what belongs to the connection: `date`, `connection` and chunked framing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, TypeAlias
+
+from attrs import evolve, field
+
+from ..effects import Program
+from ..values import frozen
+
+__all__ = [
+    "Answer",
+    "Headers",
+    "Request",
+    "Response",
+    "Streamed",
+    "Unfinished",
+    "compact_json",
+    "empty_response",
+    "encoded_json_response",
+    "json_response",
+    "text_response",
+    "with_headers",
+    "without_body",
+]
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+JSON: Final = (b"content-type", b"application/json")
+_UNSAFE: Final = re.compile(rb"[\r\n\0]")
+
+
+def _check_headers(_: object, __: object, headers: Headers) -> None:
+    for name, value in headers:
+        if _UNSAFE.search(value) or name != name.lower():
+            raise ValueError(f"not a header: {name!r}: {value!r}")
+
+
+@frozen
+class Request:
+    """A parsed HTTP request head: no socket, no stream; the body is asked for by `ReadBody`.
+
+    `target` is the raw origin-form (RFC 9112 section 3.2.1) below the mount point of the host,
+    ASCII, undecoded.  `client` is the peer's address as the host trusts it, for the audit alone.
+    """
+
+    method: str
+    target: str
+    headers: Headers = ()
+    client: str = ""
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return the first value under `name` (lower case), or None."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    def values(self, name: bytes) -> tuple[bytes, ...]:
+        """Return every value under `name` (lower case), in order."""
+        return tuple([value for key, value in self.headers if key == name])
+
+
+@frozen
+class Response:
+    """A complete HTTP response.
+
+    For HEAD, `body` is empty and `content-length` tells what GET would have sent.
+    """
+
+    status: int
+    headers: Headers = field(validator=_check_headers)
+    body: bytes = b""
+
+
+@frozen
+class Unfinished:
+    """The end of a body that is not whole, because the process ends or hands its clients over.
+
+    A host ends such a response so that the client sees that something is missing: without the
+    last chunk, by a reset, by an error; never in order.
+    """
+
+
+@frozen
+class Streamed:
+    """A response whose body a program emits (`Emit`) while the host drives it.
+
+    Closing the program, as a host does when the client has gone, ends nothing but the stream.
+    A program that returns `Unfinished` has emitted a part of the body and will emit no more.
+    """
+
+    status: int
+    headers: Headers = field(validator=_check_headers)
+    body: Program[Unfinished | None] = field(eq=False)
+
+
+Answer: TypeAlias = Response | Streamed
+"""What `Platform.answer` returns."""
+
+
+_encode: Final = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
+).encode
+
+
+def _unchecked(status: int, headers: Headers, body: bytes) -> Response:
+    """Make a response of headers that were checked before, or are constants of ours."""
+    response = _new(Response)
+    _set(response, "status", status)
+    _set(response, "headers", headers)
+    _set(response, "body", body)
+    return response
+
+
+_new: Final = object.__new__
+_set: Final = object.__setattr__
+
+
+def with_headers(answer: Answer, more: Headers) -> Answer:
+    """Return `answer` with `more` behind its headers.
+
+    Every answer passes here, so what was checked when it was made is not checked again:
+    `evolve` would cost a fifth of the whole answer.
+    """
+    headers = answer.headers + more
+    if isinstance(answer, Streamed):
+        return Streamed(answer.status, headers, answer.body)
+    return _unchecked(answer.status, headers, answer.body)
+
+
+def without_body(answer: Answer) -> Answer:
+    """Return what HEAD gets where GET would have got `answer` (RFC 9110 section 9.3.2)."""
+    if isinstance(answer, Response):
+        return evolve(answer, body=b"")
+    answer.body.close()
+    return Response(answer.status, answer.headers)
+
+
+def compact_json(value: Any) -> str:
+    """Encode `value` on one line, without spaces; NaN and infinity are a `ValueError`."""
+    return _encode(value)
+
+
+def json_response(status: int, value: Any, headers: Headers = ()) -> Response:
+    """Answer with `value` as compact UTF-8 JSON."""
+    return encoded_json_response(status, compact_json(value).encode(), headers)
+
+
+def encoded_json_response(status: int, body: bytes, headers: Headers = ()) -> Response:
+    """Answer with `body`, which is JSON already."""
+    framing = (JSON, (b"content-length", b"%d" % len(body)))
+    if headers:
+        return Response(status, (*framing, *headers), body)
+    return _unchecked(status, framing, body)
+
+
+def text_response(
+    status: int, text: str, media_type: bytes = b"text/plain; charset=utf-8", headers: Headers = ()
+) -> Response:
+    """Answer with `text` in UTF-8."""
+    body = text.encode()
+    length = (b"content-length", b"%d" % len(body))
+    return Response(status, ((b"content-type", media_type), length, *headers), body)
+
+
+def empty_response(status: int, headers: Headers = ()) -> Response:
+    """Answer without content (RFC 9110 section 15.3.5)."""
+    return Response(status, headers)

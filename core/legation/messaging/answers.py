@@ -1,0 +1,232 @@
+"""The work on one message: its run in the sender's session, and the reply.
+
+A message may be worked on more than once, after a crash or a failure of the database; the run that
+answers it is begun once.  Its id is noted on the message before it begins, so whoever comes later
+finds it, waits for it, and takes its answer.  A run that was interrupted, because the node that
+executed it died, has no answer: then another is begun.  One that was deleted while it was waited
+for has none, either, and ends the message: whoever deleted its session wants no more of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from attrs import evolve
+
+from ..channels.backoff import retry_us
+from ..channels.messages import (
+    Ask,
+    IncomingMessage,
+    Say,
+    channel_session_id,
+    decode_message,
+    rest_of_new,
+    treat,
+)
+from ..channels.replies import apology_key, outbox_rows, replies_to
+from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
+from ..hosted.registry import HostedChannel
+from ..incidents import where
+from ..runs.followers import join
+from ..runs.ids import new_id
+from ..runs.start import NewRun, start
+from ..store.conversations import CurrentSession, OpenSession
+from ..store.failures import StoreFailure
+from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage
+from ..store.outbox import NewReply
+from ..store.run_reads import FetchRun
+from ..store.run_rows import RunRow
+from ..values import frozen
+from .attachments import Attached, attachments
+from .leases import Desk
+
+__all__ = ["AnswerMessage", "owner_of"]
+
+_NEW: Final = "A new conversation begins. What can I do for you?"
+_INTERRUPTED: Final = "interrupted"
+_MOST_RUNS: Final = 3
+_FRACTION: Final = 1 << 16
+
+
+class _LeaseLost(Exception):
+    """Somebody else works on the message now."""
+
+
+def owner_of(channel: str, sender: str) -> str:
+    """Return under what name a sender's sessions are kept; no token's subject is ever one."""
+    return f"~channel:{channel}:{sender}"
+
+
+@frozen
+class AnswerMessage(Job):
+    """Answer one claimed message, or say when to try again."""
+
+    desk: Desk
+    claimed: ClaimedMessage
+
+    def program(self) -> Program[None]:
+        """Work under the lease; give it back whatever goes wrong."""
+        trouble: Exception | None = None
+        try:
+            yield from self._answer()
+        except _LeaseLost:
+            pass
+        except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
+            trouble = error
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.desk.let_go(self.claimed.lease)
+        if trouble is not None:
+            yield from self._try_later(where(trouble))
+        yield from Nudge(self.desk.inbox)
+
+    def _answer(self) -> Program[None]:
+        channel = self.desk.channel(self.claimed.lease.key.channel)
+        message = decode_message(self.claimed.payload)
+        match treat(message):
+            case Ask(text):
+                answer = yield from self._asked(channel, message, text)
+            case Say(text):
+                answer = text
+            case _:
+                answer = ""
+        yield from self._complete(channel, message, answer)
+
+    def _asked(self, channel: HostedChannel, message: IncomingMessage, text: str) -> Program[str]:
+        """Return what the agent says to `text`."""
+        owner = owner_of(channel.id, message.sender)
+        base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
+        rest = rest_of_new(text)
+        if rest is None:
+            session_id = yield from Transact(self.desk.database, CurrentSession(owner, base))
+        else:
+            session_id = f"{base}#{message.message_id}"
+            yield from self._open(channel, owner, session_id)
+            if not rest:
+                return _NEW
+            text = rest
+        row = yield from self._run(channel, message, owner, session_id, text)
+        return _said(row) or channel.apology
+
+    def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
+        now_us = yield from Now()
+        component = channel.component
+        opened = OpenSession(owner, session_id, component.kind, component.id, now_us)
+        yield from Transact(self.desk.database, opened)
+
+    def _run(
+        self,
+        channel: HostedChannel,
+        message: IncomingMessage,
+        owner: str,
+        session_id: str,
+        text: str,
+    ) -> Program[RunRow | None]:
+        """Return the run that answers the message: the one noted before, or one begun now.
+
+        None where it was deleted while it was waited for.
+        """
+        attached: Attached | None = None
+        run_id = self.claimed.run_id
+        if run_id is not None and (yield from self._row(owner, run_id)) is not None:
+            row = yield from self._over(owner, run_id)
+            if not _is_interrupted(row):
+                return row
+            run_id = None
+        for _ in range(_MOST_RUNS):
+            run_id = run_id or (yield from self._note_run())
+            attached = attached or (yield from attachments(channel, message, text))
+            new = NewRun(
+                owner=owner,
+                session_id=session_id,
+                run_id=run_id,
+                message=attached.text,
+                stream=False,
+                details=attached.files,
+            )
+            yield from start(self.desk.workshop, channel.component, new)
+            row = yield from self._over(owner, run_id)
+            if not _is_interrupted(row):
+                return row
+            run_id = None
+        return row
+
+    def _note_run(self) -> Program[str]:
+        """Return the id of a run to begin, noted on the message."""
+        run_id = yield from new_id(self.claimed.received_us)
+        if not (yield from Transact(self.desk.database, AttachRun(self.claimed.lease, run_id))):
+            raise _LeaseLost
+        return run_id
+
+    def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
+        return (yield from Transact(self.desk.database, FetchRun(run_id, owner)))
+
+    def _over(self, owner: str, run_id: str) -> Program[RunRow | None]:
+        """Wait until a run is over, and return it."""
+        yield from join(self.desk.database, owner, run_id)
+        return (yield from self._row(owner, run_id))
+
+    def _complete(
+        self, channel: HostedChannel, message: IncomingMessage, text: str
+    ) -> Program[None]:
+        now_us = yield from Now()
+        replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
+        done = CompleteMessage(self.claimed.lease, now_us, replies)
+        if (yield from Transact(self.desk.database, done)) and replies:
+            yield from Nudge(self.desk.outbox)
+
+    def _try_later(self, reason: str) -> Program[None]:
+        """Put the message back with a growing pause; in the end among the dead letters."""
+        key, lease = self.claimed.lease.key, self.claimed.lease
+        now_us = yield from Now()
+        fraction = int.from_bytes((yield from RandomBytes(2)), "big") / _FRACTION
+        again_us = retry_us(lease.attempts, self.claimed.received_us, now_us, fraction)
+        replies = self._apology(now_us) if again_us is None else ()
+        fields = (
+            ("channel", key.channel),
+            ("attempt", lease.attempts),
+            ("error", reason),
+            ("dead", again_us is None),
+        )
+        yield from Log("warning" if again_us else "error", "message not answered", fields)
+        failed = FailMessage(lease, reason[:200], again_us, now_us, replies)
+        lost = False
+        try:
+            yield from Transact(self.desk.database, failed)
+        except StoreFailure:
+            lost = True  # the lease runs out, and the message is claimed again
+        if lost:
+            yield from Log("warning", "message not put back", fields)
+        elif replies:
+            yield from Nudge(self.desk.outbox)
+
+    def _apology(self, now_us: int) -> tuple[NewReply, ...]:
+        """Return the apology for a message given up, so that nobody waits for ever.
+
+        Its key is not that of the answer, which an operator may still bring about.
+        """
+        try:
+            message = decode_message(self.claimed.payload)
+        except (KeyError, TypeError, ValueError):
+            return ()  # stored by a later version, perhaps
+        if not isinstance(treat(message), Ask):
+            return ()
+        channel = self.desk.channel(self.claimed.lease.key.channel)
+        key = apology_key(message.message_id)
+        parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
+        return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
+
+
+def _is_interrupted(row: RunRow | None) -> bool:
+    """Return whether the node that executed a run went away, and the run has to begin again."""
+    return row is not None and row.reason == _INTERRUPTED
+
+
+def _said(row: RunRow | None) -> str:
+    """Return what a run answered, else nothing; of one that waits for a person, that it does."""
+    if row is None or row.status not in ("COMPLETED", "PAUSED") or row.output is None:
+        return ""
+    content = json.loads(row.output)["content"]
+    if content is None or isinstance(content, str):
+        return (content or "").strip()
+    return json.dumps(content, ensure_ascii=False)

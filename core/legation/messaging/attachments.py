@@ -1,0 +1,65 @@
+"""What comes with a message beside its words: fetched, and handed to the run like an upload.
+
+A file that cannot be had costs nobody the answer: the agent reads in its place that it could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..channels.media import MOST_BYTES, fetch_media
+from ..channels.messages import IncomingMessage, Media
+from ..effects import Log, Program
+from ..hosted.registry import HostedChannel
+from ..http.bodies.media_types import MEDIA_TYPES, kept_file
+from ..values import frozen
+
+__all__ = ["MOST_FILES", "Attached", "attachments"]
+
+MOST_FILES: Final = 10
+"""Of one message."""
+
+_WORDLESS: Final = "(The message has no text, only what is attached.)"
+_UNREAD: Final = "({} was attached and could not be read: {}.)"
+_TYPE: Final = "files of type {} are not read"
+_MANY: Final = "there were too many"
+
+
+@frozen
+class Attached:
+    """The words for the agent, and the files as members of the run's input, by their kind."""
+
+    text: str
+    files: Mapping[str, list[dict[str, Any]]]
+
+
+def attachments(channel: HostedChannel, message: IncomingMessage, text: str) -> Program[Attached]:
+    """Return what is attached to `message`, and `text` with a note on what could not be had."""
+    files: dict[str, list[dict[str, Any]]] = {}
+    notes: list[str] = []
+    room = MOST_BYTES
+    for number, media in enumerate(message.media):
+        found: bytes | str = _MANY
+        if number < MOST_FILES:
+            found = yield from _content(channel, media, room)
+        if isinstance(found, str):
+            notes.append(_UNREAD.format(media.name, found))
+            yield from _told(channel, media, found)
+        else:
+            room -= len(found)
+            kept = kept_file(media.name, media.mime_type, found)
+            files.setdefault(MEDIA_TYPES[media.mime_type], []).append(kept)
+    words = text if text.strip() else _WORDLESS
+    return Attached("\n\n".join((words, *notes)), files)
+
+
+def _content(channel: HostedChannel, media: Media, room: int) -> Program[bytes | str]:
+    if media.mime_type not in MEDIA_TYPES:
+        return _TYPE.format(media.mime_type)
+    return (yield from fetch_media(channel.codec, media, room))
+
+
+def _told(channel: HostedChannel, media: Media, reason: str) -> Program[None]:
+    fields = (("channel", channel.id), ("type", media.mime_type), ("reason", reason))
+    yield from Log("warning", "attachment not read", fields)

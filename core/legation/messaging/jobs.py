@@ -1,0 +1,172 @@
+"""The rounds of a node: claim what waits, keep alive what is under work, forget what is long done.
+
+A nudge makes a round begin at once; without one it begins within a second, which is also how the
+work of another node, and of a dead one, is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias, TypeVar
+
+from ..channels.backoff import MAX_ATTEMPTS
+from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
+from ..incidents import where
+from ..store.failures import StoreFailure
+from ..store.inbox import ClaimMessages, ExtendLeases, ForgetMessages, Lease
+from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, ReplyLease
+from ..store.units import Unit
+from ..values import frozen
+from .answers import AnswerMessage
+from .leases import MOST, Desk
+from .replies import SendReply
+
+__all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
+
+KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
+"""How long the id of an answered message is known: providers deliver again for a week."""
+
+_ROUND_SECONDS: Final = 1.0
+_TROUBLE_SECONDS: Final = 5.0
+_FORGET_SECONDS: Final = 3600.0
+_BATCH: Final = 500
+# At least so many places are free before more is claimed: a claim for each that becomes free
+# would keep the database busy when the node is.
+_WORTHWHILE: Final = MOST // 4
+
+R = TypeVar("R")
+
+Waiting: TypeAlias = AwaitNudge | Sleep
+Held: TypeAlias = Lease | ReplyLease
+
+
+def channel_jobs(desks: Iterable[Desk]) -> tuple[Job, ...]:
+    """Return the rounds of `desks`."""
+    kinds = (AnswerInbox, SendOutbox, KeepLeases, ForgetDone)
+    return tuple(kind(desk) for desk in desks for kind in kinds)
+
+
+def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) -> Program[None]:
+    """Go round for ever, whatever goes wrong; the same trouble is told once."""
+    told = ""
+    while True:
+        trouble: Exception | None = None
+        try:
+            yield from one_round()
+        except Exception as error:  # noqa: BLE001 (a bug in one round must not end all of them)
+            trouble = error
+        if trouble is None:
+            told = ""
+            yield from pause
+            continue
+        found = where(trouble)
+        if found != told:
+            fields = (("database", desk.database), ("error", found))
+            level = "warning" if isinstance(trouble, StoreFailure) else "error"
+            yield from Log(level, "channels have to wait", fields)
+        told = found
+        yield from Sleep(_TROUBLE_SECONDS)
+
+
+def _claimed(
+    desk: Desk, held: int, claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]]
+) -> Program[R | None]:
+    """Return what was claimed; None where there is no room, or the process is about to end."""
+    free = MOST - held
+    if free < _WORTHWHILE or desk.workshop.draining:
+        return None
+    node = yield from ThisNode()
+    now_us = yield from Now()
+    unit = claim(node, now_us, now_us + desk.lease_us, free, MAX_ATTEMPTS, desk.channels)
+    desk.claims += 1
+    try:
+        return (yield from Transact(desk.database, unit))
+    finally:
+        desk.claims -= 1
+
+
+@frozen
+class AnswerInbox(Job):
+    """Claim messages and start the work on each, as long as the process lives."""
+
+    desk: Desk
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        return _rounds(self.desk, self._round, AwaitNudge(self.desk.inbox, _ROUND_SECONDS))
+
+    def _round(self) -> Program[None]:
+        claimed = yield from _claimed(self.desk, len(self.desk.leases), ClaimMessages)
+        if claimed is None:
+            return
+        for message in claimed.messages:
+            self.desk.take(message.lease)
+            yield from Spawn(AnswerMessage(self.desk, message))
+        for key in claimed.buried:
+            yield from Log("error", "message given up", (("channel", key.channel),))
+
+
+@frozen
+class SendOutbox(Job):
+    """Claim replies and send each, as long as the process lives."""
+
+    desk: Desk
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        return _rounds(self.desk, self._round, AwaitNudge(self.desk.outbox, _ROUND_SECONDS))
+
+    def _round(self) -> Program[None]:
+        claimed = yield from _claimed(self.desk, len(self.desk.sending), ClaimReplies)
+        if claimed is None:
+            return
+        for reply in claimed.replies:
+            self.desk.take(reply.lease)
+            yield from Spawn(SendReply(self.desk, reply))
+        for key in claimed.buried:
+            yield from Log("error", "reply given up", (("channel", key.channel),))
+
+
+@frozen
+class KeepLeases(Job):
+    """Extend the leases of what is under work, three times within a lease."""
+
+    desk: Desk
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        return _rounds(self.desk, self._round, Sleep(self.desk.lease_us / 3 / 1_000_000))
+
+    def _round(self) -> Program[None]:
+        """Extend; what was lost makes room, for its work comes to nothing."""
+        now_us = yield from Now()
+        until_us = now_us + self.desk.lease_us
+        if messages := tuple(self.desk.leases.values()):
+            extend = ExtendLeases(messages, now_us, until_us)
+            self._drop(messages, (yield from Transact(self.desk.database, extend)))
+        if replies := tuple(self.desk.sending.values()):
+            extended = ExtendReplyLeases(replies, now_us, until_us)
+            self._drop(replies, (yield from Transact(self.desk.database, extended)))
+
+    def _drop(self, held: tuple[Held, ...], kept: tuple[Held, ...]) -> None:
+        for lease in held:
+            if lease not in kept:
+                self.desk.let_go(lease)
+
+
+@frozen
+class ForgetDone(Job):
+    """Delete, every hour, what was answered and sent long ago."""
+
+    desk: Desk
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        return _rounds(self.desk, self._round, Sleep(_FORGET_SECONDS))
+
+    def _round(self) -> Program[None]:
+        """Delete in batches, each a transaction of its own: nobody waits long for one."""
+        before_us = (yield from Now()) - KEPT_US
+        for kind in (ForgetMessages, ForgetReplies):
+            while (yield from Transact(self.desk.database, kind(before_us, _BATCH))) == _BATCH:
+                pass

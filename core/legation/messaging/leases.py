@@ -1,0 +1,85 @@
+"""The desk of one database: what this node is working on of its inbox and outbox."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import define, field
+
+from ..hosted.registry import HostedChannel
+from ..runs.executor import Workshop
+from ..store.inbox import Lease, MessageKey
+from ..store.outbox import ReplyKey, ReplyLease
+
+__all__ = ["MOST", "Desk", "desks_of"]
+
+MOST: Final = 16
+"""How many messages, and how many replies, a node works on at a time."""
+
+
+@define(eq=False)
+class Desk:
+    """Leases under work.  Only these are extended: what nobody works on any more runs out.
+
+    `claims` is how many claims have been sent to the database and not been answered.
+    """
+
+    workshop: Workshop
+    database: str
+    leases: dict[MessageKey, Lease] = field(factory=dict[MessageKey, Lease])
+    sending: dict[ReplyKey, ReplyLease] = field(factory=dict[ReplyKey, ReplyLease])
+    claims: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under work here, or a claim is on its way."""
+        return bool(self.leases or self.sending or self.claims)
+
+    @property
+    def lease_us(self) -> int:
+        """How long a node may be silent before its messages are taken over, in microseconds."""
+        return self.workshop.lease_us
+
+    @property
+    def inbox(self) -> str:
+        """The topic under which new messages are announced on this node."""
+        return f"inbox:{self.database}"
+
+    @property
+    def outbox(self) -> str:
+        """The topic under which new replies are announced on this node."""
+        return f"outbox:{self.database}"
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that this node knows in the database, sorted: it claims of no other."""
+        hosted = self.workshop.registry.channels.values()
+        return tuple(sorted(c.id for c in hosted if c.component.database == self.database))
+
+    def channel(self, name: str) -> HostedChannel:
+        """Return the channel of something claimed."""
+        return self.workshop.registry.channels[name]
+
+    def take(self, lease: Lease | ReplyLease) -> None:
+        """Note that work under `lease` begins."""
+        if isinstance(lease, Lease):
+            self.leases[lease.key] = lease
+        else:
+            self.sending[lease.key] = lease
+
+    def let_go(self, lease: Lease | ReplyLease) -> None:
+        """Note that work under `lease` is over.
+
+        A newer lease on the same thing stays: somebody else on this node works under it.
+        """
+        if isinstance(lease, Lease):
+            if self.leases.get(lease.key) == lease:
+                del self.leases[lease.key]
+        elif self.sending.get(lease.key) == lease:
+            del self.sending[lease.key]
+
+
+def desks_of(workshop: Workshop) -> tuple[Desk, ...]:
+    """Return a desk for every database that a channel stores its messages in."""
+    databases = {c.component.database for c in workshop.registry.channels.values()}
+    return tuple(Desk(workshop, name) for name in sorted(databases))

@@ -1,0 +1,79 @@
+"""Sending one reply through its provider, and judging what came of it.
+
+At least once: a crash between the provider's answer and our note sends the reply again, under the
+same idempotency key.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..channels.backoff import retry_us
+from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
+from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
+from ..incidents import where
+from ..store.failures import StoreFailure
+from ..store.outbox import ClaimedReply, FailReply, MarkSent
+from ..values import frozen
+from .leases import Desk
+
+__all__ = ["SendReply"]
+
+_FRACTION: Final = 1 << 16
+
+
+@frozen
+class SendReply(Job):
+    """Send one claimed reply and store what became of it."""
+
+    desk: Desk
+    claimed: ClaimedReply
+
+    def program(self) -> Program[None]:
+        """Send under the lease; a failure of ours counts as one of the provider's."""
+        lease = self.claimed.lease
+        outcome: Outcome | None = None
+        reason = ""
+        try:
+            outcome = yield from self._send()
+        except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
+            reason = where(error)
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.desk.let_go(lease)
+        lost = False
+        try:
+            yield from self._note(outcome or RetryLater(None, reason))
+        except StoreFailure:
+            lost = True  # the lease runs out, and the reply is sent again under its key
+        if lost:
+            yield from Log("warning", "reply not noted", (("channel", lease.key.channel),))
+        yield from Nudge(self.desk.outbox)
+
+    def _send(self) -> Program[Outcome]:
+        codec = self.desk.channel(self.claimed.lease.key.channel).codec
+        now_us = yield from Now()
+        answer = yield from codec.encode(decode_reply(self.claimed.payload), now_us)
+        now_us = yield from Now()
+        return codec.read_reply(answer, now_us)
+
+    def _note(self, outcome: Outcome) -> Program[None]:
+        now_us = yield from Now()
+        lease = self.claimed.lease
+        if isinstance(outcome, Sent):
+            yield from Transact(self.desk.database, MarkSent(lease, now_us))
+            return
+        again_us = None
+        if isinstance(outcome, RetryLater):
+            fraction = int.from_bytes((yield from RandomBytes(2)), "big") / _FRACTION
+            again_us = retry_us(
+                lease.attempts, self.claimed.created_us, now_us, fraction, outcome.after_seconds
+            )
+        fields = (
+            ("channel", lease.key.channel),
+            ("attempt", lease.attempts),
+            ("reason", outcome.reason),
+            ("dead", again_us is None),
+        )
+        yield from Log("warning" if again_us else "error", "reply not sent", fields)
+        failed = FailReply(lease, outcome.reason[:200], again_us, now_us)
+        yield from Transact(self.desk.database, failed)

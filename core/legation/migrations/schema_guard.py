@@ -1,0 +1,301 @@
+"""Serving across versions: no statement meets a schema that it was not written for.
+
+A node reads the ledger of each database at its start and every few seconds.  While a database is
+behind, drifted, or ahead of code that may not serve it, whatever needs its schema fails with
+`NotServed` before a statement is sent; everything else, and every other database, goes on.
+
+The same look tells whether the database is well (`store.health`): it answers in time, has room, and
+its file is the one that was opened.  What a request learns of that counts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from attrs import define, evolve, field
+
+from ..effects import (
+    Concurrently,
+    Effect,
+    Inspect,
+    Interrupted,
+    Interruptible,
+    Job,
+    Log,
+    Program,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+)
+from ..store.failures import DatabaseFull, FileReplaced, NotServed, StoreFailure, WrongSchema
+from ..store.health import (
+    PATIENCE_SECONDS,
+    REASONS,
+    Condition,
+    Notice,
+    ProbeWrite,
+    advance,
+    notice_of,
+    noticed,
+)
+from ..store.units import Unit
+from ..values import frozen
+from .catalogue import CATALOGUE, Catalogue
+from .ledger import Behind, EmptyDatabase, LedgerReading, ReadLedger, Standing, standing
+from .migrate import Attempt, Migrated, MigrationBusy, MigrationFailed, MigrationUnknown, migrate
+
+__all__ = ["ANSWER_SECONDS", "LOOK_SECONDS", "Served", "Serving", "WatchSchema", "WatchSchemas"]
+
+R = TypeVar("R")
+
+LOOK_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 10.0
+"""For a look that somebody waits for: at the start, and after a migration."""
+
+_SAY_MORE: Final = (DatabaseFull, FileReplaced)
+"""The failures that concern the whole database; a connection that broke may be one of many."""
+
+_GUARDED: Final = frozenset({Transact, Spawn, Interruptible, Concurrently})
+"""The effects that touch a database, and those with programs in them that may."""
+
+# How long the start of a node waits for the locks of a database: nobody is answered meanwhile.
+# What is left to do then is done by `WatchSchema`.
+START_PATIENCE_US: Final = 3_000_000
+
+
+@define(eq=False)
+class Serving:
+    """Why a database is not served, by its id; nothing stands here for one that is.
+
+    Attributes:
+        catalogue: The schema that this code is written for.
+        readings: What the last look at each ledger found.
+        conditions: What is wrong with a database; nothing stands here for one that works.
+        refused: The databases that refused to write since the last look.
+        due: The databases that this node is to migrate by itself, and has not yet.  Once it has,
+            or has found one served, it never does so again: whoever takes a database down to an
+            older version finds it left there.
+    """
+
+    databases: Sequence[str]
+    catalogue: Catalogue = CATALOGUE
+    reasons: dict[str, str] = field(factory=dict[str, str], init=False)
+    due: set[str] = field(factory=set[str], init=False)
+    readings: dict[str, LedgerReading] = field(factory=dict[str, LedgerReading], init=False)
+    conditions: dict[str, Condition] = field(factory=dict[str, Condition], init=False)
+    refused: set[str] = field(factory=set[str], init=False)
+
+    def begin(self, name: str, *, migrate: bool) -> Program[None]:
+        """Look at `name` as the process starts; with `migrate`, bring it to the newest schema."""
+        self.reasons[name] = f"The database {name!r} is not served: it has not answered yet"
+        if migrate:
+            self.due.add(name)
+        yield from self.look(name)
+
+    def look(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[None]:
+        """Read the ledger of `name` within `seconds`, and migrate it where that is due.
+
+        A database that does not answer keeps its standing.
+        """
+        stands = yield from self._read(name, seconds)
+        if stands is not None and name in self.due:
+            if not stands.may_serve:
+                yield from self._migrate(name)
+                yield from self._read(name)
+            else:
+                self.due.discard(name)
+
+    def examine(self, name: str) -> Program[None]:
+        """Look at the condition of `name`, then at its ledger."""
+        notice = notice_of((yield from Inspect(name)))
+        if notice is not None:
+            yield from self._note(name, notice)
+        elif name not in self.refused and self.conditions.get(name) is Condition.FULL:
+            yield from self._ask(name, ProbeWrite(), Notice.STORED, PATIENCE_SECONDS)
+        self.refused.discard(name)
+        if self.conditions.get(name) is not Condition.REPLACED:
+            yield from self.look(name, PATIENCE_SECONDS)
+
+    def _ask(self, name: str, unit: Unit[R], notice: Notice, seconds: float) -> Program[R | None]:
+        """Return the answer to `unit`, None where there is none in time; note either."""
+        asked = Interruptible(_transact(name, unit), f"look:{name}", seconds)
+        answer: Any = None
+        found: Notice | None = notice
+        try:
+            answer = yield from asked
+        except StoreFailure as failure:
+            found = noticed(failure)
+        if isinstance(answer, Interrupted):
+            answer, found = None, Notice.NO_ANSWER
+        if found is not None:
+            yield from self._note(name, found)
+        return answer  # type: ignore[no-any-return]  # of `unit`
+
+    def _note(self, name: str, notice: Notice) -> Program[None]:
+        """Draw the conclusion, and write one line when the condition is another one."""
+        before = self.conditions.get(name, Condition.WORKING)
+        after = advance(before, notice)
+        if after is before:
+            return
+        self.conditions[name] = after
+        database = ("database", name)
+        if after is Condition.WORKING:
+            del self.conditions[name]
+            yield from Log("info", "database_available", (database,))
+            return
+        if after is Condition.REPLACED:
+            self.reasons[name] = f"The database {name!r} is not served: {REASONS[after]}"
+        reason = (("condition", after.value), ("reason", REASONS[after]))
+        yield from Log("error", "database_unavailable", (database, *reason))
+
+    def _read(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[Standing | None]:
+        reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED, seconds)
+        if reading is None or self.conditions.get(name) is Condition.REPLACED:
+            return None
+        self.readings[name] = reading
+        latest = self.catalogue.latest
+        stands = standing(reading.state, self.catalogue, reading.dialect, latest)
+        if stands.may_serve:
+            self.reasons.pop(name, None)
+        else:
+            self.reasons[name] = f"The database {name!r} is not served: {_told(name, stands)}"
+        return stands
+
+    def _migrate(self, name: str) -> Program[None]:
+        """Migrate `name`; what may succeed later is left to be tried again."""
+        node = yield from ThisNode()
+        outcome = yield from migrate(
+            name,
+            self.catalogue,
+            None,
+            actor="startup",
+            request_id="",
+            node=node,
+            patience_us=START_PATIENCE_US,
+        )
+        if not isinstance(outcome, MigrationBusy | MigrationFailed | MigrationUnknown):
+            self.due.discard(name)
+        if not isinstance(outcome, Migrated):
+            fields = (("database", name), ("reason", outcome.detail))
+            yield from Log("error", "database not migrated", fields)
+        elif outcome.moves:
+            version = ("version", str(outcome.to_version))
+            yield from Log("info", "database migrated", (("database", name), version))
+
+    def guard(self, program: Program[R]) -> Program[R]:
+        """Run `program`, keeping from it what it must not touch.
+
+        A statement that finds no table or column, and a migration that was tried, are reasons to
+        look at the ledger again at once.
+        """
+        reply: object = None
+        trouble: Exception | None = None
+        try:
+            while True:
+                effect = program.send(reply) if trouble is None else program.throw(trouble)
+                reply, trouble = None, None
+                if type(effect) in _GUARDED:
+                    effect = self._within(effect)
+                    trouble = self._refusal(effect)
+                if trouble is None:
+                    try:
+                        reply = yield effect
+                    except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
+                        trouble = error
+                if trouble is not None and isinstance(trouble, _SAY_MORE):
+                    yield from self._learn(effect, trouble)
+                if isinstance(effect, Transact) and _tells(effect, trouble):
+                    yield from self._read(effect.database)
+                    trouble = self._refusal(effect) or trouble
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        finally:
+            program.close()
+
+    def _learn(self, effect: Effect, trouble: StoreFailure) -> Program[None]:
+        """Note what became of a unit; another program in `effect` notes its own."""
+        notice = noticed(trouble)
+        if isinstance(effect, Transact) and notice is not None:
+            if notice is Notice.REFUSED:
+                self.refused.add(effect.database)
+            yield from self._note(effect.database, notice)
+
+    def _within(self, effect: Effect) -> Effect:
+        """Return `effect`; what programs there are in it are guarded as well."""
+        if isinstance(effect, Spawn):
+            return Spawn(Served(self, effect.job))
+        if isinstance(effect, Interruptible):
+            return evolve(effect, program=self.guard(effect.program))
+        if isinstance(effect, Concurrently):
+            return Concurrently(tuple(self.guard(program) for program in effect.programs))
+        return effect
+
+    def _refusal(self, effect: Effect) -> NotServed | None:
+        if not isinstance(effect, Transact) or not effect.unit.needs_schema:
+            return None
+        reason = self.reasons.get(effect.database)
+        return None if reason is None else NotServed(reason)
+
+
+def _transact(name: str, unit: Unit[R]) -> Program[R]:
+    return (yield from Transact(name, unit))
+
+
+def _told(name: str, stands: Standing) -> str:
+    """Say where a database stands, and to whom it falls to do something, what."""
+    if isinstance(stands, Behind | EmptyDatabase):
+        way = f"`legation migrate {name}` or POST /databases/{name}/migrate does it"
+        return f"{stands.detail} ({way})"
+    return stands.detail
+
+
+def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
+    """Whether what became of `effect` says that the schema may be another one now."""
+    return isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt)
+
+
+@frozen
+class Served(Job):
+    """A job under the guard, as is whatever it spawns."""
+
+    serving: Serving
+    job: Job
+
+    def program(self) -> Program[None]:
+        """Run the job."""
+        return self.serving.guard(self.job.program())
+
+
+@frozen
+class WatchSchema(Job):
+    """Look at one database and its ledger now and then, as long as the process lives."""
+
+    serving: Serving
+    name: str
+
+    def program(self) -> Program[None]:
+        """Go round."""
+        name, reasons = self.name, self.serving.reasons
+        while True:
+            yield from Sleep(LOOK_SECONDS)
+            before = reasons.get(name)
+            yield from self.serving.examine(name)
+            after = reasons.get(name)
+            if after != before and name not in self.serving.conditions:
+                told = after or f"The database {name!r} is served"
+                yield from Log("warning" if after else "info", told, (("database", name),))
+
+
+@frozen
+class WatchSchemas(Job):
+    """Watch every database by itself, so that one which does not answer delays no other."""
+
+    serving: Serving
+
+    def program(self) -> Program[None]:
+        """Start the watches."""
+        for name in self.serving.databases:
+            yield from Spawn(WatchSchema(self.serving, name))

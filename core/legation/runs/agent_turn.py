@@ -1,0 +1,282 @@
+"""The turn of one agent, or of the leader of a team: model, tools, and the model again.
+
+The loop is over a value (`TurnState`), so it ends in one of three ways: with an answer, at a limit,
+or where it cannot go on without a person; from there the same loop goes on with the same value.
+
+What is recorded before what: that a tool is called is stored before it is called, and what came of
+it before the model is told.  So whoever finds the run after a crash knows what may have happened,
+and no tool is called a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from attrs import define, evolve, field
+
+from ..effects import Concurrently, Now, Program
+from ..models.conversation import (
+    Message,
+    ModelProtocol,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolSpec,
+    storable,
+)
+from ..store.failures import StoreFailure
+from ..tools.structured import check_output
+from ..values import frozen
+from .event_writer import Voice
+from .payloads import call_sentence, tokens, tokens_apart, tool_execution
+from .turn_state import CallState, TurnState, unlike
+
+__all__ = ["AT_ONCE", "Answered", "Hands", "Limits", "Outcome", "Stopped", "Turn", "Waits"]
+
+AT_ONCE: Final = 8
+"""How many calls of one answer are carried out side by side."""
+
+_ROUNDS: Final = "The run was ended: after {} requests to the model there was no answer"
+_TOKENS: Final = "The run was ended: it took {} tokens, and {} are allowed"
+_INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
+_AGAIN: Final = "{} Answer again, with the JSON alone."
+
+
+@frozen
+class Limits:
+    """How far a turn may go: requests to the model, and tokens in and out in all."""
+
+    rounds: int = 10
+    tokens: int | None = None
+
+
+@frozen
+class Answered:
+    """The turn has its answer: a text, or the value of the JSON that was asked for."""
+
+    content: Any
+
+
+@frozen
+class Waits:
+    """The turn cannot go on without a person."""
+
+
+@frozen
+class Stopped:
+    """The turn came to a limit."""
+
+    reason: str
+    sentence: str
+
+
+Outcome: TypeAlias = Answered | Waits | Stopped
+
+
+class Hands(Protocol):
+    """What an agent can do beside talking."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of it."""
+        ...
+
+    def admit(self, call: ToolCall, now_us: int) -> CallState:
+        """Return the call as it stands at first: due, waiting for a person, or done in vain."""
+        ...
+
+    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+        """Return the call, done; or waiting, where somebody else's turn does.
+
+        That it begins is stored already.  A failure of a database, and what ends the run, is
+        raised; everything else is told to the model.
+        """
+        ...
+
+
+@define(eq=False)
+class Turn:
+    """Takes a turn; `state` is how far it has come, also when something is raised.
+
+    Attributes:
+        schema: JSON schema of the answer; None if it is a text.
+        tool_choice: What the model must call before anything else, as in a `Prompt`.
+    """
+
+    voice: Voice
+    model: ModelProtocol
+    hands: Hands
+    state: TurnState
+    limits: Limits = Limits()  # noqa: RUF009 (a frozen value)
+    schema: Mapping[str, Any] | None = None
+    tool_choice: str | None = None
+    _in_hand: int = field(default=0, init=False)
+
+    def take(self) -> Program[Outcome]:
+        """Go on until there is an answer, a limit, or nothing to be done without a person.
+
+        Raises:
+            ModelFailed: There is no answer to be had.
+            CancelAsked: Somebody wants the run to end.
+            LeaseLost: The run is no longer ours.
+        """
+        while True:
+            while due := self.state.due[:AT_ONCE]:
+                yield from self._carry_out(due)
+            if self.state.waits:
+                return Waits()
+            if (last := self.state.last) is not None:
+                return self._final(last.result or "")
+            self.state = self.state.told(self.voice.journal.now_us)
+            reply = yield from self._ask()
+            outcome = self._beyond() if reply.calls else self._answer(reply)
+            if outcome is not None:
+                return outcome
+
+    # The model
+
+    def _ask(self) -> Program[Reply]:
+        """Ask the model once; what it is told of is stored before."""
+        voice, model = self.voice, {"model": self.model.id, "model_provider": self.model.provider}
+        voice.listen()
+        voice.note("ModelRequestStarted", **model)
+        if self.state.calls:
+            yield from voice.settle()
+        asked_us = voice.journal.now_us
+        reply = yield from self.model.respond(self._prompt(), voice)
+        now_us = voice.journal.now_us = yield from Now()
+        voice.look()
+        reply = self._kept(reply)
+        said, calls, thoughts = reply.content, reply.calls, reply.thoughts
+        seen = reply.reasoning
+        message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
+        first_us = voice.first_us
+        seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
+        self.state = self.state.replies(message, reply.usage, now_us, seconds)
+        voice.note("ModelRequestCompleted", **model, **_cost(reply, seconds))
+        if reply.calls:
+            self._admit(reply, now_us)
+        return reply
+
+    def _prompt(self) -> Prompt:
+        limit, spent = self.limits.tokens, self.state.usage.total_tokens
+        return Prompt(
+            self.state.messages,
+            tools=self.hands.specs,
+            output_schema=self.schema,
+            max_tokens=None if limit is None else max(1, limit - spent),
+            tool_choice=None if self.state.calls else self.tool_choice,
+        )
+
+    def _kept(self, reply: Reply) -> Reply:
+        """Return `reply` as it can be stored, whatever the model is.
+
+        Its calls have ids that no other call of the turn has.
+        """
+        taken = [call.call.id for call in self.state.calls]
+        calls: list[ToolCall] = []
+        for call in reply.calls:
+            name, arguments = storable(call.name), storable(call.arguments)
+            calls.append(ToolCall(unlike(storable(call.id), taken), name, arguments))
+            taken.append(calls[-1].id)
+        thoughts = (evolve(one, block=storable(one.block)) for one in reply.thoughts)
+        return evolve(
+            reply,
+            content=storable(reply.content),
+            calls=tuple(calls),
+            thoughts=tuple(thoughts),
+            reasoning=storable(reply.reasoning),
+        )
+
+    def _admit(self, reply: Reply, now_us: int) -> None:
+        calls = tuple(self.hands.admit(call, now_us) for call in reply.calls)
+        for call in calls:
+            if call.failed:
+                self.voice.note("ToolCallError", tool=tool_execution(call), error=call.result)
+        self.state = evolve(self.state, calls=(*self.state.calls, *calls))
+
+    def _beyond(self) -> Stopped | None:
+        """Return the limit that the turn has come to."""
+        state, limits = self.state, self.limits
+        if state.rounds >= limits.rounds:
+            return Stopped("max_rounds", _ROUNDS.format(state.rounds))
+        spent = state.usage.total_tokens
+        if limits.tokens is not None and spent >= limits.tokens:
+            return Stopped("max_tokens", _TOKENS.format(spent, limits.tokens))
+        return None
+
+    def _answer(self, reply: Reply) -> Answered | Stopped | None:
+        """Return the answer; None where the model is to be asked for it again."""
+        if self.schema is None:
+            return Answered(reply.content)
+        value = check_output(self.schema, reply.content)
+        if not isinstance(value, str):
+            return Answered(value)
+        if self.state.corrected:
+            return Stopped("output_invalid", _INVALID)
+        if (beyond := self._beyond()) is not None:
+            return beyond
+        now_us = self.voice.journal.now_us
+        corrected = self.state.hears(Message("user", _AGAIN.format(value)), now_us)
+        self.state = evolve(corrected, corrected=True)
+        return None
+
+    def _final(self, result: str) -> Answered | Stopped:
+        """Return the result of a call as the answer; there is nobody to ask for it again."""
+        if self.schema is None:
+            return Answered(result)
+        value = check_output(self.schema, result)
+        return Stopped("output_invalid", _INVALID) if isinstance(value, str) else Answered(value)
+
+    # The tools
+
+    def _carry_out(self, due: tuple[int, ...]) -> Program[None]:
+        """Carry out calls, side by side if there are several."""
+        voice = self.voice
+        for place in due:
+            call = self.state.calls[place]
+            if call.started_us is None:
+                call = evolve(call, started_us=voice.journal.now_us)
+                self.state = self.state.with_call(place, call)
+                voice.note("ToolCallStarted", tool=tool_execution(call))
+        yield from voice.settle()
+        self._in_hand = len(due)
+        if len(due) == 1:
+            wrong: tuple[Exception | None, ...] = ((yield from self._one(due[0])),)
+        else:
+            wrong = yield from Concurrently(tuple(self._one(place) for place in due))
+        for error in wrong:
+            if error is not None:
+                raise error
+
+    def _one(self, place: int) -> Program[Exception | None]:
+        """Carry out one call; what goes wrong is the result, but for failures of a database."""
+        voice, journal = self.voice, self.voice.journal
+        try:
+            call = yield from self.hands.carry_out(self.state.calls[place], voice)
+            journal.now_us = yield from Now()
+            call = evolve(call, ended_us=journal.now_us)
+            self.state = self.state.with_call(place, call)
+            self._in_hand -= 1
+            if not call.waits:
+                self._tell(call)
+            if self._in_hand:
+                yield from voice.settle()
+        except StoreFailure:
+            raise
+        except Exception as error:  # noqa: BLE001 (the others, beside it, come to their ends first)
+            return error
+        return None
+
+    def _tell(self, call: CallState) -> None:
+        told = tool_execution(call)
+        self.voice.note("ToolCallCompleted", content=call_sentence(call), tool=told)
+        if call.failed:
+            self.voice.note("ToolCallError", tool=told, error=call.result)
+
+
+def _cost(reply: Reply, seconds: float | None) -> dict[str, Any]:
+    """Return what an answer cost: tokens, and the seconds until the first of it was there."""
+    first = {} if seconds is None else {"time_to_first_token": seconds}
+    return {**tokens(reply.usage), **first, **tokens_apart(reply.usage)}

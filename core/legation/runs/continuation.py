@@ -1,0 +1,61 @@
+"""Going on with a run that waits for a person: once, with what was shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..effects import Now, Program, RandomBytes, Spawn, ThisNode
+from ..http.messages import compact_json
+from ..store.run_rows import RunRow
+from ..store.run_steering import Continued, ContinueRun
+from .executor import ExecuteRun, Workshop
+from .retry import FEW, PASSING, Change, patiently, plainly
+from .turn_state import TurnState, UnknownFormat, dump, load
+
+__all__ = ["go_on", "turn_at_pause"]
+
+
+def turn_at_pause(row: RunRow) -> TurnState | None:
+    """Return how far the turn of a paused run had come; None where this version cannot tell."""
+    kept: Mapping[str, Any] = json.loads(row.input).get("turn", {})
+    try:
+        return load(kept)
+    except UnknownFormat:
+        return None
+
+
+def go_on(
+    workshop: Workshop,
+    database: str,
+    row: RunRow,
+    state: TurnState,
+    change: Change = plainly,
+    *,
+    stream: bool,
+) -> Program[Continued]:
+    """Store the answers, which are in `state`, and see that the run is executed.
+
+    Of several who answer the same pause, one goes on; `row` is the run as the answers were held
+    against it.  It goes on whatever becomes of this program.
+    """
+    token = (yield from RandomBytes(8)).hex()
+    node = yield from ThisNode()
+    now_us = yield from Now()
+    unit = ContinueRun(
+        owner=row.owner,
+        session_id=row.session_id,
+        run_id=row.run_id,
+        attempt=row.attempt,
+        input=compact_json({**json.loads(row.input), "stream": stream, "turn": dump(state)}),
+        token=token,
+        node=node,
+        now_us=now_us,
+        until_us=now_us + workshop.lease_us,
+        waits=workshop.registry.config.on_busy == "queue",
+    )
+    continued: Continued = yield from patiently(database, unit, FEW, PASSING, change)
+    if continued.claim is not None:
+        yield from Spawn(ExecuteRun(workshop, database, continued.claim))
+    return continued

@@ -1,0 +1,227 @@
+"""The journal of a run: what happened, in the order and words that clients know.
+
+Events are stored before they are shown, a batch at a time: what is noted while nothing waits goes
+into the database in one transaction when the run is about to wait, or ends.  So a client that has
+seen an event can always be given what came after it.
+
+Several may speak in one journal, each with a `Voice`: a team and those of its members who are at
+work for it.  What they do side by side stands in the order in which it happened, and one batch is
+stored after the other, so that no event can be read before one that has a lower number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import define, field
+
+from ..effects import AwaitNudge, Now, Nudge, Program, Publish, RunEvent
+from ..http.messages import compact_json
+from ..models.conversation import storable
+from ..store.run_rows import ClaimedRun, Lease, StoredEvent
+from ..store.runs import AppendEvents
+from ..values import frozen
+from .retry import patiently
+
+__all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "Voice", "shown"]
+
+LEASE_US: Final = 30_000_000
+"""How long a node may be silent before its runs are taken for dead, unless configured."""
+
+_WAIT_SECONDS: Final = 1.0
+
+
+class CancelAsked(Exception):
+    """Somebody wants the run to end: go no further."""
+
+
+class LeaseLost(Exception):
+    """Another node has taken the run for dead: stop, and write nothing more."""
+
+
+@frozen
+class Speaker:
+    """Whose events these are: the members every event of a run has in common.
+
+    A member of a team speaks of a run of its own, the one of `parent_run_id` being whose journal
+    it is.
+    """
+
+    run: ClaimedRun
+    name: str
+    parent_run_id: str | None = None
+
+    _common: str = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        kind = self.run.kind
+        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
+        common = {
+            f"{kind}_id": self.run.component_id,
+            f"{kind}_name": self.name,
+            "run_id": self.run.run_id,
+            **parent,
+            "session_id": self.run.session_id,
+        }
+        object.__setattr__(self, "_common", compact_json(common)[1:-1])
+
+    def event(self, name: str, now_us: int, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the full name of an event and its data, in the order clients expect.
+
+        `name` is a word of ours, and `fields` has none of the common members.
+        """
+        full = f"Team{name}" if self.run.kind == "team" else name
+        told = f",{compact_json(fields)[1:]}" if fields else "}"
+        second = now_us // 1_000_000
+        return full, f'{{"created_at":{second},"event":"{full}",{self._common}{told}'
+
+
+@define
+class Journal:
+    """Keeps the events of `run`, a run that is asked for, and stores them under its lease.
+
+    Attributes:
+        now_us: The time as it was last asked for.
+        seq: The number of the newest event, stored or not.
+        pending: What is not known to be stored, in order.
+        lease_us: How long the lease lasts that each batch extends.
+    """
+
+    database: str
+    run: ClaimedRun
+    node: str
+    now_us: int
+    seq: int = field(init=False)
+    pending: list[StoredEvent] = field(factory=list[StoredEvent])
+    lease_us: int = LEASE_US
+    _storing: bool = field(default=False, init=False)
+    _waiting: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.seq = self.run.events
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing is known to be stored since the run was claimed."""
+        return self.seq - len(self.pending) == self.run.events
+
+    def add(self, name: str, data: str) -> None:
+        """Add an event to the next batch."""
+        self.seq += 1
+        self.pending.append(StoredEvent(self.seq, name, data, self.now_us))
+
+    def forget(self, last: int) -> None:
+        """Take back the events behind the number `last`, none of which is stored."""
+        self.pending = [event for event in self.pending if event.seq <= last]
+        self.seq = last
+
+    def lease(self) -> Lease:
+        """Return the lease as the next statement writes it."""
+        return Lease(self.node, self.run.attempt, self.now_us + self.lease_us)
+
+    def settle(self) -> Program[None]:
+        """Store what is pending and show it; what others have pending goes with it.
+
+        Whoever closes the program meanwhile may find the events stored and still pending: they
+        are stored again with the end of the run, which changes nothing.
+
+        Raises:
+            LeaseLost: The run is no longer ours.
+            CancelAsked: Somebody wants it to end.
+        """
+        self.now_us = yield from Now()
+        last = self.seq
+        while self.pending and self.pending[0].seq <= last:
+            if self._storing:
+                yield from self._wait()
+            else:
+                yield from self._store()
+
+    def _wait(self) -> Program[None]:
+        """Wait until the batch of another is stored, or was not to be."""
+        self._waiting += 1
+        try:
+            yield from AwaitNudge(self._topic, _WAIT_SECONDS)
+        finally:
+            self._waiting -= 1
+
+    @property
+    def _topic(self) -> str:
+        return f"settled:{self.run.run_id}"
+
+    def _store(self) -> Program[None]:
+        events = tuple(self.pending)
+        append = AppendEvents(self.run.owner, self.run.run_id, self.lease(), self.now_us, events)
+        self._storing = True
+        try:
+            asked = yield from patiently(self.database, append)
+        finally:
+            self._storing = False
+        if asked is not None:
+            del self.pending[: len(events)]
+            yield from Publish(self.run.run_id, shown(events), self.database)
+        if self._waiting:
+            yield from Nudge(self._topic)
+        if asked is None:
+            raise LeaseLost(self.run.run_id)
+        if asked:
+            raise CancelAsked(self.run.run_id)
+
+
+@define
+class Voice:
+    """Who speaks in a journal; a `Listener` for its model.
+
+    Attributes:
+        streamed: Whether the pieces of its answers are events.
+        heard: The pieces of its last answer.
+        first_us: When the first piece of the last answer was there; None before.
+    """
+
+    journal: Journal
+    speaker: Speaker
+    streamed: bool
+    heard: list[str] = field(factory=list[str])
+    first_us: int | None = None
+    _listening: bool = field(default=False, init=False)
+
+    def note(self, name: str, **fields: Any) -> None:
+        """Add an event to the next batch."""
+        self.journal.add(*self.speaker.event(name, self.journal.now_us, fields))
+
+    def listen(self) -> None:
+        """Begin with the next answer."""
+        self.heard.clear()
+        self.first_us, self._listening = None, False
+
+    def hear(self, piece: str) -> None:
+        """Keep a piece of the answer, and note it for the sake of those who follow it live."""
+        if not piece:
+            return
+        piece = storable(piece)
+        self.heard.append(piece)
+        self._listening = True
+        if self.streamed:
+            self.note("RunContent", content=piece, content_type="str", reasoning_content="")
+
+    def think(self, piece: str) -> None:
+        """Note a piece of what the model thinks, for the sake of those who follow it live."""
+        if piece and self.streamed:
+            self.note("RunContent", content_type="str", reasoning_content=storable(piece))
+
+    def settle(self) -> Program[None]:
+        """Store and show what is pending, of whoever spoke."""
+        yield from self.journal.settle()
+        self.look()
+
+    def look(self) -> None:
+        """Keep the time at which the first piece of the answer was there."""
+        if self._listening and self.first_us is None:
+            self.first_us = self.journal.now_us
+
+
+def shown(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:
+    """Return stored events as those who follow see them; the last one is marked if `final`."""
+    last = events[-1].seq if events else 0
+    return tuple(RunEvent(e.seq, e.name, e.data, final and e.seq == last, e.at_us) for e in events)

@@ -1,0 +1,292 @@
+"""Executing a run: from the claim to its end, as one program.
+
+Whoever asked is not here: the program goes on when a client leaves, and tells its events to whom
+it may concern.  The state of the run is in the database alone; when this program dies with its
+node, the lease passes and another node ends the run as interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import define, evolve, field
+
+from ..access.claims import overlay
+from ..effects import Interrupted, Interruptible, Job, Log, Now, Program, Publish, Spawn, ThisNode
+from ..hosted.registry import Component, Registry
+from ..http.messages import compact_json
+from ..incidents import where
+from ..store.failures import StoreFailure
+from ..store.run_rows import ClaimedRun
+from ..store.runs import Ended, FinishRun
+from ..values import frozen
+from .cancellation import REASON, cancel_topic
+from .endings import End, broken_off, concluded, cut_short, failing
+from .event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice, shown
+from .in_flight import ExecutingRuns
+from .output import Told
+from .release import give_back
+from .retry import MANY, MOST_TRIES, PASSING, patiently
+from .states import RunState
+from .team_turn import Taking
+from .turn import turn_of
+
+__all__ = ["BLOCKED", "INTERRUPTED", "CancelledUnasked", "ExecuteRun", "Workshop"]
+
+INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
+
+BLOCKED: Final = (
+    "The run was ended: a single step of it kept the server from all other work for too long;"
+    " the operator's log says where"
+)
+
+_UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
+_TIMEOUT: Final = "The run took longer than {:g} seconds"
+
+
+class CancelledUnasked(Exception):
+    """The run was interrupted as cancelled, and no wish to cancel it is stored: the log's reason.
+
+    Interrupting is for who has stored the wish, or deleted the run; anything else is a bug of ours.
+    """
+
+
+@define(eq=False)
+class Workshop:
+    """Where runs are executed: what is hosted, and which runs are on the bench.
+
+    The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
+    has gone is not kept by its node's life.
+
+    Attributes:
+        draining: The process is about to end: nothing that waits is claimed any more.
+        leaving: Who follows a run that is not executed here is to follow it elsewhere.
+        ending: It ends now: what is executed is broken off.
+        followers: How many streams follow a run.
+        ended: How many runs ended here, by kind, component and state.
+    """
+
+    registry: Registry
+    executing: ExecutingRuns = field(factory=ExecutingRuns)
+    draining: bool = False
+    leaving: bool = False
+    ending: bool = False
+    followers: int = 0
+    ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+
+    def begin(self) -> None:
+        """Take up work, also after an end."""
+        self.draining = self.leaving = self.ending = False
+
+    def count(self, run: ClaimedRun, state: RunState) -> None:
+        """Count a run that ended here, or paused."""
+        key = (run.kind, run.component_id, state.value)
+        self.ended[key] = self.ended.get(key, 0) + 1
+
+    @property
+    def lease_us(self) -> int:
+        """How long a node may be silent before it is taken for dead, in microseconds."""
+        return round(self.registry.config.lease_seconds * 1_000_000)
+
+    def name_of(self, run: ClaimedRun) -> str:
+        """Return the name of the agent or team of `run`, its id when it is hosted no more."""
+        component = self.component(run)
+        return component.name if component else run.component_id
+
+    def component(self, run: ClaimedRun) -> Component | None:
+        """Return the agent or team of `run`, or None when it is hosted no more."""
+        return self.registry.components(run.kind).get(run.component_id)
+
+
+@define(eq=False)
+class _Work:
+    """A run under execution: who speaks, what was asked, and the turn as soon as there is one."""
+
+    voice: Voice
+    asked: Mapping[str, Any]
+    started_us: int
+    turn: Taking | None = None
+    ended_at: int = 0
+
+    def told(self, component: Component | None) -> Told:
+        """Return what there is to be told of the run by now."""
+        state = None if self.turn is None else self.turn.state
+        worked_us = self.voice.journal.now_us - self.started_us
+        if state is not None:
+            worked_us += state.worked_us
+        speaker = self.voice.speaker
+        return Told(speaker.run, speaker.name, component, state, worked_us)
+
+
+@frozen
+class ExecuteRun(Job):
+    """Take the turn of a claimed run, store its end, and go on with the session's next run."""
+
+    workshop: Workshop
+    database: str
+    run: ClaimedRun
+
+    def program(self) -> Program[None]:
+        """Execute the run under its lease."""
+        executing, key = self.workshop.executing, (self.database, self.run.run_id)
+        if self.workshop.ending and (yield from give_back(self.database, self.run)):
+            return
+        executing.enter(*key, self.run.attempt)
+        try:
+            following = yield from self._execute()
+        finally:
+            executing.leave(*key, self.run.attempt)
+        if following is None:
+            return
+        if self.workshop.draining and (yield from give_back(self.database, following)):
+            return
+        yield from Spawn(ExecuteRun(self.workshop, self.database, following))
+
+    def _execute(self) -> Program[ClaimedRun | None]:
+        """Take the turn, until it ends or is not to go on, and store what came of it."""
+        node = yield from ThisNode()
+        started_us = yield from Now()
+        asked = json.loads(self.run.input)
+        run = _with_claims(self.run, asked)
+        speaker = Speaker(run, self.workshop.name_of(run))
+        journal = Journal(self.database, run, node, started_us, lease_us=self.workshop.lease_us)
+        work = _Work(Voice(journal, speaker, asked["stream"]), asked, started_us)
+        outcome = yield from Interruptible(
+            self._attempt(work),
+            cancel_topic(self.database, self.run.run_id),
+            self.workshop.registry.config.run_timeout_seconds,
+            self._label(node),
+        )
+        if isinstance(outcome, LeaseLost):
+            return None
+        if self._to_give_back(journal, outcome) and (yield from give_back(self.database, self.run)):
+            return None
+        if isinstance(outcome, PASSING) and journal.untouched:
+            yield from self._release(outcome)
+            return None
+        if not isinstance(outcome, End):
+            journal.now_us = yield from Now()
+            outcome = yield from self._broken_off(work, outcome)
+        ended = yield from _finish(journal, outcome)
+        if ended.cancel_asked or ended.cancel_unasked:
+            journal.forget(work.ended_at)
+            outcome = yield from self._corrected(work, ended)
+            ended = yield from _finish(journal, outcome)
+        if ended.kept:
+            self.workshop.count(self.run, outcome.state)
+        return ended.following
+
+    def _label(self, node: str) -> str:
+        """Return what says which run, and whose try of it, a step belongs to."""
+        run = self.run
+        whose = {f"{run.kind}_id": run.component_id, "database": self.database}
+        return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
+
+    def _corrected(self, work: _Work, ended: Ended) -> Program[End]:
+        """Return the end of a run whose end was not stored, because of who asked to cancel it."""
+        if ended.cancel_asked:
+            return cut_short(work.voice, self._so_far(work), REASON.format(self.run.run_id))
+        return (yield from failing(work.voice, self._so_far(work), CancelledUnasked()))
+
+    def _to_give_back(self, journal: Journal, outcome: object) -> bool:
+        """Whether the process ends, and the run has not come so far that anybody knows of it."""
+        broken_off = self.workshop.ending and outcome == Interrupted("nudge")
+        return broken_off and journal.untouched
+
+    def _release(self, trouble: StoreFailure) -> Program[None]:
+        """Let the run wait again: nothing has begun in it, and the database was away too long.
+
+        Where that cannot be stored either, or was tried often, its lease runs out.
+        """
+        fields = (
+            ("run_id", self.run.run_id),
+            ("database", self.database),
+            ("error", where(trouble)),
+        )
+        yield from Log("warning", "run_released", fields)
+        if self.run.attempt < MOST_TRIES:
+            yield from give_back(self.database, self.run, MANY)
+
+    def _attempt(self, work: _Work) -> Program[End | Exception]:
+        """Take the turn; what goes wrong in it is its result."""
+        try:
+            return (yield from self._turn(work))
+        except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
+            return error
+
+    def _turn(self, work: _Work) -> Program[End]:
+        component = self.workshop.component(self.run)
+        if component is None:
+            return broken_off(work.voice, self._so_far(work), _UNHOSTED, "not_hosted")
+        run = work.voice.speaker.run
+        work.turn = yield from turn_of(component, self.database, run, work.asked, work.voice)
+        outcome = yield from work.turn.take()
+        work.ended_at = work.voice.journal.seq
+        return concluded(work.voice, self._so_far(work), outcome)
+
+    def _so_far(self, work: _Work) -> Told:
+        return work.told(self.workshop.component(self.run))
+
+    def _broken_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
+        """Return the end of a run that did not come to its own."""
+        told, work.ended_at = self._so_far(work), work.voice.journal.seq
+        ending = self.workshop.ending and outcome == Interrupted("nudge")
+        if isinstance(outcome, CancelAsked) or (outcome == Interrupted("nudge") and not ending):
+            return cut_short(work.voice, told, REASON.format(self.run.run_id))
+        if ending:
+            sentence, reason = INTERRUPTED, "interrupted"
+        elif outcome == Interrupted("blocked"):
+            sentence, reason = BLOCKED, "blocked"
+        elif isinstance(outcome, Interrupted):
+            seconds = self.workshop.registry.config.run_timeout_seconds
+            sentence, reason = _TIMEOUT.format(seconds), "timeout"
+        else:
+            return (yield from failing(work.voice, told, outcome))
+        return broken_off(work.voice, told, sentence, reason)
+
+
+def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
+    """Return `run` with what the token of its caller says in the session's state.
+
+    The state of the session may have been changed since, by another request or another token.
+    """
+    claims = asked.get("state_claims")
+    if claims is None:
+        return run
+    state = overlay(json.loads(run.state), claims["names"], claims["said"])
+    return evolve(run, state=compact_json(state))
+
+
+def _finish(journal: Journal, end: End) -> Program[Ended]:
+    """Store the end.  A database that does not answer is asked again while the lease lasts."""
+    run = journal.run
+    events = tuple(journal.pending)
+    finish = FinishRun(
+        owner=run.owner,
+        session_id=run.session_id,
+        run_id=run.run_id,
+        lease=journal.lease(),
+        node=journal.node,
+        now_us=journal.now_us,
+        until_us=journal.now_us + journal.lease_us,
+        status=end.state.value,
+        output=compact_json(end.output),
+        reason=end.reason,
+        usage=end.usage,
+        events=events,
+        input=end.input,
+        members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
+    )
+    ended: Ended | None = None
+    try:
+        ended = yield from patiently(journal.database, finish, MANY, (StoreFailure,))
+    except StoreFailure:
+        pass
+    if ended is None:
+        yield from Log("error", "run could not be stored", (("run_id", run.run_id),))
+        return Ended(kept=False)
+    if ended.kept:
+        yield from Publish(run.run_id, shown(events, final=True), journal.database)
+    return ended

@@ -1,0 +1,112 @@
+"""What a model is told at the beginning of a turn: instructions, history, and what was asked."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..effects import Program
+from ..models.conversation import Image, Message
+from ..store.run_reads import RecentRuns
+from ..store.run_rows import ClaimedRun
+from .payloads import remembered
+from .retry import patiently
+from .turn_state import Said, TurnState
+
+__all__ = ["FILE_BYTES", "begin", "history", "question"]
+
+FILE_BYTES: Final = 256 << 10
+"""How long a file of text may be to be read out to the model, in bytes."""
+
+_TEXTS: Final = (
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/x-javascript",
+    "application/x-python",
+)
+_PARAMETERS: Final = ";"
+_JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
+
+
+def begin(
+    database: str, run: ClaimedRun, asked: Mapping[str, Any], instructions: str | None, runs: int
+) -> Program[TurnState]:
+    """Return the state of a turn in which nothing has been said but what was asked.
+
+    `runs` is how many earlier runs of the session are told; its first run looks for none.
+    """
+    before = [] if instructions is None else [Message("system", instructions)]
+    if runs and run.run_no > 1:
+        before += yield from history(database, run, runs)
+    return TurnState(before=tuple(before), said=(Said(question(asked), run.created_us),))
+
+
+def history(database: str, run: ClaimedRun, size: int) -> Program[list[Message]]:
+    """Return the messages of the last `size` runs of the session that were completed."""
+    unit = RecentRuns(run.owner, run.session_id, run.run_no, size)
+    recent = yield from patiently(database, unit)
+    told: list[Message] = []
+    for _, output in recent:
+        shown = json.loads(output).get("messages", ())
+        told += [remembered(message) for message in shown if message["role"] != "system"]
+    return told
+
+
+def question(asked: Mapping[str, Any]) -> Message:
+    """Return the message of the user: the text, files of text with it, and the images."""
+    files = [_read_out(item) for item in asked.get("files", ())]
+    images = (_image(item) for item in asked.get("images", ()))
+    text: str = asked["message"]
+    return Message(
+        "user",
+        "\n\n".join((text, *files)),
+        images=tuple(image for image in images if image is not None),
+    )
+
+
+def _image(item: Mapping[str, Any]) -> Image | None:
+    """Return a picture as it was sent: its bytes, or where they are; None when it has neither."""
+    content, url = item.get("content"), item.get("url")
+    kind = item.get("mime_type") or (f"image/{item['format']}" if item.get("format") else "")
+    media_type = kind if isinstance(kind, str) and kind.startswith("image/") else "image/png"
+    if isinstance(content, str) and content:
+        return Image(_JPEG.get(media_type, media_type), content)
+    if isinstance(url, str) and url.startswith(("https://", "http://")):
+        return Image(url=url)
+    return None
+
+
+def _read_out(item: Mapping[str, Any]) -> str:
+    """Return a file as the model is told of it: its text, else no more than its name."""
+    name = _attribute(item.get("filename") or item.get("name") or "file")
+    kind = _attribute(item.get("mime_type") or "")
+    text = _text(item, kind)
+    if text is None:
+        return f'<file name="{name}" type="{kind}"/>'
+    return f'<file name="{name}" type="{kind}">\n{text}\n</file>'
+
+
+def _attribute(value: Any) -> str:
+    return str(value).replace('"', "'").replace("\n", " ")[:200]
+
+
+def _text(item: Mapping[str, Any], kind: str) -> str | None:
+    """Return the content of a file of text that is not too long, else None."""
+    base = kind.partition(_PARAMETERS)[0].strip().lower()
+    content = item.get("content")
+    if not isinstance(content, str) or not (base.startswith("text/") or base in _TEXTS):
+        return None
+    try:
+        data = b64decode(content, validate=True)
+    except binascii.Error:
+        data = content.encode("utf-8", "replace")
+    if len(data) > FILE_BYTES:
+        return None
+    try:
+        return data.decode("utf-8").replace("\0", "\ufffd")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,206 @@
+"""Keeping runs: leases are extended, wishes to cancel passed on, and what nobody works on ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from attrs import evolve
+
+from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
+from ..http.messages import compact_json
+from ..incidents import where
+from ..store.failures import StoreFailure
+from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
+from ..store.run_reads import FetchEvents, FetchRun
+from ..store.run_rows import RunRow, StoredEvent
+from ..store.runs import FinishRun
+from ..values import frozen
+from .cancellation import REASON, cancel_topic, keeping_topic
+from .endings import End, broken_off, cut_short, failing
+from .event_writer import Journal, Speaker, Voice, shown
+from .executor import BLOCKED, INTERRUPTED, ExecuteRun, Workshop
+from .output import Told
+from .retry import MOST_TRIES, PASSING
+
+__all__ = ["KeepRuns", "LeftWithoutTrace"]
+
+_ROUND_SECONDS: Final = 1.0
+_BEATS: Final = 3
+
+
+class LeftWithoutTrace(Exception):
+    """Whoever took the run up was not heard of again, `MOST_TRIES` times: the log's reason."""
+
+
+@frozen
+class KeepRuns(Job):
+    """Look after the runs of one database, for ever.
+
+    Every second, and sooner where another node says so: who was asked to cancel there, and what
+    has no executor.  Three times within a lease: the leases of this node.
+    """
+
+    workshop: Workshop
+    database: str
+
+    def program(self) -> Program[None]:
+        """Go round, whatever goes wrong."""
+        node = yield from ThisNode()
+        told, beaten_us = "", 0
+        while True:
+            now_us = yield from Now()
+            beats = not 0 <= now_us - beaten_us < self.workshop.lease_us // _BEATS
+            trouble: Exception | None = None
+            try:
+                yield from self._round(node, now_us, beats=beats)
+            except Exception as error:  # noqa: BLE001 (a bug must not end the keeping of all runs)
+                trouble = error
+            if trouble is not None:
+                beaten_us = 0  # as soon as it can be again
+            elif beats:
+                beaten_us = now_us
+            told = yield from self._tell(trouble, told)
+            yield from AwaitNudge(keeping_topic(self.database), _ROUND_SECONDS)
+
+    def _tell(self, trouble: Exception | None, told: str) -> Program[str]:
+        """Write what went wrong, unless it was `told` the last time; return what it is."""
+        if trouble is None:
+            return ""
+        found = where(trouble)
+        if found != told:
+            fields = (("database", self.database), ("error", found))
+            level = "warning" if isinstance(trouble, StoreFailure) else "error"
+            yield from Log(level, "leases not kept", fields)
+        return found
+
+    def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
+        if held := self.workshop.executing.ids(self.database):
+            yield from self._kept(node, held, now_us, beats=beats)
+        if self.workshop.draining:
+            return
+        neglected = yield from Transact(self.database, FindNeglected(now_us))
+        stuck: Exception | None = None
+        for row in neglected.expired:
+            try:
+                yield from self._recover(row, node, now_us)
+            except PASSING:
+                raise
+            except Exception as error:  # noqa: BLE001 (of this run alone: the others go on)
+                stuck = stuck or error
+        if neglected.expired or neglected.waiting:
+            yield from self._claim(node)
+        if stuck is not None:
+            raise stuck
+
+    def _kept(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
+        if beats:
+            yield from Transact(
+                self.database, ExtendLeases(node, held, now_us + self.workshop.lease_us)
+            )
+        for run_id in (yield from Transact(self.database, CancelsAsked(held))):
+            yield from Nudge(cancel_topic(self.database, run_id))
+
+    def _claim(self, node: str) -> Program[None]:
+        """Execute what waits in sessions where nothing is executed."""
+        while True:
+            now_us = yield from Now()
+            unit = ClaimWaiting(node, now_us, now_us + self.workshop.lease_us)
+            waiting = yield from Transact(self.database, unit)
+            if waiting is None:
+                return
+            yield from Spawn(ExecuteRun(self.workshop, self.database, waiting))
+
+    def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
+        """End the run of a dead node, under the dead one's lease.
+
+        A run in which nothing had happened yet, or nothing since it was continued, was asked
+        nothing of the world: it waits again, unless it was taken up too often.
+        One that somebody wanted to end is cancelled.
+        """
+        in_vain = False
+        if row.untouched and row.cancel_us is None:
+            in_vain = (yield from self._tries(row)) >= MOST_TRIES
+            if not in_vain:
+                release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
+                yield from Transact(self.database, release)
+                return
+        finish = yield from self._end(row, node, now_us, in_vain=in_vain)
+        finish = evolve(finish, expired_us=now_us)
+        ended = yield from Transact(self.database, finish)
+        if ended.kept:
+            yield from Publish(row.run_id, shown(finish.events, final=True), self.database)
+        if ended.following is not None:
+            yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
+
+    def end_blocked(self, run_id: str, node: str, attempt: int) -> Program[bool]:
+        """End the run for whose sake the process of `node` was killed; return whether it did.
+
+        It ends under the lease of that process, which need not have run out, so that nobody takes
+        the run up again.  Whoever waits in its session is left to those who look for such.
+        """
+        row = yield from Transact(self.database, FetchRun(run_id, None, any_owner=True))
+        if row is None or (row.lease.node, row.attempt) != (node, attempt):
+            return False
+        now_us, here = (yield from Now()), (yield from ThisNode())
+        finish = yield from self._end(row, here, now_us, blocked=True)
+        ended = yield from Transact(self.database, evolve(finish, until_us=now_us))
+        return ended.kept
+
+    def _tries(self, row: RunRow) -> Program[int]:
+        """Return how often the run was taken up and nothing came of it.
+
+        Every other time it came to a pause.
+        """
+        tries, after = row.attempt, 0
+        while after < row.events:
+            fetch = FetchEvents(row.owner, row.run_id, after)
+            events = (yield from Transact(self.database, fetch)).events
+            tries -= sum(_pauses(event, row.run_id) for event in events)
+            after = events[-1].seq if events else row.events
+        return tries
+
+    def _end(
+        self,
+        row: RunRow,
+        node: str,
+        now_us: int,
+        *,
+        in_vain: bool = False,
+        blocked: bool = False,
+    ) -> Program[FinishRun]:
+        run, component = row.claim, self.workshop.component(row.claim)
+        told = Told(run, self.workshop.name_of(run), component)
+        journal = Journal(self.database, run, node, now_us, lease_us=self.workshop.lease_us)
+        voice = Voice(journal, Speaker(run, told.name), streamed=False)
+        end: End
+        if row.cancel_us is not None:
+            end = cut_short(voice, told, REASON.format(run.run_id))
+        elif in_vain:
+            end = yield from failing(voice, told, LeftWithoutTrace())
+        elif blocked:
+            end = broken_off(voice, told, BLOCKED, "blocked")
+        else:
+            end = broken_off(voice, told, INTERRUPTED, "interrupted")
+        return FinishRun(
+            owner=row.owner,
+            session_id=row.session_id,
+            run_id=row.run_id,
+            lease=row.lease,
+            node=node,
+            now_us=now_us,
+            until_us=now_us + self.workshop.lease_us,
+            status=end.state.value,
+            output=compact_json(end.output),
+            reason=end.reason,
+            usage=end.usage,
+            events=tuple(journal.pending),
+            input=end.input,
+            members=row.kind == "team",
+        )
+
+
+def _pauses(event: StoredEvent, run_id: str) -> bool:
+    """Whether this is a pause of the run itself, and not of a member."""
+    paused = event.name.endswith("RunPaused")
+    return paused and json.loads(event.data).get("run_id") == run_id

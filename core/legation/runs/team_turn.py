@@ -1,0 +1,332 @@
+"""Teams: a leader whose tool is its members.
+
+A member's turn is taken within the call of `delegate_task_to_member` that asked for it.  It is a
+run of its own, under the one that it is part of; its events stand in the journal of the run at the
+top, which also has the lease.  What becomes of it is the result of the call: an answer, a failure
+that the leader is told of, or a pause, which is then a pause of the whole.
+
+The modes differ in little: in `coordinate` the leader asks whom it likes; in `route` it must choose
+one, and that one's answer is the team's; in `collaborate` every member has been asked already when
+the leader is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from attrs import define, evolve, field
+
+from ..effects import Now, Program
+from ..hosted.abilities import DELEGATION
+from ..hosted.registry import Component
+from ..http.messages import compact_json
+from ..models.conversation import Image, Message, ToolCall, ToolSpec
+from ..store.failures import StoreFailure
+from ..store.member_runs import MoveMember, Root, StartMember
+from ..store.run_rows import ClaimedRun
+from ..store.units import Unit
+from ..tools import plain_arguments, render
+from ..values import frozen
+from .agent_turn import Outcome
+from .endings import End, broken_off, concluded, failing
+from .event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice
+from .ids import new_id
+from .output import Told, begun, model_of
+from .retry import patiently
+from .states import RunState
+from .tool_calls import Toolbox
+from .turn_state import CallState, MemberState, Said, Standing, TurnState, unlike
+
+__all__ = ["DELEGATE", "MAX_TASKS", "Leading", "Taker", "Taking", "gathered"]
+
+DELEGATE: Final = DELEGATION[0]
+
+MAX_TASKS: Final = 64
+"""How many tasks a leader may give between two pauses of a run."""
+
+_COORDINATE: Final = "Give a task to a member of the team; the result is the member's answer."
+_ROUTE: Final = "Choose the one member of the team that answers, and say what it is to answer."
+_MEMBERS: Final = "The members, by id:"
+_NO_MEMBER: Final = "There is no member {!r}. There are: {}"
+_ARGUMENTS: Final = "The arguments must be member_id and task, two texts that are not empty"
+_ONE: Final = "One member is to answer, and another was chosen already"
+_MANY: Final = f"No more than {MAX_TASKS} tasks can be given in one run"
+_UNHOSTED: Final = "The run failed: the team no longer has this member"
+_SHOWN: Final = 100  # characters of an id that nobody has
+
+
+class Taking(Protocol):
+    """A turn: of a model, or of a function of the user's."""
+
+    @property
+    def state(self) -> TurnState:
+        """How far it has come."""
+        ...
+
+    def take(self) -> Program[Outcome]:
+        """Go on as far as can be."""
+        ...
+
+
+Taker: TypeAlias = Callable[[Component, Mapping[str, Any], Voice, TurnState], Taking]
+"""Makes the turn of an agent or a team: of whom, what was asked, who speaks, and how far it is."""
+
+
+@frozen
+class _Errand:
+    """A member at work: None if the team has it no more."""
+
+    member: Component | None
+    run: ClaimedRun
+    voice: Voice
+    state: TurnState
+
+    def told(self, state: TurnState, now_us: int, began_us: int) -> Told:
+        worked_us = state.worked_us + now_us - began_us
+        speaker = self.voice.speaker
+        state = evolve(state, worked_us=worked_us)
+        return Told(self.run, speaker.name, self.member, state, worked_us, speaker.parent_run_id)
+
+
+@define(eq=False)
+class Leading:
+    """What the leader of a team can do: ask members, and call tools of its own.
+
+    Attributes:
+        images: What the team was shown, and so is each member.
+    """
+
+    team: Component
+    toolbox: Toolbox
+    taker: Taker
+    images: tuple[Image, ...] = ()
+    _tasks: int = field(default=0, init=False)
+    _chosen: bool = field(default=False, init=False)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of it."""
+        members = self.team.members
+        return (*((_delegation(self.team),) if members else ()), *self.toolbox.specs)
+
+    @property
+    def tool_choice(self) -> str | None:
+        """What the model must call first."""
+        if self.team.mode != "route" or not self.team.members:
+            return None
+        return "*" if self.toolbox.tools else DELEGATE
+
+    def admit(self, call: ToolCall, now_us: int) -> CallState:
+        """Return the call as it stands at first."""
+        if call.name != DELEGATE or not self.team.members:
+            return self.toolbox.admit(call, now_us)
+        arguments = plain_arguments(call.arguments)
+        if isinstance(arguments, str):
+            return CallState(call=call, created_us=now_us).done(arguments, failed=True)
+        state = CallState(call=call, created_us=now_us, arguments=arguments)
+        wrong = self._wrong(arguments)
+        if wrong is not None:
+            return state.done(wrong, failed=True)
+        self._tasks += 1
+        self._chosen = True
+        return state
+
+    def _wrong(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return why the task cannot be given, in words for the model."""
+        texts = [value for value in arguments.values() if isinstance(value, str) and value.strip()]
+        if sorted(arguments) != ["member_id", "task"] or len(texts) < len(arguments):
+            return _ARGUMENTS
+        if self._member(arguments["member_id"]) is None:
+            known = ", ".join(member.id for member in self.team.members)
+            return _NO_MEMBER.format(arguments["member_id"][:_SHOWN], known)
+        if self.team.mode == "route" and self._chosen:
+            return _ONE
+        return _MANY if self._tasks >= MAX_TASKS else None
+
+    def _member(self, member_id: str) -> Component | None:
+        return next((member for member in self.team.members if member.id == member_id), None)
+
+    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+        """Return the call with what came of it, or waiting with the member."""
+        if call.call.name != DELEGATE:
+            return (yield from self.toolbox.carry_out(call, voice))
+        journal, member = voice.journal, self._member(call.arguments["member_id"])
+        if call.member is not None:
+            errand = yield from self._resume(call.member, voice)
+        elif member is not None:
+            errand = yield from self._begin(member, call.arguments["task"], voice)
+        else:  # who was asked before the team was changed
+            return call.done(_UNHOSTED, failed=True)
+        began_us = journal.now_us
+        end, state = yield from self._run(errand, began_us)
+        move = MoveMember(
+            _root(journal),
+            errand.run.run_id,
+            end.state.value,
+            compact_json(end.output),
+            end.reason,
+            end.usage,
+            journal.now_us,
+        )
+        yield from _store(journal, move)
+        return self._concluded(evolve(call, child_run_id=errand.run.run_id), errand, end, state)
+
+    def _begin(self, member: Component, task: str, voice: Voice) -> Program[_Errand]:
+        """Store the run of a member that has not begun."""
+        journal = voice.journal
+        run_id = yield from new_id(journal.now_us)
+        now_us = journal.now_us = yield from Now()
+        run = _claim(voice, run_id, member.kind, member.id, task, now_us)
+        said = Said(Message("user", task, images=self.images), now_us)
+        instructions = member.instructions
+        before = () if instructions is None else (Message("system", instructions),)
+        own = _voice(voice, run, member.name)
+        errand = _Errand(member, run, own, TurnState(before=before, said=(said,)))
+        start = StartMember(
+            _root(journal),
+            run_id,
+            voice.speaker.run.run_id,
+            member.kind,
+            member.id,
+            run.input,
+            compact_json(begun(errand.told(errand.state, now_us, now_us))),
+            now_us,
+        )
+        yield from _store(journal, start)
+        own.note("RunStarted", **model_of(member))
+        return errand
+
+    def _resume(self, kept: MemberState, voice: Voice) -> Program[_Errand]:
+        """Go on with a member that has what it was waiting for."""
+        journal = voice.journal
+        task = kept.state.said[0].message.content
+        run = _claim(voice, kept.run_id, kept.kind, kept.component_id, task, kept.created_us)
+        own = _voice(voice, run, kept.name)
+        now_us = journal.now_us = yield from Now()
+        errand = _Errand(self._member(kept.component_id), run, own, kept.state)
+        output = compact_json(begun(errand.told(kept.state, now_us, now_us)))
+        move = MoveMember(_root(journal), run.run_id, "RUNNING", output, None, None, now_us)
+        yield from _store(journal, move)
+        own.note("RunContinued")
+        return errand
+
+    def _run(self, errand: _Errand, began_us: int) -> Program[tuple[End, TurnState]]:
+        """Take the member's turn; return its end and how far it came."""
+        voice, journal = errand.voice, errand.voice.journal
+        if errand.member is None:
+            told = errand.told(errand.state, began_us, began_us)
+            return broken_off(voice, told, _UNHOSTED, "not_hosted"), errand.state
+        turn = self.taker(errand.member, json.loads(errand.run.input), voice, errand.state)
+        outcome = yield from _taken(turn)
+        now_us = journal.now_us = yield from Now()
+        told = errand.told(turn.state, now_us, began_us)
+        if isinstance(outcome, Exception):
+            return (yield from failing(voice, told, outcome)), turn.state
+        return concluded(voice, told, outcome), told.state or turn.state
+
+    def _concluded(self, call: CallState, errand: _Errand, end: End, state: TurnState) -> CallState:
+        """Return the call as the end of the member's run leaves it."""
+        run = errand.run
+        if end.state is RunState.PAUSED:
+            kept = MemberState(
+                run_id=run.run_id,
+                kind=run.kind,
+                component_id=run.component_id,
+                name=errand.voice.speaker.name,
+                created_us=run.created_us,
+                state=state,
+            )
+            return evolve(call, standing=Standing.MEMBER, member=kept)
+        failed = end.state is RunState.ERROR
+        if failed:
+            self._chosen = False
+        last = self.team.mode == "route" and not failed
+        answered = evolve(call, response=end.output)
+        return answered.done(render(end.output["content"]) or "", failed=failed, last=last)
+
+
+def gathered(team: Component, state: TurnState, now_us: int) -> TurnState:
+    """Return the turn of a team that collaborates, with every member asked."""
+    task = state.said[0].message.content
+    # Those of earlier runs are told as well, and a provider may want every id to be unlike.
+    taken = [call.id for message in state.messages for call in message.calls]
+    calls = tuple(
+        ToolCall(
+            unlike(f"call_{number}", taken),
+            DELEGATE,
+            compact_json({"member_id": m.id, "task": task}),
+        )
+        for number, m in enumerate(team.members, 1)
+    )
+    due = tuple(
+        CallState(call=call, created_us=now_us, arguments={"member_id": m.id, "task": task})
+        for call, m in zip(calls, team.members, strict=True)
+    )
+    return evolve(state.hears(Message("assistant", "", calls=calls), now_us), calls=due)
+
+
+def _delegation(team: Component) -> ToolSpec:
+    """Return the leader's tool, with the members in its description."""
+    members = "\n".join(f"- {member.id}: {_about(member)}" for member in team.members)
+    does = _ROUTE if team.mode == "route" else _COORDINATE
+    ids = [member.id for member in team.members]
+    properties = {
+        "member_id": {"type": "string", "enum": ids, "description": "Who is asked."},
+        "task": {"type": "string", "description": "What is asked, with all that it takes."},
+    }
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return ToolSpec(DELEGATE, f"{does}\n\n{_MEMBERS}\n{members}", parameters)
+
+
+def _about(member: Component) -> str:
+    return ". ".join(filter(None, (member.name, member.role, member.description)))
+
+
+def _claim(
+    voice: Voice, run_id: str, kind: str, component_id: str, task: str, created_us: int
+) -> ClaimedRun:
+    """Return the run of a member, under the lease of the run at the top."""
+    return evolve(
+        voice.journal.run,
+        run_id=run_id,
+        kind=kind,
+        component_id=component_id,
+        input=compact_json({"message": task, "stream": voice.streamed}),
+        created_us=created_us,
+        run_no=1,
+        events=0,
+    )
+
+
+def _voice(voice: Voice, run: ClaimedRun, name: str) -> Voice:
+    return Voice(voice.journal, Speaker(run, name, voice.speaker.run.run_id), voice.streamed)
+
+
+def _root(journal: Journal) -> Root:
+    run = journal.run
+    return Root(run.owner, run.session_id, run.run_id, journal.lease())
+
+
+def _store(journal: Journal, unit: Unit[bool | None]) -> Program[None]:
+    asked = yield from patiently(journal.database, unit)
+    if asked is None:
+        raise LeaseLost(journal.run.run_id)
+    if asked:
+        raise CancelAsked(journal.run.run_id)
+
+
+def _taken(turn: Taking) -> Program[Outcome | Exception]:
+    """Take the turn of a member; what goes wrong in it is its result, and ends nothing else."""
+    try:
+        return (yield from turn.take())
+    except (StoreFailure, CancelAsked, LeaseLost):
+        raise
+    except Exception as error:  # noqa: BLE001 (a bug in one member is not the team's end)
+        return error

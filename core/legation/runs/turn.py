@@ -1,0 +1,57 @@
+"""From a run that was asked for to the turn that is taken for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..effects import Program
+from ..hosted.registry import Component
+from ..store.run_rows import ClaimedRun
+from .agent_turn import Hands, Limits, Turn
+from .callables import Called
+from .event_writer import Voice
+from .output import model_of
+from .prompt import begin
+from .team_turn import DELEGATE, Leading, Taking, gathered
+from .tool_calls import Toolbox
+from .turn_state import TurnState, load
+
+__all__ = ["turn_of"]
+
+
+def turn_of(
+    component: Component, database: str, run: ClaimedRun, asked: Mapping[str, Any], voice: Voice
+) -> Program[Taking]:
+    """Return the turn of a run, where it begins or where it paused; its first event is noted."""
+    state: TurnState
+    if "turn" in asked:
+        voice.note("RunContinued")
+        state = load(asked["turn"])
+    else:
+        voice.note("RunStarted", **model_of(component))
+        state = yield from begin(
+            database, run, asked, component.instructions, component.history_runs
+        )
+    return _turn(component, asked, voice, state)
+
+
+def _turn(component: Component, asked: Mapping[str, Any], voice: Voice, state: TurnState) -> Taking:
+    schema = asked.get("output_schema") or component.output_schema
+    if component.run is not None:
+        return Called(voice, component.run, state, asked, math.inf, schema)
+    limits = Limits(component.max_rounds, component.max_tokens)
+    if component.kind == "agent":
+        hands: Hands = Toolbox(component.tools, component.tool_timeout_seconds)
+        return Turn(voice, component.model, hands, state, limits, schema)
+    leading = _leading(component, state)
+    if component.mode == "collaborate" and component.members and len(state.said) == 1:
+        state = gathered(component, state, voice.journal.now_us)
+    return Turn(voice, component.model, leading, state, limits, schema, leading.tool_choice)
+
+
+def _leading(team: Component, state: TurnState) -> Leading:
+    beside = (DELEGATE,) if team.members else ()
+    tools = Toolbox(team.tools, team.tool_timeout_seconds, beside)
+    return Leading(team, tools, _turn, state.said[0].message.images)

@@ -1,0 +1,96 @@
+"""The end of a process, in order: what it holds is finished or given back, never left to expire.
+
+1. Nothing more is claimed: messages, replies and runs that wait are left to other nodes.
+2. What is under work has a while to come to its end, and so has a stream of a run that is executed
+   here.  A stream of any other run is cut after a grace, with words on where to go on: the run may
+   last for hours.
+3. Messages and replies still held are given back, so that another node claims them at once.
+   A reply that was being sent is sent again, under its key.
+4. Runs still executed are broken off.  One in which nothing has happened yet waits again, for any
+   node; any other ends `ERROR`, as interrupted, and whoever follows it is told.
+
+Messages come before runs: whoever works on a message here and sees its run interrupted would begin
+another, and no longer holds the lease to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .effects import Log, Nudge, Program, Sleep, Transact
+from .messaging.leases import Desk
+from .runs.cancellation import cancel_topic
+from .runs.executor import Workshop
+from .store.failures import StoreFailure
+from .store.inbox import ReleaseMessages
+from .store.outbox import ReleaseReplies
+from .values import frozen
+
+__all__ = ["Closing"]
+
+_STEP_SECONDS: Final = 0.05
+_LAST_STEPS: Final = 40
+"""For what was broken off to be stored, and for claims to be answered: two seconds."""
+
+
+@frozen
+class Closing:
+    """What is to be done with all that this process holds."""
+
+    workshop: Workshop
+    desks: tuple[Desk, ...]
+
+    def program(
+        self,
+        patience_seconds: float,
+        grace_seconds: float = 0.0,
+        is_open: Callable[[], bool] = lambda: False,
+    ) -> Program[None]:
+        """Wait, then give back; a database that does not answer keeps its leases.
+
+        While requests may come there is nothing that is given back, so that a run begun on the
+        last of them is executed as well.
+        """
+        self.workshop.draining = True
+        grace = int(grace_seconds / _STEP_SECONDS)
+        for step in range(int(patience_seconds / _STEP_SECONDS)):
+            self.workshop.leaving = step >= grace
+            if not (self._busy() or self.workshop.followers or is_open()):
+                break
+            yield from Sleep(_STEP_SECONDS)
+        self.workshop.leaving = self.workshop.ending = True
+        for _ in range(_LAST_STEPS):
+            yield from self._give_back()
+            for database, run_id in self.workshop.executing:
+                yield from Nudge(cancel_topic(database, run_id))
+            if not (self._busy() or self.workshop.followers):
+                return
+            yield from Sleep(_STEP_SECONDS)
+        if self._busy():
+            yield from Log("warning", "ended with work at hand", self._left())
+
+    def _busy(self) -> bool:
+        return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)
+
+    def _left(self) -> tuple[tuple[str, int], ...]:
+        return (
+            ("runs", len(self.workshop.executing)),
+            ("messages", sum(len(desk.leases) for desk in self.desks)),
+            ("replies", sum(len(desk.sending) for desk in self.desks)),
+        )
+
+    def _give_back(self) -> Program[None]:
+        for desk in self.desks:
+            messages, replies = tuple(desk.leases.values()), tuple(desk.sending.values())
+            try:
+                if messages:
+                    yield from Transact(desk.database, ReleaseMessages(messages))
+                if replies:
+                    yield from Transact(desk.database, ReleaseReplies(replies))
+            except StoreFailure:
+                continue  # tried again at the next step
+            for message in messages:
+                desk.let_go(message)
+            for reply in replies:
+                desk.let_go(reply)

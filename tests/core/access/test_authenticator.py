@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from legation.access.authenticator import TRUSTED, Gate, Refused, open_gate
+from legation.access.decide import Principal
+from legation.config import AuthorizationConfig, ConfigurationError
+from legation.http.messages import Request
+from legation.http.refusals import Unauthenticated
+
+from ...callers import NOW, Issuer
+
+ISSUER: Final = Issuer()
+NAMED: Final = Issuer(kid="named")
+NOW_US: Final = NOW * 1_000_000
+
+
+def gate(**options: Any) -> Gate:
+    return open_gate(ISSUER.authorization(**options), "demo", None)
+
+
+def asking(*values: str) -> Request:
+    return Request("GET", "/", tuple((b"authorization", value.encode()) for value in values))
+
+
+def known(opened: Gate, token: str, now_us: int = NOW_US) -> Principal | Refused:
+    return opened.caller(asking(f"Bearer {token}"), now_us)
+
+
+def test_a_caller_is_what_its_token_says() -> None:
+    found = known(gate(), ISSUER.token("a:read", "b:run", sub="ada", session_id="s"))
+
+    assert isinstance(found, Principal)
+    assert found == Principal(
+        "ada", frozenset({"a:read", "b:run"}), session_id="s", key_id=found.key_id
+    )
+    assert found.key_id
+    assert not found.trusted
+
+
+def test_the_admin_scope_is_the_one_configured() -> None:
+    for opened, scope in ((gate(), "platform:admin"), (gate(admin_scope="root"), "root")):
+        for held in ("platform:admin", "root", "admin"):
+            found = known(opened, ISSUER.token(held))
+            assert isinstance(found, Principal)
+            assert found.admin_scope == (scope if held == scope else "")
+
+
+def test_an_empty_admin_scope_makes_nobody_an_administrator() -> None:
+    found = known(gate(admin_scope=""), ISSUER.token(""))
+
+    assert isinstance(found, Principal)
+    assert not found.admin
+
+
+@pytest.mark.parametrize(
+    ("values", "detail", "sent"),
+    [
+        ((), "Authorization header missing", False),
+        (("",), "Authorization header missing", False),
+        (("Basic YTpi",), "Authorization header missing", False),
+        (("Bearer",), "Invalid token", True),
+        (("Bearer a.b.c",), "Invalid token", True),
+        (("Bearer a.b.c", "Bearer a.b.c"), "Invalid token", True),
+    ],
+)
+def test_nobody_is_recognized_without_one_token_that_verifies(
+    values: tuple[str, ...], detail: str, *, sent: bool
+) -> None:
+    found = gate().caller(asking(*values), NOW_US)
+
+    assert isinstance(found, Refused)
+    assert found.refusal == Unauthenticated(detail, sent=sent)
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("claims", "detail"),
+    [
+        ({"exp": NOW - 11}, "Token has expired"),
+        ({"nbf": NOW + 60}, "Invalid token"),
+        ({"iat": "yesterday"}, "Invalid token"),
+        ({"scopes": "a:read"}, "Invalid token"),
+        ({"sub": 7}, "Invalid token"),
+    ],
+)
+def test_one_sentence_stands_for_every_reason_but_expiry(
+    claims: dict[str, Any], detail: str
+) -> None:
+    found = known(gate(), ISSUER.token(**claims))
+
+    assert isinstance(found, Refused)
+    assert found.refusal == Unauthenticated(detail, sent=True)
+
+
+def test_a_token_expires_while_it_is_remembered() -> None:
+    opened, token = gate(), ISSUER.token("a:read", exp=NOW + 1)
+
+    assert isinstance(known(opened, token), Principal)
+    assert isinstance(known(opened, token, NOW_US + 10_999_999), Principal)
+    late = known(opened, token, NOW_US + 11_000_000)
+    assert isinstance(late, Refused)
+    assert late.refusal.detail == "Token has expired"
+
+
+def test_the_audience_is_the_platform_where_it_is_verified() -> None:
+    for audience, expected in (("demo", Principal), ("other", Refused), (None, Refused)):
+        assert isinstance(known(gate(verify_audience=True), ISSUER.token(aud=audience)), expected)
+    assert isinstance(known(gate(), ISSUER.token(aud="other")), Principal)
+
+
+def jwks(*issuers: Issuer) -> bytes:
+    return json.dumps({"keys": [issuer.jwk for issuer in issuers]}).encode()
+
+
+def test_keys_are_replaced_as_a_whole() -> None:
+    config = AuthorizationConfig(jwks_file="keys.json")
+    opened = open_gate(config, "demo", jwks(NAMED))
+    other = Issuer(kid="other")
+
+    assert isinstance(known(opened, NAMED.token()), Principal)
+    assert opened.load_jwks(jwks(other)) == ()
+    assert isinstance(known(opened, NAMED.token()), Refused)
+    assert isinstance(known(opened, other.token()), Principal)
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": [{"kty": "x"}]}'])
+def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
+    opened = open_gate(AuthorizationConfig(jwks_file="keys.json"), "demo", jwks(NAMED))
+    faults = opened.load_jwks(broken)
+
+    assert faults
+    assert all(fault.path.startswith("authorization_config.") for fault in faults)
+    assert isinstance(known(opened, NAMED.token()), Principal)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (AuthorizationConfig(), "verification_keys: there is no key"),
+        (AuthorizationConfig(["x"]), r"verification_keys\[0\]: "),
+        (AuthorizationConfig(algorithm="none"), "algorithm: 'none' is not one of"),
+        (ISSUER.authorization(jwks_file="k.json"), "jwks_file: is named and was not read"),
+    ],
+)
+def test_a_gate_that_would_not_close_is_not_opened(config: AuthorizationConfig, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        open_gate(config, "demo", None)
+
+
+def test_who_is_trusted_is_nobody_in_particular() -> None:
+    assert Principal(trusted=True) == TRUSTED

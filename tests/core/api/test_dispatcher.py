@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from legation import Platform
+from legation.access.authenticator import Gate, Refused
+from legation.access.decide import Principal
+from legation.api.routes import ROUTES
+from legation.effects import Log, Now, RandomBytes, Record, Transact
+from legation.http.messages import Answer, Headers, Request, Response
+from legation.store.failures import NotServed, Unavailable
+from legation_testing import NEW_YEAR_2026, Script, close_at_every_effect, play
+
+from ...callers import Issuer, demo
+
+ISSUER: Final = Issuer()
+OPEN: Final = demo(None)
+CLOSED: Final = demo(ISSUER)
+ARRIVED: Final = [(Now(), NEW_YEAR_2026), (RandomBytes(16), bytes(16))]
+EXCUSED: Final = [(RandomBytes(8), b"incident"), (Log, None)]
+RECORDED: Final = [(Record, None)]
+ENDED: Final = (Now(), NEW_YEAR_2026)
+
+
+def asking(method: str, target: str, *scopes: str, **more: Any) -> Request:
+    bearer = f"Bearer {ISSUER.token(*scopes, **more)}".encode()
+    return Request(method, target, ((b"authorization", bearer),), "192.0.2.1")
+
+
+def played(platform: Platform, request: Request, script: Script) -> Response:
+    """Play a request, and close it at every effect besides."""
+    script = (*script, ENDED)
+    assert close_at_every_effect(lambda: platform.answer(request), script) == len(script)
+    answer: Answer = play(platform.answer(request), script)
+    assert isinstance(answer, Response)
+    return answer
+
+
+def entries(platform: Platform, request: Request, answers: Script = ()) -> list[Any]:
+    """Return what is recorded of a request."""
+    kept: list[Any] = []
+
+    def keeps(effect: object) -> bool:
+        if isinstance(effect, Record):
+            kept.append(effect.entry)
+        return isinstance(effect, Record)
+
+    play(platform.answer(request), [*ARRIVED, *answers, (keeps, None), ENDED])
+    return kept
+
+
+def test_an_answer_is_recorded_once_it_is_known() -> None:
+    answer = played(OPEN, Request("GET", "/agents"), [*ARRIVED, *RECORDED])
+
+    assert answer.status == 200
+    assert [agent["id"] for agent in json.loads(answer.body)] == ["alpha", "beta"]
+
+
+def test_what_is_public_is_not_recorded() -> None:
+    for platform in (OPEN, CLOSED):
+        assert played(platform, Request("GET", "/health"), ARRIVED).status == 200
+
+
+@pytest.mark.parametrize("target", ["/agents", "/nowhere", "/ready?x"])
+@pytest.mark.parametrize(
+    ("token", "reason", "detail"),
+    [
+        (ISSUER.token(exp=1), "expired", "Token has expired"),
+        (ISSUER.token(aud=1), "aud is not an array", "Invalid token"),
+        ("secret.of.mine", "not canonical base64url", "Invalid token"),
+    ],
+    ids=["expired", "claim", "rubbish"],
+)
+def test_what_is_wrong_with_a_token_is_told_to_the_log_alone(
+    target: str, token: str, reason: str, detail: str
+) -> None:
+    headers: Headers = ((b"authorization", b"Bearer " + token.encode()),)
+    logged = Log("info", "token refused", (("request_id", bytes(16).hex()), ("reason", reason)))
+    record = [] if target == "/nowhere" else RECORDED
+    answer = played(CLOSED, Request("GET", target, headers), [*ARRIVED, (logged, None), *record])
+
+    assert json.loads(answer.body) == {"detail": detail, "error_code": "UNAUTHENTICATED"}
+
+
+@pytest.mark.parametrize(
+    "headers", [(), ((b"authorization", b"Basic abc"),)], ids=["nothing", "another scheme"]
+)
+def test_who_sends_no_token_is_not_told_to_the_log(headers: Headers) -> None:
+    request = Request("GET", "/agents", headers)
+
+    assert played(CLOSED, request, [*ARRIVED, *RECORDED]).status == 401
+
+
+def test_the_record_says_who_asked_for_what_and_what_came_of_it() -> None:
+    [entry] = entries(CLOSED, asking("GET", "/agents/alpha", "agents:alpha:read", sub="ada"))
+
+    assert entry.at_us == NEW_YEAR_2026
+    assert entry.request_id == bytes(16).hex()
+    assert (entry.subject, entry.client) == ("ada", "192.0.2.1")
+    assert (entry.operation, entry.resource) == ("get_agent", "alpha")
+    assert (entry.decision, entry.scope, entry.status) == ("allow", "agents:alpha:read", 200)
+    assert entry.key_id
+
+
+@pytest.mark.parametrize(
+    ("platform", "request_", "decision", "scope", "status"),
+    [
+        (OPEN, Request("GET", "/agents/alpha"), "open", "", 200),
+        (CLOSED, asking("GET", "/agents/ghost", "agents:read"), "allow", "agents:read", 404),
+        (CLOSED, asking("GET", "/agents/alpha"), "deny", "agents:alpha:read", 403),
+        (CLOSED, asking("GET", "/agents", "agents:alpha:run"), "allow", "agents:read", 200),
+        (CLOSED, Request("GET", "/agents/alpha"), "deny", "", 401),
+    ],
+)
+def test_every_decision_is_recorded(
+    platform: Platform, request_: Request, decision: str, scope: str, status: int
+) -> None:
+    [entry] = entries(platform, request_)
+
+    assert (entry.decision, entry.scope, entry.status) == (decision, scope, status)
+
+
+def test_a_webhook_is_a_matter_of_its_signature_and_not_of_the_record() -> None:
+    request = asking("GET", "/chat/webhook?hub.mode=subscribe", "platform:admin")
+
+    assert played(CLOSED, request, ARRIVED).status == 403
+
+
+def test_nothing_leads_nowhere() -> None:
+    for target in ("/nowhere", "/a//b", "/%2e%2e", "nowhere"):
+        assert played(OPEN, Request("GET", target), ARRIVED).status == 404
+        assert played(CLOSED, Request("GET", target), ARRIVED).status == 401
+        assert played(CLOSED, asking("GET", target), ARRIVED).status == 404
+
+
+def test_a_method_that_is_not_taken_is_told_which_are() -> None:
+    for platform, request in (
+        (OPEN, Request("DELETE", "/agents")),
+        (CLOSED, asking("BREW", "/agents")),
+        (CLOSED, asking("get", "/agents", "agents:read")),
+    ):
+        answer = played(platform, request, ARRIVED)
+        assert answer.status == 405
+        assert dict(answer.headers)[b"allow"] == b"GET, HEAD, OPTIONS"
+    assert played(CLOSED, Request("DELETE", "/agents"), ARRIVED).status == 401
+    for target in ("/health", "/chat/webhook"):  # everybody may know that these are there
+        assert played(CLOSED, Request("DELETE", target), ARRIVED).status == 405
+
+
+def test_head_is_where_get_is() -> None:
+    answer = played(OPEN, Request("HEAD", "/agents"), [*ARRIVED, *RECORDED])
+
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(dict(answer.headers)[b"content-length"]) > 2
+    posted = played(OPEN, Request("OPTIONS", "/me/explain"), ARRIVED)
+    assert dict(posted.headers)[b"allow"] == b"OPTIONS, POST"
+
+
+def test_options_and_preflights_need_nobody() -> None:
+    origin: Headers = ((b"origin", b"http://localhost:3000"),)
+    preflight = (*origin, (b"access-control-request-method", b"POST"))
+
+    plain = played(CLOSED, Request("OPTIONS", "/agents", origin), ARRIVED)
+    assert (plain.status, plain.body) == (204, b"")
+    answer = played(CLOSED, Request("OPTIONS", "/agents", preflight), ARRIVED)
+    assert dict(answer.headers)[b"access-control-allow-methods"] == b"GET, HEAD, OPTIONS"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ZeroDivisionError("a secret"), 500, "INTERNAL_SERVER_ERROR"),
+        (Unavailable("a secret"), 503, "SERVICE_UNAVAILABLE"),
+    ],
+)
+def test_what_a_handler_did_not_foresee_is_answered_and_recorded(
+    error: Exception, status: int, code: str
+) -> None:
+    request = asking("GET", "/sessions", "sessions:read")
+    script = [*ARRIVED, (Transact, error), *EXCUSED, *RECORDED]
+    answer = played(CLOSED, request, script)
+
+    assert answer.status == status
+    told = json.loads(answer.body)
+    assert told["error_code"] == code
+    assert b"incident".hex() in told["detail"]
+    assert "secret" not in told["detail"]
+    [entry] = entries(CLOSED, request, [(Transact, error), *EXCUSED])
+    assert entry.status == status
+
+
+def test_a_database_that_is_not_served_says_when_to_come_back() -> None:
+    script = [*ARRIVED, (Transact, NotServed("Not now")), *EXCUSED, *RECORDED]
+    answer = played(CLOSED, asking("GET", "/sessions", "sessions:read"), script)
+
+    assert answer.status == 503
+    assert json.loads(answer.body)["detail"] == "Not now"
+    assert dict(answer.headers)[b"retry-after"] == b"5"
+
+
+def test_the_log_has_the_place_of_an_error_and_not_its_text() -> None:
+    logged: list[Log] = []
+
+    def keeps(effect: object) -> bool:
+        if isinstance(effect, Log):
+            logged.append(effect)
+        return isinstance(effect, Log)
+
+    failure = (Transact, ZeroDivisionError("a secret"))
+    script = [*ARRIVED, failure, (RandomBytes(8), b"incident"), (keeps, None), *RECORDED, ENDED]
+    play(OPEN.answer(Request("GET", "/sessions")), script)
+    fields = dict(logged[0].fields)
+
+    assert (logged[0].level, logged[0].event) == ("error", "request failed")
+    assert fields["incident"] == b"incident".hex()
+    assert fields["request_id"] == bytes(16).hex()
+    assert str(fields["error"]).startswith("ZeroDivisionError in ")
+    assert "secret" not in str(logged)
+
+
+class Broken(Gate):
+    """A gate with a bug."""
+
+    def caller(self, request: Request, now_us: int) -> Principal | Refused:
+        raise LookupError("a secret")
+
+
+def test_a_bug_before_the_handler_lets_nobody_in() -> None:
+    platform = demo(ISSUER)
+    gate = platform._door.gate
+    assert gate is not None
+    broken = Broken(gate.config, gate.rules, gate.keys)
+    platform._door = evolve(platform._door, gate=broken)
+    answer = played(platform, Request("GET", "/agents"), [*ARRIVED, *EXCUSED])
+
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+
+
+# --- asking about it ----------------------------------------------------------------------------
+
+ADA: Final = Principal("ada", frozenset({"agents:alpha:run", "sessions:read"}))
+ROOT: Final = Principal("root", admin_scope="platform:admin")
+
+
+@pytest.mark.parametrize(
+    ("principal", "method", "target", "told"),
+    [
+        (ADA, "GET", "/nowhere", {"allowed": False, "reason": "no route"}),
+        (ADA, "GET", "/a//b", {"allowed": False, "reason": "no route"}),
+        (ADA, "PUT", "/agents", {"allowed": False, "reason": "method"}),
+        (ADA, "OPTIONS", "/agents", {"allowed": True}),
+        (ADA, "GET", "/chat/webhook", {"allowed": False, "reason": "signature"}),
+        (ADA, "GET", "/health", {"allowed": True, "by": "excluded route"}),
+        (ADA, "GET", "/me", {"allowed": True, "by": "any valid token"}),
+        (ADA, "GET", "/agents", {"allowed": True, "by": "agents:read", "only": ["alpha"]}),
+        (ADA, "HEAD", "/agents", {"allowed": True, "method": "GET"}),
+        (ADA, "POST", "/agents/alpha/runs", {"allowed": True, "by": "agents:alpha:run"}),
+        (
+            ADA,
+            "POST",
+            "/agents/beta/runs?x=1",
+            {"allowed": False, "reason": "scope", "missing": "agents:beta:run"},
+        ),
+        (ADA, "GET", "/sessions/x", {"allowed": True, "by": "sessions:read"}),
+        (ROOT, "GET", "/sessions/x", {"allowed": True, "by": "platform:admin"}),
+    ],
+)
+def test_where_a_request_would_lead(
+    principal: Principal, method: str, target: str, told: dict[str, Any]
+) -> None:
+    explained = CLOSED._door.explain(principal, method, target)
+
+    assert {name: explained.get(name) for name in told} == told
+
+
+def test_what_is_explained_is_what_happens() -> None:
+    for route in ROUTES:
+        target = route.template.replace("{channel}", "nobody").replace("{", "").replace("}", "")
+        for scopes in ((), ("agents:agent_id:run",), ("databases:read",), ("platform:admin",)):
+            token = ISSUER.token(*scopes)
+            said = CLOSED.explain(token.encode(), route.method, target, NEW_YEAR_2026)
+            if said.get("reason") == "signature":
+                continue
+            request = asking(route.method, target, *scopes)
+            program = CLOSED.answer(request)
+            program.send(None)
+            program.send(NEW_YEAR_2026)
+            try:
+                effect = program.send(bytes(16))
+            except StopIteration as stop:
+                allowed = stop.value.status not in (401, 403)
+            else:
+                allowed = not isinstance(effect, Record) or effect.entry.decision == "allow"
+                program.close()
+            assert said["allowed"] == allowed, (route.operation, scopes, said)
+
+
+def test_the_rights_of_a_caller_are_told_route_by_route() -> None:
+    rights = {(r["method"], r["route"]): r for r in CLOSED._door.rights(ADA)}
+
+    assert len(rights) == len(ROUTES)
+    run = rights["POST", "/agents/{agent_id}/runs"]
+    assert (run["allowed"], run["only"]) == (True, ["alpha"])
+    assert rights["GET", "/teams/{team_id}"]["missing"] == "teams:read"
+    trusted = OPEN._door.rights(Principal(trusted=True))
+    by = {right.get("by") for right in trusted if right.get("reason") != "signature"}
+    assert by <= {"excluded route", "authorization is off"}

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from legation.config import Agent, Team
+from legation.hosted.abilities import DELEGATION, Abilities, abilities, is_count, is_duration
+from legation.tools import Tool, tool
+
+
+def add(a: int) -> int:
+    return a
+
+
+def unannotated(a): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+
+
+def answer(message: str) -> str:
+    return message
+
+
+def checked(item: Agent | Team) -> tuple[Abilities, list[str]]:
+    said: list[str] = []
+    found = abilities(item, "x", lambda path, text: said.append(f"{path}: {text}"))
+    return found, said
+
+
+def said(**configuration: Any) -> list[str]:
+    return checked(Agent(id="a", **configuration))[1]
+
+
+def test_nothing_said_is_the_default() -> None:
+    for item in (Agent(id="a"), Team(id="t")):
+        found, faults = checked(item)
+
+        assert not faults
+        assert found.tools == ()
+        assert found.run is None
+        assert found.output_schema is None
+        assert (found.history_runs, found.max_rounds, found.max_tokens) == (3, 10, None)
+        assert found.tool_timeout_seconds == Abilities().tool_timeout_seconds == 60.0
+
+
+def test_functions_become_tools() -> None:
+    named = tool(name="plus")(add)
+    found, faults = checked(Agent(id="a", tools=[add, named]))
+
+    assert not faults
+    assert [type(made) for made in found.tools] == [Tool, Tool]
+    assert found.tools[1] is named
+
+
+def test_what_cannot_be_a_tool_is_told_with_its_place_and_the_rest_is_kept() -> None:
+    tools: list[Any] = [
+        unannotated,
+        add,
+        add,
+        "m:f",
+        *(tool(name=name)(add) for name in DELEGATION),
+    ]
+    found, faults = checked(Team(id="t", tools=tools))
+
+    assert faults == [
+        "x.tools[0]: tool 'unannotated': parameter 'a' is not annotated",
+        "x.tools[2]: tool 'add': the name is taken",
+        ("x.tools[3]: 'm:f' is imported from a configuration file alone; give the function itself"),
+        (
+            "x.tools[4]: tool 'delegate_task_to_member': "
+            "the name means delegation to a team's members"
+        ),
+        (
+            "x.tools[5]: tool 'delegate_task_to_members': "
+            "the name means delegation to a team's members"
+        ),
+    ]
+    assert found.tools[0].name == "add"
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, True, "1", None])
+def test_history_is_a_count(value: Any) -> None:
+    assert said(history_runs=value) == ["x.history_runs: must be an integer of at least 0"]
+    assert said(history_runs=0) == []
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
+def test_rounds_are_a_count(value: Any) -> None:
+    assert said(max_rounds=value) == ["x.max_rounds: must be an integer of at least 1"]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1"])
+def test_tokens_are_a_count(value: Any) -> None:
+    assert said(max_tokens=value) == ["x.max_tokens: must be an integer of at least 1"]
+
+
+@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, True, "1", None])
+def test_a_time_is_finite(value: Any) -> None:
+    told = ["x.tool_timeout_seconds: must be a finite number of more than 0"]
+
+    assert said(tool_timeout_seconds=value) == told
+
+
+def test_a_schema_that_cannot_be_checked_is_told() -> None:
+    told = said(output_schema={"type": "object", "$ref": "https://evil.test"})
+
+    assert told == [
+        "x.output_schema: cannot use $ref 'https://evil.test': only what is inside is read"
+    ]
+    assert said(output_schema=Agent) == ["x.output_schema: must be a JSON schema, as a mapping"]
+
+
+def test_an_agent_may_be_a_function() -> None:
+    schema = {"type": "object"}
+    item = Agent(id="a", run=answer, history_runs=1, role="R", output_schema=schema)
+    found, faults = checked(item)
+
+    assert not faults
+    assert found.run is not None
+    assert found.run.function is answer
+
+
+def test_a_function_that_cannot_answer_is_told() -> None:
+    assert said(run=add)[0].startswith("x.run: parameter 'a' is none of: message, ")
+    assert said(run="m:f") == [
+        "x.run: 'm:f' is imported from a configuration file alone; give the function itself"
+    ]
+
+
+def test_what_a_function_is_not_told_is_a_fault_beside_it() -> None:
+    told = said(
+        run=answer,
+        model="fast",
+        instructions="Be brief.",
+        tools=[add],
+        max_rounds=3,
+        max_tokens=3,
+        tool_timeout_seconds=3.0,
+    )
+
+    assert [line.partition(":")[0] for line in told] == [
+        "x.model",
+        "x.instructions",
+        "x.tools",
+        "x.max_rounds",
+        "x.max_tokens",
+        "x.tool_timeout_seconds",
+    ]
+    assert all(line.endswith("means nothing to an agent that is a function") for line in told)
+
+
+def test_numbers_are_what_they_are_called() -> None:
+    assert is_duration(0.1)
+    assert is_duration(1)
+    assert not is_duration(True)
+    assert is_count(2, 2)
+    assert not is_count(1, 2)

@@ -1,0 +1,455 @@
+"""Files that come with messages: fetched from the provider, and handed to the run."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from legation import Agent, Platform
+from legation.channels.media import MOST_BYTES
+from legation.channels.messages import IncomingMessage, Media
+from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
+from legation.http.bodies.media_types import MEDIA_TYPES
+from legation.messaging.attachments import MOST_FILES, attachments
+from legation.store.run_reads import FetchRun
+from legation_testing import Client, ScriptedModel
+
+from ...providers.deliveries import platform, signed
+from ...providers.strict import Provider, SlackApi, TelegramApi, WhatsAppApi
+
+PNG = b"\x89PNG\r\n\x1a\n picture"
+NOW = 1_767_225_600_000_000
+
+
+def whatsapp(kind: str, name: str = "a", **content: Any) -> Any:
+    message = {"from": "4911", "id": name, "timestamp": "1", "type": kind, kind: content}
+    value = {"metadata": {"phone_number_id": "111"}, "messages": [message]}
+    entry = {"id": "1", "changes": [{"field": "messages", "value": value}]}
+    root = {"object": "whatsapp_business_account", "entry": [entry]}
+    return signed("whatsapp", json.dumps(root).encode(), NOW)
+
+
+def telegram(**content: Any) -> Any:
+    message = {
+        "message_id": 2,
+        "from": {"id": 7, "is_bot": False},
+        "chat": {"id": 7, "type": "private"},
+        "date": 1,
+        **content,
+    }
+    root = {"update_id": 1, "message": message}
+    return signed("telegram", json.dumps(root).encode(), NOW)
+
+
+def slack(words: str, *files: dict[str, Any]) -> Any:
+    event = {
+        "type": "message",
+        "subtype": "file_share",
+        "channel_type": "im",
+        "channel": "D1",
+        "user": "U1",
+        "ts": "1.1",
+        "text": words,
+        "files": files,
+    }
+    root = {"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event}
+    return signed("slack", json.dumps(root).encode(), NOW)
+
+
+def answered(sent: Any, provider: Callable[[Fetch], Any]) -> tuple[dict[str, Any], Client]:
+    """Deliver, let time pass, and return the input of the run that came of it."""
+    with Client(platform, fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(30)
+        listed = c.get("/sessions").json()["data"]
+        assert [row["session_id"] for row in listed], "no run was begun"
+        session = listed[0]["session_id"]
+        run_id = c.get(f"/sessions/{session}/runs").json()[0]["run_id"]
+        row = c.simulation.run(_row(run_id))
+        taken: dict[str, Any] = json.loads(row.input)
+        return taken, c
+
+
+def _row(run_id: str) -> Any:
+    return (yield from Transact("main", FetchRun(run_id, None, any_owner=True)))
+
+
+def stored(taken: dict[str, Any], kind: str) -> list[tuple[str, str, bytes]]:
+    return [(m["filename"], m["mime_type"], b64decode(m["content"])) for m in taken[kind]]
+
+
+# --- what arrives ------------------------------------------------------------------------------
+
+
+def test_a_picture_sent_by_whatsapp_reaches_the_run_with_its_caption() -> None:
+    provider = WhatsAppApi()
+    provider.files["55"] = ("image/jpeg", PNG)
+    taken, _ = answered(
+        whatsapp("image", id="55", mime_type="image/jpeg", caption="What is this?"), provider
+    )
+
+    assert taken["message"] == "What is this?"
+    assert stored(taken, "images") == [("image.jpg", "image/jpeg", PNG)]
+    assert provider.refused == []
+    assert provider.fetched == ["55"]
+    assert [message.text for message in provider.seen] == ["What is this?"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "where", "name", "mime_type"),
+    [
+        ("audio", {"mime_type": "audio/ogg; codecs=opus"}, "audio", "audio.ogg", "audio/ogg"),
+        ("video", {"mime_type": "video/mp4"}, "videos", "video.mp4", "video/mp4"),
+        (
+            "document",
+            {"mime_type": "application/pdf", "filename": "../../Bill.pdf"},
+            "files",
+            "Bill.pdf",
+            "application/pdf",
+        ),
+        (
+            "document",
+            {"mime_type": "text/csv", "filename": ".."},
+            "files",
+            "text.csv",
+            "text/csv",
+        ),
+    ],
+)
+def test_what_has_no_words_is_asked_with_what_is_attached(
+    kind: str, content: dict[str, Any], where: str, name: str, mime_type: str
+) -> None:
+    provider = WhatsAppApi()
+    provider.files["55"] = (mime_type, b"content")
+    taken, _ = answered(whatsapp(kind, id="55", **content), provider)
+
+    assert taken["message"] == "(The message has no text, only what is attached.)"
+    assert stored(taken, where) == [(name, mime_type, b"content")]
+
+
+def test_the_largest_photo_that_is_not_excessive_is_fetched_from_telegram() -> None:
+    provider = TelegramApi()
+    provider.files.update({name: ("image/jpeg", name.encode()) for name in ("small", "big")})
+    sizes = [
+        {"file_id": "small", "file_size": 900},
+        {"file_id": "big", "file_size": 90_000},
+        {"file_id": "huge", "file_size": 9_000_000},
+    ]
+    taken, c = answered(telegram(photo=sizes, caption="Look"), provider)
+
+    assert taken["message"] == "Look"
+    assert stored(taken, "images") == [("photo.jpg", "image/jpeg", b"big")]
+    assert (provider.refused, provider.fetched) == ([], ["big"])
+    assert "bot-token" not in repr([p.effect for p in c.effects])
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "found"),
+    [
+        ({"voice": {"file_id": "f"}}, "audio", ("audio.ogg", "audio/ogg")),
+        ({"audio": {"file_id": "f", "file_name": "a.mp3"}}, "audio", ("a.mp3", "audio/mpeg")),
+        ({"video_note": {"file_id": "f"}}, "videos", ("video.mp4", "video/mp4")),
+        (
+            {"document": {"file_id": "f", "file_name": "a.md", "mime_type": "text/markdown"}},
+            "files",
+            ("a.md", "text/markdown"),
+        ),
+    ],
+)
+def test_every_kind_of_file_of_telegram_is_fetched(
+    content: dict[str, Any], where: str, found: tuple[str, str]
+) -> None:
+    provider = TelegramApi()
+    provider.files["f"] = (found[1], b"content")
+    taken, _ = answered(telegram(**content), provider)
+
+    assert stored(taken, where) == [(*found, b"content")]
+
+
+def test_every_file_of_a_slack_message_is_fetched_with_the_token() -> None:
+    provider = SlackApi()
+    provider.files.update(F1=("image/png", PNG), F2=("text/plain", b"note"))
+    base = "http://127.0.0.1:9/files-pri"
+    taken, _ = answered(
+        slack(
+            "See these",
+            {
+                "mimetype": "image/png",
+                "name": "a.png",
+                "url_private_download": f"{base}/T1-F1/download/a.png",
+            },
+            {
+                "mimetype": "text/plain",
+                "name": "b.txt",
+                "url_private": f"{base}/T1-F2/download/b.txt",
+            },
+        ),
+        provider,
+    )
+
+    assert stored(taken, "images") == [("a.png", "image/png", PNG)]
+    assert stored(taken, "files") == [("b.txt", "text/plain", b"note")]
+    assert provider.refused == []
+
+
+def test_the_model_sees_the_picture_and_reads_the_text() -> None:
+    model = ScriptedModel(["A cat.", "A note."])
+    made = platform(agents=[Agent(id="concierge", model=model)])
+    provider = WhatsAppApi()
+    provider.files.update({"55": ("image/png", PNG), "56": ("text/plain", b"buy milk")})
+    with Client(made, fetch=provider) as c:
+        for sent in (
+            whatsapp("image", id="55", mime_type="image/png", caption="What is this?"),
+            whatsapp("document", "b", id="56", mime_type="text/plain", filename="note.txt"),
+        ):
+            c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+            c.advance(2)
+
+    (picture,) = model.prompts[0].messages[-1].images
+    assert (picture.media_type, b64decode(picture.data)) == ("image/png", PNG)
+    assert "buy milk" in model.prompts[1].messages[-1].content
+    assert [message.text for message in provider.seen] == ["A cat.", "A note."]
+
+
+# --- what does not -----------------------------------------------------------------------------
+
+
+def note(name: str, reason: str) -> str:
+    return f"({name} was attached and could not be read: {reason}.)"
+
+
+def failed(provider: Callable[[Fetch], Any], **content: Any) -> tuple[str, list[Log]]:
+    sent = whatsapp("image", **{"id": "55", "mime_type": "image/jpeg", "caption": "Hi", **content})
+    taken, c = answered(sent, provider)
+    assert not set(taken) & {"images", "audio", "videos", "files"}
+    text: str = taken["message"]
+    assert text.startswith("Hi\n\n")
+    return text.removeprefix("Hi\n\n"), [log for log in c.logs if "attach" in log.event]
+
+
+def test_a_file_that_is_gone_is_told_to_the_agent_and_logged_without_its_name() -> None:
+    told, logs = failed(WhatsAppApi())
+
+    assert told == note("image.jpg", "the provider does not give it out")
+    fields = (
+        ("channel", "whatsapp"),
+        ("type", "image/jpeg"),
+        ("reason", "the provider does not give it out"),
+    )
+    assert logs == [Log("warning", "attachment not read", fields)]
+
+
+def test_a_type_that_no_run_takes_is_not_fetched() -> None:
+    provider = WhatsAppApi()
+    provider.files["55"] = ("application/x-msdownload", b"MZ")
+    told, _ = failed(provider, mime_type="application/x-msdownload")
+
+    reason = "files of type application/x-msdownload are not read"
+    assert told == note("application.x-msdownload", reason)
+    assert provider.fetched == []
+
+
+@pytest.mark.parametrize("mime_type", [None, 7, "", "nonsense", "a/b/c", "image/" + "x" * 200])
+def test_a_type_that_is_none_is_not_fetched(mime_type: Any) -> None:
+    told, _ = failed(WhatsAppApi(), mime_type=mime_type)
+
+    assert "application/octet-stream are not read" in told
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Unreachable("too-large"), "it is too large"),
+        (Unreachable("timeout"), "the provider did not answer"),
+        (FetchReply(500, {}, b""), "the provider did not answer"),
+        (FetchReply(429, {}, b""), "the provider did not answer"),
+        (FetchReply(401, {}, b""), "the provider does not give it out"),
+        (
+            FetchReply(302, {"location": "http://127.0.0.1"}, b""),
+            "the provider does not give it out",
+        ),
+        (FetchReply(200, {}, b"not JSON"), "the provider does not give it out"),
+        (FetchReply(200, {}, b'{"url": 7}'), "the provider does not give it out"),
+    ],
+)
+def test_trouble_with_the_address_costs_nobody_the_answer(answer: Any, reason: str) -> None:
+    provider = WhatsAppApi()
+    told, _ = failed(lambda fetch: answer if "/55" in fetch.url else provider(fetch))
+
+    assert told == note("image.jpg", reason)
+    assert [message.text for message in provider.seen] == [f"Hi\n\n{told}"]
+
+
+def test_a_file_that_cannot_be_downloaded_is_told_as_well() -> None:
+    provider = WhatsAppApi()
+    provider.files["55"] = ("image/jpeg", PNG)
+
+    def network(fetch: Fetch) -> Any:
+        return FetchReply(404, {}, b"") if "attachments" in fetch.url else provider(fetch)
+
+    assert failed(network)[0] == note("image.jpg", "the provider does not give it out")
+
+
+def test_trouble_that_passes_is_waited_for() -> None:
+    provider = WhatsAppApi()
+    provider.files["55"] = ("image/jpeg", PNG)
+    troubles = [FetchReply(503, {}, b""), Unreachable("connect")]
+
+    def network(fetch: Fetch) -> Any:
+        return troubles.pop() if troubles and "/messages" not in fetch.url else provider(fetch)
+
+    taken, _ = answered(whatsapp("image", id="55", mime_type="image/jpeg"), network)
+    assert stored(taken, "images")[0][2] == PNG
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data",
+        "https://evil.example/file",
+        "https://fbsbx.com.evil.example/file",
+        "https://evilfbsbx.com/file",
+        "http://lookaside.fbsbx.com/file",
+        "https://lookaside.fbsbx.com:8443/file",
+        "https://user@lookaside.fbsbx.com/file",
+        "https://lookaside.fbsbx.com\\@evil.example/file",
+        "http://127.0.0.1:10/file",
+        "https://[::1",
+        "https://lookaside.fbsbx.com:bad/",
+        "file:///etc/passwd",
+        "https://löokaside.fbsbx.com/",
+        "",
+    ],
+)
+def test_the_token_goes_nowhere_but_to_the_provider(url: str) -> None:
+    asked: list[str] = []
+
+    def network(fetch: Fetch) -> FetchReply:
+        asked.append(fetch.url)
+        return FetchReply(200, {}, json.dumps({"url": url}).encode())
+
+    told, _ = failed(network)
+    assert told == note("image.jpg", "the provider does not give it out")
+    assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in asked)
+
+
+def test_an_address_of_the_providers_network_is_asked() -> None:
+    place = "https://lookaside.fbsbx.com/whatsapp_business/attachments/?mid=55"
+
+    def network(fetch: Fetch) -> FetchReply:
+        if fetch.url == place:
+            return FetchReply(200, {"content-type": "image/jpeg"}, PNG)
+        return FetchReply(200, {}, json.dumps({"url": place}).encode())
+
+    taken, _ = answered(whatsapp("image", id="55", mime_type="image/jpeg"), network)
+    assert stored(taken, "images")[0][2] == PNG
+
+
+def test_a_page_to_log_in_is_no_file() -> None:
+    """Slack answers 200 with one when the app has not the scope for files."""
+    provider = SlackApi(bot_token="another")
+    file = {
+        "mimetype": "image/png",
+        "name": "a.png",
+        "url_private": "http://127.0.0.1:9/files-pri/T1-F1/download/a.png",
+    }
+    taken, _ = answered(slack("Hi", file), provider)
+
+    assert taken["message"] == "Hi\n\n" + note("a.png", "the provider does not give it out")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://evil.example/a.png", "https://files.slack.com.evil/a", ""]
+)
+def test_the_token_of_slack_goes_nowhere_but_to_slack(url: str) -> None:
+    provider = SlackApi()
+    taken, c = answered(
+        slack("Hi", {"mimetype": "image/png", "name": "a", "url_private": url}), provider
+    )
+
+    assert "images" not in taken
+    fetched = [p.effect.url for p in c.effects if isinstance(p.effect, Fetch)]
+    assert fetched == ["http://127.0.0.1:9/api/chat.postMessage"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../../secret", "/etc/passwd", "photos/../x", "", "a?b", "a#b", "http://x/y", 7]
+)
+def test_a_path_of_telegram_leads_nowhere_else(path: Any) -> None:
+    def network(fetch: Fetch) -> FetchReply:
+        assert "/file/" not in fetch.url
+        return FetchReply(200, {}, json.dumps({"result": {"file_path": path}}).encode())
+
+    taken, _ = answered(telegram(voice={"file_id": "f"}), network)
+    assert "could not be read" in taken["message"]
+
+
+@pytest.mark.parametrize("media_id", ["../messages", "a/b", "", None, "x" * 200, {}])
+def test_an_id_that_would_lead_elsewhere_is_none(media_id: Any) -> None:
+    """Then there is nothing attached, and nothing to say: a sentence is the answer."""
+    provider = WhatsAppApi()
+    with Client(platform, fetch=provider) as c:
+        sent = whatsapp("image", id=media_id, mime_type="image/jpeg")
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+    words = "I can only read text, not images. Please write to me instead."
+    assert [message.text for message in provider.seen] == [words]
+    assert provider.refused == []
+
+
+def hosted(kind: str = "slack") -> Any:
+    made = platform()
+    assert isinstance(made, Platform)
+    return made.registry.channels[kind]
+
+
+def drive(program: Any, answer: Callable[[Any], Any]) -> Any:
+    effect = next(program)
+    while True:
+        try:
+            effect = program.send(answer(effect) if isinstance(effect, Fetch) else None)
+        except StopIteration as done:
+            return done.value
+
+
+def test_files_share_the_room_that_one_form_has() -> None:
+    base = "http://127.0.0.1:9"
+    media = tuple(Media(f"{base}/{n}", "text/plain", f"{n}.txt") for n in range(MOST_FILES + 1))
+    asked: list[int] = []
+
+    def answer(fetch: Fetch) -> FetchReply:
+        asked.append(fetch.max_bytes)
+        return FetchReply(200, {}, b"x" * 100)
+
+    message = IncomingMessage("m", "s", media=media)
+    attached = drive(attachments(hosted(), message, "hi"), answer)
+
+    assert asked == [MOST_BYTES - 100 * number for number in range(MOST_FILES)]
+    assert attached.text == "hi\n\n" + note("10.txt", "there were too many")
+
+
+def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
+    media = Media("http://127.0.0.1:9/a", "text/plain", "a.txt", MOST_BYTES + 1)
+    message = IncomingMessage("m", "s", media=(media,))
+    attached = drive(attachments(hosted(), message, ""), lambda _: pytest.fail("asked"))
+
+    assert attached.text.endswith(note("a.txt", "it is too large"))
+    assert attached.files == {}
+
+
+def test_a_channel_without_files_fetches_none() -> None:
+    media = Media("a", "text/plain", "a.txt")
+    message = IncomingMessage("m", "s", media=(media,))
+    attached = drive(attachments(hosted("standard"), message, ""), lambda _: None)
+
+    assert attached.text.endswith(note("a.txt", "the provider does not give it out"))
+
+
+def test_every_type_that_a_run_takes_has_a_kind() -> None:
+    assert set(MEDIA_TYPES.values()) == {"images", "audio", "videos", "files"}
+    assert isinstance(WhatsAppApi(), Provider)

@@ -1,0 +1,308 @@
+"""The rounds: who claims what, how much at once, and what becomes of trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from legation import Agent, Channel, Model
+from legation.channels.replies import Reply, encode_reply
+from legation.effects import Fetch, FetchReply, Now, Program, Sleep, Spawn, Transact, Unreachable
+from legation.messaging.jobs import (
+    KEPT_US,
+    AnswerInbox,
+    ForgetDone,
+    KeepLeases,
+    SendOutbox,
+    channel_jobs,
+)
+from legation.messaging.leases import MOST, Desk, desks_of
+from legation.store.failures import Busy, NotServed
+from legation.store.inbox import (
+    ClaimMessages,
+    ExtendLeases,
+    ForgetMessages,
+    Lease,
+    ListMessages,
+    MessageKey,
+    NewMessage,
+    PutMessages,
+)
+from legation.store.outbox import (
+    ClaimReplies,
+    ExtendReplyLeases,
+    ForgetReplies,
+    ListReplies,
+    NewReply,
+    PutReplies,
+    ReplyKey,
+    ReplyLease,
+)
+from legation_testing import Client, Delayed, play
+
+from ...providers.deliveries import platform, telegram, whatsapp
+from ...providers.strict import WhatsAppApi
+
+NOW = 1_767_225_600_000_000
+LEASE_US = 30_000_000
+
+
+def made(**configuration: Any) -> Callable[[], Any]:
+    return lambda: platform(**configuration)
+
+
+def deliver(c: Client, *texts: tuple[str, str, str]) -> None:
+    sent = whatsapp(*texts)
+    c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+
+
+def run(c: Client, unit: Any) -> Any:
+    def program() -> Any:
+        return (yield from Transact("main", unit))
+
+    return c.simulation.run(program())
+
+
+def units(c: Client, kind: type[Any]) -> list[Any]:
+    found: list[Any] = [getattr(p.effect, "unit", None) for p in c.effects]
+    return [unit for unit in found if isinstance(unit, kind)]
+
+
+def failing(kind: type[Any]) -> Callable[[Any], bool]:
+    return lambda effect: isinstance(getattr(effect, "unit", None), kind)
+
+
+def test_a_platform_without_channels_has_no_rounds() -> None:
+    assert channel_jobs(desks_of(platform(channels=()).workshop)) == ()
+
+
+def test_every_database_of_a_channel_has_each_kind_of_round() -> None:
+    jobs = channel_jobs(desks_of(platform().workshop))
+
+    assert [type(job) for job in jobs] == [AnswerInbox, SendOutbox, KeepLeases, ForgetDone]
+
+
+def test_no_more_is_under_work_than_a_node_may() -> None:
+    slow = {"models": [Model("slow", "echo", delay_seconds=10.0)]}
+    with Client(made(agents=[Agent(id="concierge", model="slow")], **slow)) as c:
+        deliver(c, *((f"49{i}", f"m{i}", "hi") for i in range(MOST + 9)))
+        c.advance(5)
+        assert c.get("/channels").json()[0]["messages"]["in_work"] == MOST
+        c.advance(30)
+        assert c.get("/channels").json()[0]["messages"]["ready"] == 0
+
+
+def test_no_more_is_sent_at_once_than_a_node_may() -> None:
+    def slowly(_: Fetch) -> Delayed:
+        return Delayed(10.0, Unreachable("connect"))
+
+    with Client(made(), fetch=slowly) as c:
+        deliver(c, *((f"49{i}", f"m{i}", "hi") for i in range(MOST + 9)))
+        c.advance(5)
+        assert c.get("/channels").json()[0]["replies"]["in_work"] == MOST
+
+
+def test_messages_and_replies_of_a_channel_that_this_node_does_not_know_wait_untouched() -> None:
+    provider = WhatsAppApi()
+    with Client(made(), fetch=provider) as c:
+        reply = NewReply("reply-b", "4911", encode_reply(Reply("reply-b", "4911", "b")))
+        run(c, PutMessages("later", (NewMessage("a", "4911", "{}"),), NOW))
+        run(c, PutReplies("later", (reply,), NOW))
+        deliver(c, ("4911", "c", "hi"))
+        for _ in range(30):
+            c.advance(1)
+            c.clock.set_forward(3600)
+
+        depths = {row[0]: row for row in _rows(c)}
+        assert depths == {"later": ("later", 0, 0)}
+        assert [message.text for message in provider.seen] == ["hi"]
+
+
+def _rows(c: Client) -> Any:
+    """Return the attempts at what waits, by channel: of the message and of the reply."""
+    messages = run(c, ListMessages("later", "ready", 9))
+    replies = run(c, ListReplies("later", "ready", 9))
+    return [(m.channel, m.attempts, r.attempts) for m, r in zip(messages, replies, strict=True)]
+
+
+def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
+    with Client(made()) as c:
+        run(c, PutMessages("whatsapp", (NewMessage("a", "4911", "{}"),), NOW))
+        run(c, PutReplies("whatsapp", (NewReply("r", "4911", "{}"),), NOW))
+        for kind in (ClaimMessages, ClaimReplies):
+            for turn in range(20):
+                claim = kind("dead-node", NOW + turn * 2, NOW + turn * 2 + 1, 9, 20)
+                assert run(c, claim) is not None
+        c.advance(2)
+
+        told = [(log.event, dict(log.fields)) for log in c.logs if "given up" in log.event]
+        assert told == [
+            ("message given up", {"channel": "whatsapp"}),
+            ("reply given up", {"channel": "whatsapp"}),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("failure", "level"),
+    [(Busy("x"), "warning"), (NotServed("x"), "warning"), (RuntimeError("x"), "error")],
+)
+@pytest.mark.parametrize("kind", [ClaimMessages, ClaimReplies])
+def test_trouble_of_a_round_is_told_once_and_ends_when_it_does(
+    failure: Exception, level: str, kind: type[Any]
+) -> None:
+    provider = WhatsAppApi()
+    with Client(made(), fetch=provider) as c:
+        fault = c.fail_at(failing(kind), failure, times=None)
+        deliver(c, ("4911", "a", "hi"))
+        c.advance(30)
+        assert provider.seen == []
+        fault.disarm()
+        c.advance(6)
+
+        told = [log.level for log in c.logs if log.event == "channels have to wait"]
+        assert told == [level]
+        assert [message.text for message in provider.seen] == ["hi"]
+
+
+def test_trouble_that_comes_back_is_told_again() -> None:
+    with Client(made()) as c:
+        for _ in range(2):
+            c.fail_at(failing(ClaimMessages), Busy("x"), times=2)
+            c.advance(30)
+
+        assert len([log for log in c.logs if log.event == "channels have to wait"]) == 2
+
+
+def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None:
+    desk = Desk(platform().workshop, "main")
+    message, other = (Lease(MessageKey("whatsapp", name), "n", 1) for name in "ab")
+    reply = ReplyLease(ReplyKey("whatsapp", "r"), "n", 1)
+    for lease in (message, other, reply):
+        desk.take(lease)
+    program = KeepLeases(desk).program()
+
+    play(
+        _first(program, 4),
+        [
+            (Now(), NOW),
+            (Transact("main", ExtendLeases((message, other), NOW, NOW + LEASE_US)), (message,)),
+            (Transact("main", ExtendReplyLeases((reply,), NOW, NOW + LEASE_US)), (reply,)),
+            (Sleep(10.0), None),
+        ],
+    )
+
+    assert (desk.leases, desk.sending) == ({message.key: message}, {reply.key: reply})
+
+
+def _first(program: Any, number: int) -> Program[None]:
+    """Run `program` for so many effects."""
+    answer: Any = None
+    for _ in range(number):
+        effect = program.send(answer)
+        answer = yield effect
+    program.close()
+
+
+def test_without_work_no_lease_is_asked_for() -> None:
+    with Client(made()) as c:
+        c.advance(60)
+
+        assert units(c, ExtendLeases) == units(c, ExtendReplyLeases) == []
+
+
+def test_work_that_takes_longer_than_a_lease_is_done_once_with_two_nodes() -> None:
+    provider = WhatsAppApi(honours_keys=False)
+    configuration: dict[str, Any] = {
+        "models": [Model("slow", "echo", delay_seconds=100.0)],
+        "agents": [Agent(id="concierge", model="slow")],
+    }
+    with Client(made(**configuration), fetch=provider) as c, c.peer(made(**configuration)) as other:
+        deliver(c, ("4911", "a", "hi"))
+        c.advance(130)
+        assert len([u for u in units(c, ClaimMessages) if u.node != c.node.name]) > 0
+        assert other.node.alive
+
+    assert [message.text for message in provider.seen] == ["hi"]
+
+
+def test_what_was_done_a_month_ago_is_forgotten_and_the_rest_is_kept() -> None:
+    with Client(made(), fetch=WhatsAppApi()) as c:
+        deliver(c, ("4911", "old", "hi"))
+        c.settle()
+        c.clock.set_forward(KEPT_US / 1_000_000 - 600)
+        deliver(c, ("4911", "new", "hi"))
+        c.settle()
+        c.clock.set_forward(601)
+        c.restart()  # a round comes at the start, and then every hour
+        c.settle()
+
+        statuses = [c.get(f"/channels/whatsapp/messages/{name}").status for name in ("old", "new")]
+        replies = c.get("/channels/whatsapp/replies?state=sent").json()["data"]
+        assert statuses == [404, 200]
+        assert [reply["id"] for reply in replies] == ["reply-new"]
+
+
+def test_forgetting_goes_on_until_a_batch_is_not_full() -> None:
+    play(
+        _first(ForgetDone(Desk(platform().workshop, "main")).program(), 5),
+        [
+            (Now(), NOW),
+            (Transact("main", ForgetMessages(NOW - KEPT_US, 500)), 500),
+            (Transact("main", ForgetMessages(NOW - KEPT_US, 500)), 499),
+            (Transact("main", ForgetReplies(NOW - KEPT_US, 500)), 0),
+            (Sleep(3600.0), None),
+        ],
+    )
+
+
+def test_what_another_node_took_in_is_found_within_a_second() -> None:
+    provider = WhatsAppApi()
+    with Client(made(), fetch=provider) as c, c.peer(made()) as other:
+        c.advance(3)
+        sent = whatsapp(("4911", "a", "hi"))
+        other.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(1)
+
+    assert [message.text for message in provider.seen] == ["hi"]
+
+
+def test_two_channels_of_one_kind_are_answered_each_through_its_own_api() -> None:
+    def two() -> Any:
+        return platform(
+            channels=[
+                Channel(
+                    id=name,
+                    kind="telegram",
+                    agent="concierge",
+                    secret_token_env="TELEGRAM_SECRET",
+                    bot_token_env="BOT",
+                    api_base_url=f"http://{name}.example",
+                )
+                for name in ("first", "second")
+            ]
+        )
+
+    asked: list[str] = []
+
+    def provider(fetch: Fetch) -> FetchReply:
+        asked.append(fetch.url.partition("/bot")[0])
+        return FetchReply(200, {}, b'{"ok":true}')
+
+    with Client(two, fetch=provider) as c:
+        for name in ("first", "second"):
+            sent = telegram(7, 1, "hi")
+            c.post(f"/{name}/webhook", headers=sent.headers, body=sent.body).expect_success()
+        c.settle()
+
+    assert sorted(asked) == ["http://first.example", "http://second.example"]
+
+
+def test_a_round_spawns_the_work_it_claimed() -> None:
+    with Client(made(), fetch=WhatsAppApi()) as c:
+        deliver(c, ("4911", "a", "hi"))
+        c.settle()
+        jobs = [p.effect.job for p in c.effects if isinstance(p.effect, Spawn)]
+
+    assert {"AnswerMessage", "SendReply"} <= {type(getattr(j, "job", j)).__name__ for j in jobs}

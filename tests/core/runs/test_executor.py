@@ -1,0 +1,338 @@
+"""Runs of agents at work, through the whole platform: what the caller is told of them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from legation import Platform
+from legation.config import Agent
+from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
+from legation.models.conversation import Image, ModelFailed, Reply, Usage
+from legation.runs.executor import ExecuteRun
+from legation.runs.retry import MANY, MOST_TRIES
+from legation.store.failures import StatementFailed, Unavailable
+from legation.store.run_keeping import ReleaseRun
+from legation.store.run_reads import RecentRuns
+from legation.store.run_rows import ClaimedRun, Lease
+from legation.tools import ToolError
+from legation_testing import Client, Says, ScriptedModel, call, effects_of
+
+PATH = "/agents/clerk/runs"
+
+
+def weather(city: str) -> str:
+    """Return the weather."""
+    if city == "Atlantis":
+        raise ToolError("There is no such city")
+    if city == "Pompeii":
+        raise RuntimeError("a secret of the operator's")
+    return f"Rain in {city}"
+
+
+def clerk(*steps: Any, **more: Any) -> tuple[Platform, ScriptedModel]:
+    model = ScriptedModel(steps)
+    return Platform(agents=(Agent(id="clerk", model=model, tools=[weather], **more),)), model
+
+
+def names(client: Client, run: Mapping[str, Any]) -> list[str]:
+    return [event.name for event in client.get(f"{PATH}/{run['run_id']}/events").events()]
+
+
+def test_the_events_of_a_call_stand_between_two_requests_to_the_model() -> None:
+    platform, model = clerk(call("weather", city="Oslo"), Says(["It ", "rains."]))
+    with Client(platform) as client:
+        events = client.post(PATH, form={"message": "How is it?"}).events()
+
+    assert [event.name for event in events] == [
+        "RunStarted",
+        "ModelRequestStarted",
+        "ModelRequestCompleted",
+        "ToolCallStarted",
+        "ToolCallCompleted",
+        "ModelRequestStarted",
+        "RunContent",
+        "RunContent",
+        "ModelRequestCompleted",
+        "RunContentCompleted",
+        "RunCompleted",
+    ]
+    told = json.loads(events[4].data)
+    assert told["content"] == "weather(city=Oslo) completed in 0.0000s. "
+    assert told["tool"]["result"] == "Rain in Oslo"
+    assert [spec.name for spec in model.prompts[0].tools] == ["weather"]
+
+
+@pytest.mark.parametrize(
+    ("city", "result"),
+    [("Atlantis", "There is no such city"), ("Pompeii", "The tool failed (RuntimeError)")],
+)
+def test_a_tool_that_fails_ends_neither_the_run_nor_the_session(city: str, result: str) -> None:
+    platform, _ = clerk(call("weather", city=city), "Sorry.", "Next.")
+    with Client(platform) as client:
+        run = client.run("clerk", "How is it?", session_id="s")
+
+        assert (run["status"], run["tools"][0]["result"]) == ("COMPLETED", result)
+        assert "ToolCallError" in names(client, run)
+        assert client.run("clerk", "next", session_id="s")["content"] == "Next."
+        logged = [log for log in client.logs if log.event == "tool failed"]
+        assert len(logged) == (city == "Pompeii")
+        assert "secret" not in str(client.logs)
+
+
+def test_a_model_that_fails_is_told_in_its_words_and_by_its_reason() -> None:
+    platform, _ = clerk(ModelFailed("timeout", "The model took too long"), "Next.")
+    with Client(platform) as client:
+        answer = client.post(PATH, form={"message": "x", "stream": False, "session_id": "s"})
+        run = answer.json()
+        events = client.get(f"{PATH}/{run['run_id']}/events").events()
+
+        assert (answer.status, run["status"]) == (200, "ERROR")
+        assert run["content"] == "The model took too long"
+        assert json.loads(events[-1].data)["error_type"] == "model_timeout"
+        assert client.run("clerk", "next", session_id="s")["status"] == "COMPLETED"
+
+
+def test_what_a_failed_run_cost_and_called_is_told() -> None:
+    platform, _ = clerk(call("weather", city="Oslo"), ModelFailed("broken", "Half an answer"))
+    with Client(platform) as client:
+        run = client.run("clerk", "x", session_id="s")
+
+        assert run["status"] == "ERROR"
+        assert run["tools"][0]["result"] == "Rain in Oslo"
+        assert run["metrics"]["input_tokens"] == 1
+        assert client.get("/sessions/s").json()["total_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"), [({"max_rounds": 2}, "max_rounds"), ({"max_tokens": 1}, "max_tokens")]
+)
+def test_a_model_that_calls_for_ever_comes_to_a_limit(limit: dict[str, int], reason: str) -> None:
+    platform, model = clerk(*[call("weather", city="Oslo")] * 5, **limit)
+    with Client(platform) as client:
+        run = client.run("clerk", "x")
+        events = client.get(f"{PATH}/{run['run_id']}/events").events()
+
+    assert run["status"] == "ERROR"
+    assert json.loads(events[-1].data)["error_type"] == reason
+    assert len(model.prompts) <= 2
+
+
+def test_a_model_is_told_the_last_runs_of_its_session_and_no_more() -> None:
+    platform, model = clerk(*[str(n) for n in range(5)], history_runs=2, instructions="Count.")
+    with Client(platform) as client:
+        for n in range(4):
+            client.run("clerk", f"q{n}", session_id="s")
+        client.run("clerk", "elsewhere", session_id="t")
+
+    told = [[message.content for message in prompt.messages] for prompt in model.prompts]
+    assert told[0] == ["Count.", "q0"]
+    assert told[3] == ["Count.", "q1", "1", "q2", "2", "q3"]
+    assert told[4] == ["Count.", "elsewhere"]
+
+
+def test_an_answer_in_json_is_the_value() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    platform, model = clerk('{"n": "one"}', '{"n": 1}')
+    with Client(platform) as client:
+        run = client.run("clerk", "count", output_schema=schema)
+
+    assert (run["content"], run["content_type"]) == ({"n": 1}, "dict")
+    assert model.prompts[0].output_schema == schema
+    assert [message["role"] for message in run["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+
+
+def test_what_was_thought_and_what_the_cache_knew_is_told_of_run_and_session() -> None:
+    costs = (Usage(9, 5, 3, 0, 6), Usage(9, 5, 1, 6))
+    platform, _ = clerk(*(Says("a", usage=usage) for usage in costs), "b")
+    with Client(platform) as client:
+        first, second, last = (client.run("clerk", "x", session_id="s") for _ in range(3))
+        session = client.get("/sessions/s").json()
+
+    assert (first["metrics"]["reasoning_tokens"], first["metrics"]["cache_write_tokens"]) == (3, 6)
+    assert second["metrics"]["details"]["model"][0]["cache_read_tokens"] == 6
+    for absent in (first["metrics"], last["metrics"]):
+        assert "cache_read_tokens" not in absent
+    assert session["metrics"]["reasoning_tokens"] == 4
+    assert session["metrics"]["cache_read_tokens"] == session["metrics"]["cache_write_tokens"] == 6
+    assert session["total_tokens"] == 28 + last["metrics"]["total_tokens"]
+
+
+def test_what_the_model_lets_be_seen_of_its_thoughts_is_told() -> None:
+    steps = [
+        Reply("", calls=(call("weather", city="Oslo"),), reasoning="I must look."),
+        "Wait.",
+        "Hello.",
+        Says("It rains.", reasoning="Rain, then."),
+    ]
+    platform, _ = clerk(*steps)
+    with Client(platform) as client:
+        form = {"message": "How is it?", "session_id": "s"}
+        events = client.post(PATH, form=form).events()
+        plain = client.post(PATH, form={**form, "stream": "false"}).json()
+        again = client.post(PATH, form={**form, "stream": "false"}).json()
+        rows = client.get("/sessions/s/runs?type=agent").json()
+
+    pieces = [json.loads(event.data) for event in events if event.name == "RunContent"]
+    told = [(piece.get("content"), piece["reasoning_content"]) for piece in pieces]
+    assert told == [(None, "I must look."), ("Wait.", "")]
+    assert json.loads(events[-1].data)["reasoning_content"] == "I must look."
+    assert "reasoning_content" not in plain
+    assert again["reasoning_content"] == "Rain, then."
+    assert [one.get("reasoning_content") for one in again["messages"]] == [None, "Rain, then."]
+    assert [row["reasoning_content"] for row in rows] == ["I must look.", "", "Rain, then."]
+
+
+def test_metadata_are_told_at_the_end_of_a_stream() -> None:
+    platform, _ = clerk("Hello.")
+    with Client(platform) as client:
+        form = {"message": "Hi", "metadata": '{"m": 3}'}
+        events = client.post(PATH, form=form).events()
+
+    assert json.loads(events[-1].data)["metadata"] == {"m": 3}
+
+
+def test_images_and_files_reach_the_model_and_are_not_shown() -> None:
+    platform, model = clerk("I see.")
+    content = b64encode(b"the text of the file").decode()
+    with Client(platform) as client:
+        run = client.run(
+            "clerk",
+            "Look.",
+            images=[{"mime_type": "image/png", "content": "aGk="}],
+            files=[{"filename": "a.txt", "mime_type": "text/plain", "content": content}],
+        )
+
+    asked = model.prompts[0].messages[-1]
+    assert asked.images == (Image("image/png", "aGk="),)
+    assert "the text of the file" in asked.content
+    assert run["messages"][0]["content"] == "Look."
+    assert content not in json.dumps(run)
+    assert "the text of the file" not in json.dumps(run)
+
+
+def test_a_run_tells_how_long_it_took_until_the_first_word() -> None:
+    platform, _ = clerk(Says(["It ", "rains."], after_seconds=2, between_seconds=3))
+    with Client(platform) as client:
+        run = client.run("clerk", "How is it?")
+
+    assert run["metrics"]["time_to_first_token"] == 2.0
+    assert run["metrics"]["duration"] == 5.0
+
+
+def test_a_run_without_history_and_tools_costs_what_it_has_to() -> None:
+    platform, _ = clerk("Hello.")
+    with Client(platform) as client:
+        before = len(client.effects)
+        client.run("clerk", "x")
+        units = [
+            type(done.effect.unit).__name__
+            for done in client.effects[before:]
+            if isinstance(done.effect, Transact)
+        ]
+
+    assert [unit for unit in units if unit != "FindNeglected"] == [
+        "Audited",  # StartRun
+        "FinishRun",
+        "FetchRun",
+    ]
+
+
+def test_the_text_of_a_cancelled_run_is_that_of_its_last_answer() -> None:
+    first = Says("Let me see.", calls=[call("weather", city="Oslo")])
+    platform, _ = clerk(first, Says(["It ", "rains."], between_seconds=5))
+    with Client(platform) as client:
+        form = {"message": "x", "session_id": "s", "stream": False}
+        exchange = client.begin("POST", PATH, form=form)
+        client.advance(1)
+        run_id = client.get(f"{PATH}?session_id=s").json()[0]["run_id"]
+        client.post(f"{PATH}/{run_id}/cancel")
+
+        run = exchange.response().json()
+        assert (run["status"], run["content"]) == ("CANCELLED", "It ")
+        assert run["tools"][0]["result"] == "Rain in Oslo"
+
+
+def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() -> None:
+    platform, _ = clerk("Hello.")
+    workshop = platform.workshop
+    asked = json.dumps({"message": "x", "stream": False})
+    run = ClaimedRun("o", "s", "r", "agent", "clerk", asked, 0, 1)
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Interruptible):
+            workshop.ending = True
+            effect.program.close()
+            return Interrupted("nudge")
+        if isinstance(effect, Transact):
+            return isinstance(effect.unit, ReleaseRun)
+        return "n" if isinstance(effect, ThisNode) else 1
+
+    effects, _ = effects_of(ExecuteRun(workshop, "main", run).program(), answer)
+
+    assert isinstance(effects[-2], Transact)
+    assert effects[-2].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
+    assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
+
+
+# --- a database that is away ---------------------------------------------------------------------
+
+
+def test_a_run_whose_history_cannot_be_read_for_two_seconds_is_completed() -> None:
+    platform, model = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=6)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], fault.hits) == ("COMPLETED", 6)
+        assert [message.content for message in model.prompts[1].messages] == [
+            "first",
+            "One.",
+            "second",
+        ]
+        assert client.clock.elapsed >= 2.0
+
+
+def test_a_run_in_which_nothing_has_begun_waits_again_when_its_database_is_away_too_long() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=len(MANY) + 1)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], run["content"]) == ("COMPLETED", "Two.")
+        assert fault.hits == len(MANY) + 1
+        (told,) = [dict(log.fields) for log in client.logs if log.event == "run_released"]
+        assert (told["run_id"], told["database"]) == (run["run_id"], "main")
+        assert client.clock.elapsed < 30.0, "nobody waits for a lease to run out"
+
+
+def test_a_run_that_can_never_begin_is_taken_up_three_times() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        fault = client.fail_at(RecentRuns, Unavailable("away"), times=None)
+        run = client.run("clerk", "second", session_id="s")
+
+        assert (run["status"], fault.hits) == ("ERROR", (len(MANY) + 1) * MOST_TRIES)
+        events = [log.event for log in client.logs if log.event in ("run_released", "run failed")]
+        assert events == [*["run_released"] * MOST_TRIES, "run failed"]
+
+
+def test_a_run_whose_database_refuses_what_it_reads_fails() -> None:
+    platform, _ = clerk("One.", "Two.")
+    with Client(platform) as client:
+        client.run("clerk", "first", session_id="s")
+        client.fail_at(RecentRuns, StatementFailed("no"))
+
+        assert client.run("clerk", "second", session_id="s")["status"] == "ERROR"

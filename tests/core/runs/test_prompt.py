@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from legation.effects import Transact
+from legation.models.conversation import Image, Message, ToolCall
+from legation.runs.prompt import FILE_BYTES, begin, question
+from legation.store.run_reads import RecentRuns
+from legation.store.run_rows import ClaimedRun
+from legation_testing import play
+
+RUN = ClaimedRun("o", "s", "r", "agent", "a", "{}", 5, 1)
+LATER = ClaimedRun("o", "s", "r", "agent", "a", "{}", 5, 1, 4)
+ASKED = {"message": "hello"}
+
+
+def said(role: str, content: str, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+def test_the_first_run_of_a_session_reads_nothing() -> None:
+    state = play(begin("main", RUN, ASKED, "Be brief.", 3), [])
+
+    assert state.messages == (Message("system", "Be brief."), Message("user", "hello"))
+    assert state.said[0].at_us == 5
+
+
+def test_a_run_without_history_reads_nothing() -> None:
+    assert play(begin("main", LATER, ASKED, None, 0), []).messages == (Message("user", "hello"),)
+
+
+def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    output = {
+        "messages": [
+            said("system", "old instructions"),
+            said("user", "before"),
+            said("assistant", "", tool_calls=calls),
+            said("tool", "rain", tool_call_id="1"),
+            said("assistant", "It rains."),
+        ]
+    }
+    recent = Transact("main", RecentRuns("o", "s", 4, 3))
+    rows = (("{}", json.dumps(output)), ("{}", "{}"))
+    state = play(begin("main", LATER, ASKED, None, 3), [(recent, rows)])
+
+    assert state.before == (
+        Message("user", "before"),
+        Message("assistant", "", (ToolCall("1", "f", "{}"),)),
+        Message("tool", "rain", call_id="1"),
+        Message("assistant", "It rains."),
+    )
+
+
+def encoded(text: str | bytes) -> str:
+    return b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+@pytest.mark.parametrize(
+    ("item", "image"),
+    [
+        ({"mime_type": "image/jpeg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
+        ({"mime_type": "image/jpg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
+        ({"format": "jpg", "content": "aGk="}, Image("image/jpeg", "aGk=")),
+        ({"format": "webp", "content": "aGk="}, Image("image/webp", "aGk=")),
+        ({"content": "aGk="}, Image("image/png", "aGk=")),
+        ({"mime_type": 7, "content": "aGk="}, Image("image/png", "aGk=")),
+        ({"url": "https://example.com/x.png"}, Image(url="https://example.com/x.png")),
+        ({"url": "file:///etc/passwd"}, None),
+        ({"filepath": "/etc/passwd"}, None),
+    ],
+)
+def test_a_picture_is_its_bytes_or_its_address(item: Any, image: Image | None) -> None:
+    images = question({"message": "see", "images": [item]}).images
+
+    assert images == (() if image is None else (image,))
+
+
+@pytest.mark.parametrize(
+    ("item", "told"),
+    [
+        (
+            {"filename": "a.csv", "mime_type": "text/csv", "content": encoded("1,2")},
+            '<file name="a.csv" type="text/csv">\n1,2\n</file>',
+        ),
+        (
+            {"name": "b", "mime_type": "application/json; x=1", "content": "{not base64}"},
+            '<file name="b" type="application/json; x=1">\n{not base64}\n</file>',
+        ),
+        (
+            {"mime_type": "text/plain", "content": encoded("a\0b")},
+            '<file name="file" type="text/plain">\na\ufffdb\n</file>',
+        ),
+        (
+            {"filename": 'x"\n>', "mime_type": "application/pdf", "content": encoded("%PDF")},
+            '<file name="x\' >" type="application/pdf"/>',
+        ),
+        ({"mime_type": "text/plain"}, '<file name="file" type="text/plain"/>'),
+        ({"content": encoded("x")}, '<file name="file" type=""/>'),
+        (
+            {"mime_type": "text/plain", "content": encoded(b"\xff\xfe")},
+            '<file name="file" type="text/plain"/>',
+        ),
+        (
+            {"mime_type": "text/plain", "content": encoded("x" * (FILE_BYTES + 1))},
+            '<file name="file" type="text/plain"/>',
+        ),
+    ],
+)
+def test_a_file_of_text_is_read_out_and_another_is_named(item: Any, told: str) -> None:
+    assert question({"message": "read", "files": [item]}).content == f"read\n\n{told}"

@@ -1,0 +1,34 @@
+"""Giving a run back: other nodes are told, where there is something to tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from legation.effects import Nudge, Sleep, ThisNode, Transact
+from legation.runs.release import give_back
+from legation.runs.retry import FEW
+from legation.store.failures import Unavailable
+from legation.store.run_keeping import ReleaseRun
+from legation.store.run_rows import ClaimedRun, Lease
+from legation_testing import play
+
+RUN = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
+RELEASE = Transact("main", ReleaseRun("o", "r", Lease("n", 1, 0)))
+
+
+def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:
+    script = [(ThisNode(), "n"), (RELEASE, True), (Nudge("runs:main", "main"), None)]
+
+    assert play(give_back("main", RUN), script)
+
+
+def test_nobody_is_told_of_a_run_that_does_not() -> None:
+    assert not play(give_back("main", RUN), [(ThisNode(), "n"), (RELEASE, False)])
+
+
+def test_a_database_that_does_not_answer_keeps_the_lease() -> None:
+    script: list[tuple[Any, Any]] = [(ThisNode(), "n"), (RELEASE, Unavailable())]
+    for pause in FEW:
+        script += [(Sleep(pause), None), (RELEASE, Unavailable())]
+
+    assert not play(give_back("main", RUN), script)

@@ -1,0 +1,280 @@
+"""The inbox, on the tables that the catalogue builds.
+
+How the statements behave together, in every order, is in `tests/frontends/test_inbox_protocol`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from legation.store.inbox import (
+    LOCK,
+    AttachRun,
+    ClaimedMessage,
+    ClaimedMessages,
+    ClaimMessages,
+    CompleteMessage,
+    CountMessages,
+    ExtendLeases,
+    FailMessage,
+    ForgetMessages,
+    ListMessages,
+    MessageDepth,
+    MessageKey,
+    MessagePlace,
+    NewMessage,
+    PutMessages,
+    RetryMessage,
+)
+from legation.store.outbox import NewReply
+from legation.store.units import Dialect
+
+from ...one_database import Database
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+def put(database: Database, *ids: str, sender: str = "ada", now: int = 0) -> tuple[str, ...]:
+    messages = tuple(NewMessage(i, sender, f"text of {i}") for i in ids)
+    return database.run(PutMessages("c", messages, now))
+
+
+def claim(database: Database, now: int, node: str = "n1", limit: int = 9) -> ClaimedMessages:
+    return database.run(ClaimMessages(node, now, now + 30, limit, 20))
+
+
+def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
+    (message,) = claim(database, now, node).messages
+    return message
+
+
+def test_every_message_of_a_delivery_is_stored_once(database: Database) -> None:
+    assert put(database, "a", "b", "a") == ("a", "b")
+    assert put(database, "b", "c", now=5) == ("c",)
+    assert database.ask("select message_id, received_us, position from inbox order by 1") == [
+        ("a", 0, 0),
+        ("b", 0, 1),
+        ("c", 5, 1),
+    ]
+
+
+def test_the_same_id_in_another_channel_is_another_message(database: Database) -> None:
+    put(database, "a")
+
+    assert database.run(PutMessages("d", (NewMessage("a", "ada", ""),), 0)) == ("a",)
+
+
+def test_a_claim_brings_the_message_and_its_lease(database: Database) -> None:
+    put(database, "a")
+
+    message = one(database, 7)
+
+    assert message.lease.key == MessageKey("c", "a")
+    assert (message.lease.node, message.lease.attempts) == ("n1", 1)
+    assert (message.sender, message.payload, message.run_id) == ("ada", "text of a", None)
+    assert claim(database, 8) == ClaimedMessages()
+
+
+def test_a_claim_takes_the_oldest_of_each_sender_up_to_its_limit(database: Database) -> None:
+    put(database, "a1", "a2")
+    put(database, "b1", "b2", sender="bob", now=1)
+    put(database, "e1", sender="eve", now=2)
+
+    first = claim(database, 5, limit=2)
+    second = claim(database, 5, "n2")
+
+    assert [m.lease.key.message_id for m in first.messages] == ["a1", "b1"]
+    assert [m.lease.key.message_id for m in second.messages] == ["e1"]
+
+
+def test_the_next_of_a_sender_comes_when_the_one_before_is_done(database: Database) -> None:
+    put(database, "a1", "a2")
+    lease = one(database, 5).lease
+
+    assert database.run(CompleteMessage(lease, 6))
+    assert one(database, 6).lease.key.message_id == "a2"
+
+
+def test_completion_and_answer_are_one(database: Database) -> None:
+    put(database, "a")
+    lease = one(database, 5).lease
+    replies = (NewReply("reply-a", "ada", "1"), NewReply("reply-a-2", "ada", "2"))
+
+    assert database.run(CompleteMessage(lease, 6, replies, "run-1"))
+    assert database.ask("select state, done_us, run_id, lease_by, lease_us from inbox") == [
+        ("done", 6, "run-1", None, None)
+    ]
+    assert database.ask(
+        "select channel, idempotency_key, recipient, payload, created_us, ready_us from outbox"
+    ) == [("c", "reply-a", "ada", "1", 6, 6), ("c", "reply-a-2", "ada", "2", 7, 6)]
+
+
+def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
+    put(database, "a")
+    lost = one(database, 0).lease
+    kept = one(database, 30, "n2").lease
+    replies = (NewReply("reply-a", "ada", ""),)
+
+    assert kept.attempts == 2
+    assert not database.run(AttachRun(lost, "r"))
+    assert not database.run(CompleteMessage(lost, 31, replies))
+    assert not database.run(FailMessage(lost, "it", None, 31, replies))
+    assert database.run(ExtendLeases((lost, kept), 31, 99)) == (kept,)
+    assert database.ask("select state, lease_by, lease_us, run_id from inbox") == [
+        ("ready", "n2", 99, None)
+    ]
+    assert database.ask("select * from outbox") == []
+
+
+def test_the_same_node_with_an_older_token_lost_it_too(database: Database) -> None:
+    put(database, "a")
+    older = one(database, 0).lease
+    one(database, 30)
+
+    assert not database.run(CompleteMessage(older, 31))
+
+
+def test_a_lease_that_ran_out_is_not_revived(database: Database) -> None:
+    put(database, "a")
+    lease = one(database, 0).lease
+
+    assert database.run(ExtendLeases((lease,), 30, 60)) == ()
+
+
+def test_a_second_attempt_knows_the_run_of_the_first(database: Database) -> None:
+    put(database, "a")
+    lease = one(database, 0).lease
+
+    assert database.run(AttachRun(lease, "run-1"))
+    again = one(database, 30, "n2")
+    assert again.run_id == "run-1"
+    assert database.run(CompleteMessage(again.lease, 31))
+    assert database.ask("select run_id from inbox") == [("run-1",)]
+
+
+def test_a_failed_message_waits_and_holds_up_its_sender_alone(database: Database) -> None:
+    put(database, "a1", "a2")
+    put(database, "b1", sender="bob", now=1)
+    lease = one_of(claim(database, 5), "a1").lease
+
+    assert database.run(FailMessage(lease, "the model is away", 50, 6))
+    assert database.ask("select state, ready_us, error from inbox where message_id = 'a1'") == [
+        ("ready", 50, "the model is away")
+    ]
+    assert [m.sender for m in claim(database, 49).messages] == ["bob"]
+    assert one_of(claim(database, 50), "a1").lease.attempts == 2
+
+
+def one_of(claimed: ClaimedMessages, message_id: str) -> ClaimedMessage:
+    return next(m for m in claimed.messages if m.lease.key.message_id == message_id)
+
+
+def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Database) -> None:
+    put(database, "a1", "a2")
+    lease = one(database, 5).lease
+    apology = (NewReply("reply-a1", "ada", "Sorry"),)
+
+    assert database.run(FailMessage(lease, "hopeless", None, 6, apology))
+    assert database.ask("select state, error, done_us from inbox where message_id = 'a1'") == [
+        ("dead", "hopeless", 6)
+    ]
+    assert database.ask("select payload from outbox") == [("Sorry",)]
+    assert one(database, 6).lease.key.message_id == "a2"
+
+
+def test_what_kills_every_node_is_buried(database: Database) -> None:
+    put(database, "a1", "a2")
+    for now in (0, 30):
+        database.run(ClaimMessages("n1", now, now + 30, 9, 2))
+
+    claimed = database.run(ClaimMessages("n2", 60, 90, 9, 2))
+
+    assert claimed.buried == (MessageKey("c", "a1"),)
+    assert [m.lease.key.message_id for m in claimed.messages] == ["a2"]
+
+
+def test_an_operator_revives_a_dead_message_for_one_attempt(database: Database) -> None:
+    put(database, "a")
+    key = MessageKey("c", "a")
+    lease = one(database, 5).lease
+    assert not database.run(RetryMessage(key, 6))
+    database.run(FailMessage(lease, "it", None, 6))
+
+    assert database.run(RetryMessage(key, 7))
+    assert not database.run(RetryMessage(key, 8))
+    assert one(database, 8).lease.attempts == 2
+
+
+def test_no_second_message_of_a_sender_beside_a_revived_one(database: Database) -> None:
+    put(database, "a1", "a2")
+    database.run(FailMessage(one(database, 5).lease, "it", None, 6))
+    younger = one(database, 7).lease
+    database.run(RetryMessage(MessageKey("c", "a1"), 8))
+
+    assert claim(database, 9, "n2").messages == ()
+    database.run(CompleteMessage(younger, 10))
+    assert one(database, 11).lease.key.message_id == "a1"
+
+
+def test_messages_are_listed_newest_first_page_by_page(database: Database) -> None:
+    put(database, "a", "b", "c", sender="ada")
+    put(database, "d", sender="bob", now=4)
+    database.run(PutMessages("other", (NewMessage("e", "ada", ""),), 9))
+
+    first = database.run(ListMessages("c", "ready", 2))
+    last = first[-1]
+    place = MessagePlace(last.received_us, last.position, last.message_id)
+    rest = database.run(ListMessages("c", "ready", 9, place))
+
+    assert [row.message_id for row in first] == ["d", "c"]
+    assert [row.message_id for row in rest] == ["b", "a"]
+    assert database.run(ListMessages("c", "dead", 9)) == ()
+    assert (last.sender, last.state, last.attempts, last.error) == ("ada", "ready", 0, None)
+    assert "ada" not in repr(last)
+
+
+def test_what_waits_is_counted_by_channel(database: Database) -> None:
+    put(database, "a1", "a2", now=3)
+    put(database, "b1", sender="bob", now=4)
+    put(database, "e1", sender="eve", now=1)
+    for message in claim(database, 5).messages:
+        if message.sender == "eve":
+            database.run(FailMessage(message.lease, "it", None, 5))
+        if message.sender == "bob":
+            database.run(CompleteMessage(message.lease, 5))
+
+    assert database.run(CountMessages(6)) == (MessageDepth("c", 2, 1, 1, 3),)
+    assert database.run(CountMessages(99)) == (MessageDepth("c", 2, 0, 1, 3),)
+    assert Database().run(CountMessages(0)) == ()
+
+
+def test_only_what_was_done_long_ago_is_forgotten(database: Database) -> None:
+    put(database, "a1", "a2", "a3")
+    for now in (5, 6):
+        database.run(CompleteMessage(one(database, now).lease, now))
+
+    assert database.run(ForgetMessages(6, 9)) == 1
+    assert database.run(ForgetMessages(7, 9)) == 1
+    assert database.run(ForgetMessages(99, 9)) == 0
+    assert put(database, "a1", "a3", now=50) == ("a1",)
+
+
+def test_on_postgresql_claims_take_turns() -> None:
+    unit = ClaimMessages("n1", 0, 30, 9, 20)
+    first = next(unit.statements(Dialect.POSTGRESQL))
+
+    assert first.sql is LOCK
+    assert "pg_advisory_xact_lock" in first.text(Dialect.POSTGRESQL)
+    assert next(unit.statements(Dialect.SQLITE)).sql is not LOCK
+
+
+def test_units_are_equal_by_value() -> None:
+    unit = ClaimMessages("n1", 0, 30, 9, 20)
+
+    assert evolve(unit) == unit
+    assert unit.writes
+    assert not CountMessages(0).writes

@@ -1,0 +1,96 @@
+"""A message with its replies, on the tables that the catalogue builds."""
+
+from __future__ import annotations
+
+import pytest
+
+from legation.channels.replies import keys_of
+from legation.store.inbox import (
+    ClaimMessages,
+    CompleteMessage,
+    FailMessage,
+    NewMessage,
+    PutMessages,
+)
+from legation.store.letters import FetchLetter, Retried, RetryLetter
+from legation.store.outbox import ClaimReplies, FailReply, NewReply
+from legation.store.units import Dialect
+
+from ...one_database import Database
+
+KEYS = keys_of("m")
+
+
+@pytest.fixture
+def database() -> Database:
+    """A message `m` that was answered in two parts, beside one with an id that looks alike."""
+    made = Database()
+    for name in ("m", "2-m"):
+        made.run(PutMessages("c", (NewMessage(name, name, "text"),), 1))
+    for message in made.run(ClaimMessages("n", 2, 30, 9, 20)).messages:
+        name = message.lease.key.message_id
+        replies = tuple(NewReply(key, name, "text") for key in keys_of(name)[:2])
+        made.run(CompleteMessage(message.lease, 3, replies))
+    return made
+
+
+def kill_replies(database: Database) -> None:
+    """Make the first of the two replies dead."""
+    for reply in database.run(ClaimReplies("n", 4, 30, 9, 20)).replies:
+        database.run(FailReply(reply.lease, "no", None, 5))
+
+
+def test_a_message_comes_with_its_own_replies_in_their_order(database: Database) -> None:
+    letter = database.run(FetchLetter("c", "m", KEYS))
+
+    assert letter is not None
+    assert (letter.message.message_id, letter.message.state) == ("m", "done")
+    assert [reply.idempotency_key for reply in letter.replies] == ["reply-m", "reply.2-m"]
+
+
+def retry(database: Database, message_id: str) -> object:
+    return database.run(RetryLetter("c", message_id, keys_of(message_id), 9))
+
+
+def test_no_message_is_no_letter(database: Database) -> None:
+    assert database.run(FetchLetter("c", "x", keys_of("x"))) is None
+    assert database.run(FetchLetter("d", "m", KEYS)) is None
+    assert retry(database, "x") is None
+
+
+def test_what_is_not_dead_is_not_revived(database: Database) -> None:
+    nothing = Retried(message=False, replies=0)
+    assert retry(database, "m") == nothing
+
+
+def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Database) -> None:
+    kill_replies(database)
+
+    assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=False, replies=1)
+    states = database.ask("select idempotency_key, state from outbox order by idempotency_key")
+    assert dict(states) == {
+        "reply-2-m": "dead",
+        "reply-m": "ready",
+        "reply.2-2-m": "ready",
+        "reply.2-m": "ready",
+    }
+
+
+def test_a_dead_message_is_revived() -> None:
+    database = Database()
+    database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 1))
+    (message,) = database.run(ClaimMessages("n", 2, 30, 9, 20)).messages
+    database.run(FailMessage(message.lease, "no", None, 3))
+
+    assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=True, replies=0)
+    assert database.ask("select state, ready_us, done_us, attempts from inbox") == [
+        ("ready", 9, None, 1)
+    ]
+
+
+def test_postgresql_takes_the_keys_as_an_array() -> None:
+    work = FetchLetter("c", "m", ("a", "b")).statements(Dialect.POSTGRESQL)
+    next(work)
+    statement = work.send([("c", "m", "ada", "done", 1, 0, 1, 1, None, None, 2)])
+
+    assert statement.parameters["keys"] == ["a", "b"]

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from legation.store.member_runs import MoveMember, Root, StartMember
+from legation.store.run_keeping import ClaimWaiting, FindNeglected
+from legation.store.run_reads import ListRuns, RecentRuns
+from legation.store.run_rows import Lease, StoredEvent
+from legation.store.run_steering import CancelRun
+from legation.store.runs import FinishRun, StartRun
+
+from ...one_database import Database
+
+LEASE = Lease("n", 1, 100)
+ROOT = Root("ada", "s", "team", LEASE)
+EVENT = StoredEvent(1, "TeamRunError", "{}")
+
+
+def started(run_id: str = "team") -> StartRun:
+    return StartRun("ada", "s", run_id, "team", "crew", '{"message":"x"}', "x", "n", 1, 100)
+
+
+def member(run_id: str = "m", parent: str = "team", root: Root = ROOT) -> StartMember:
+    output = json.dumps({"run_id": run_id, "status": "RUNNING"})
+    return StartMember(root, run_id, parent, "agent", "ann", '{"message":"x"}', output, 2)
+
+
+def moved(status: str, run_id: str = "m", root: Root = ROOT) -> MoveMember:
+    output = json.dumps({"status": status, "content": "hi", "requirements": []})
+    return MoveMember(root, run_id, status, output, None, '{"input_tokens":1}', 3)
+
+
+def ended(status: str = "ERROR", *, members: bool = True) -> FinishRun:
+    return FinishRun(
+        owner="ada",
+        session_id="s",
+        run_id="team",
+        lease=LEASE,
+        node="n",
+        now_us=9,
+        until_us=109,
+        status=status,
+        output="{}",
+        reason="interrupted",
+        usage=None,
+        events=(EVENT,),
+        members=members,
+    )
+
+
+@pytest.fixture
+def database() -> Database:
+    database = Database()
+    database.run(started())
+    return database
+
+
+def rows(database: Database) -> dict[str, tuple[Any, ...]]:
+    """Return status, reason and end of each member's run."""
+    found = database.ask(
+        "select run_id, status, reason, ended_us from runs where parent_run_id is not null"
+    )
+    return {run_id: tuple(rest) for run_id, *rest in found}
+
+
+def test_run_of_a_member_is_a_row_under_that_of_the_team(database: Database) -> None:
+    assert database.run(member()) is False
+    assert database.run(member("n", "m")) is False
+
+    listed = database.run(ListRuns("ada", "s", members=True))
+    assert [(row.run_no, row.run_id, row.parent_run_id, row.status) for row in listed] == [
+        (1, "team", None, "RUNNING"),
+        (2, "m", "team", "RUNNING"),
+        (3, "n", "m", "RUNNING"),
+    ]
+    assert [row.lease_us for row in listed] == [100, None, None]
+    assert [row.run_id for row in database.run(ListRuns("ada", "s"))] == ["team"]
+
+
+def test_run_of_a_member_is_stored_once(database: Database) -> None:
+    assert [database.run(member()), database.run(member())] == [False, False]
+    assert database.ask("select run_no from runs where run_id = 'm'") == [(2,)]
+    assert database.ask("select runs from sessions") == [(2,)]
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "ERROR", "PAUSED", "RUNNING"])
+def test_run_of_a_member_moves(database: Database, status: str) -> None:
+    database.run(member())
+
+    assert [database.run(moved(status)), database.run(moved(status))] == [False, False]
+    assert rows(database) == {"m": (status, None, None if status == "RUNNING" else 3)}
+
+
+def test_run_that_is_over_stays_as_it_is(database: Database) -> None:
+    database.run(member())
+    database.run(moved("COMPLETED"))
+
+    assert database.run(moved("ERROR")) is False
+    assert rows(database)["m"][0] == "COMPLETED"
+
+
+def test_run_of_a_client_is_not_moved_so(database: Database) -> None:
+    database.run(moved("COMPLETED", "team"))
+
+    assert database.ask("select status from runs") == [("RUNNING",)]
+
+
+OTHERS = {
+    "another node": evolve(ROOT, lease=Lease("other", 1, 100)),
+    "another attempt": evolve(ROOT, lease=Lease("n", 2, 100)),
+    "another owner": evolve(ROOT, owner="eve"),
+    "a session that is gone": evolve(ROOT, session_id="gone", run_id="gone"),
+}
+
+
+@pytest.mark.parametrize("who", OTHERS)
+def test_who_does_not_hold_the_lease_writes_nothing(database: Database, who: str) -> None:
+    database.run(member())
+    before = database.ask("select * from runs"), database.ask("select * from sessions")
+
+    assert database.run(member("n", root=OTHERS[who])) is None
+    assert database.run(moved("COMPLETED", root=OTHERS[who])) is None
+    assert (database.ask("select * from runs"), database.ask("select * from sessions")) == before
+
+
+def test_wish_to_cancel_is_told(database: Database) -> None:
+    database.run(CancelRun("ada", "s", "team", 5, "{}", ("TeamRunCancelled", "{}")))
+
+    assert database.run(member()) is True
+    assert database.run(member()) is True
+    assert database.run(moved("COMPLETED")) is True
+
+
+@pytest.mark.parametrize("status", ["ERROR", "CANCELLED"])
+def test_members_end_with_the_team(database: Database, status: str) -> None:
+    for run in (member("done"), member("m"), member("below", "m"), member("waits")):
+        database.run(run)
+    database.run(moved("COMPLETED", "done"))
+    database.run(moved("PAUSED", "waits"))
+    if status == "CANCELLED":
+        database.run(CancelRun("ada", "s", "team", 5, "{}", ("TeamRunCancelled", "{}")))
+
+    assert database.run(ended(status)).kept
+
+    over = (status, "interrupted", 9)
+    assert rows(database) == {
+        "done": ("COMPLETED", None, 3),
+        "m": over,
+        "below": over,
+        "waits": over,
+    }
+    (output,) = database.ask("select output from runs where run_id = 'waits'")[0]
+    told = "was cancelled" if status == "CANCELLED" else "ended in an error"
+    assert json.loads(output) == {
+        "status": status,
+        "content": f"The run that this one is part of {told}",
+        "content_type": "str",
+    }
+
+
+def test_members_of_other_teams_do_not_end_with_it(database: Database) -> None:
+    database.run(member())
+    database.run(ended("PAUSED", members=False))
+    database.run(started("other"))
+    database.run(member("o", "other", evolve(ROOT, run_id="other")))
+
+    cancelled = ("TeamRunCancelled", "{}")
+    database.run(CancelRun("ada", "s", "team", 11, "{}", cancelled, members=True))
+
+    assert rows(database) == {"m": ("CANCELLED", "cancelled", 11), "o": ("RUNNING", None, None)}
+
+
+def test_runs_of_members_do_not_make_a_session_busy(database: Database) -> None:
+    database.run(member())
+    database.run(ended("PAUSED", members=False))
+
+    assert database.run(started("next")).claim is not None
+    assert database.run(FindNeglected(50)).expired == ()
+    assert database.run(ClaimWaiting("n", 50, 150)) is None
+    assert database.run(RecentRuns("ada", "s", 9, 9)) == ()
