@@ -226,7 +226,7 @@ def nightly(session: nox.Session) -> None:
     """Try with processes what CI tries in part: sequences of signals, long rolling restarts."""
     install(session, "test")
     files = ("tests/frontends/test_signals.py", "tests/frontends/test_rolling_streams.py")
-    pytest(session, *([] if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
+    pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
 
 
 @nox.session(default=False)

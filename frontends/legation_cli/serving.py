@@ -53,7 +53,7 @@ from .failing import CannotGoOn, sentences
 if TYPE_CHECKING:
     from legation_server.proxies import Named
 
-__all__ = ["HeldLog", "Options", "Service", "url_of"]
+__all__ = ["HeldLog", "Options", "Service", "end_blocked", "url_of"]
 
 _MARK_SECONDS: Final = 30.0
 """For the end of a run to be stored whose process is gone."""

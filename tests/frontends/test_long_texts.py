@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from attrs import frozen
@@ -79,21 +79,23 @@ def _escaped(text: str) -> str:
     return one * (len(text.encode()) // len(one))
 
 
-def resolved(document: Any, schema: Any) -> Any:
-    while isinstance(schema, dict) and "$ref" in schema:
-        place = document
-        for name in schema["$ref"].removeprefix("#/").split("/"):
-            place = place[name]
-        schema = place
-    return schema
+def resolved(document: Any, schema: Any) -> dict[str, Any]:
+    """Return what a reference stands for; a schema that is no object says nothing."""
+    if not isinstance(schema, dict):
+        return {}
+    found = cast(dict[str, Any], schema)
+    if "$ref" not in found:
+        return found
+    place = document
+    for name in str(found["$ref"]).removeprefix("#/").split("/"):
+        place = place[name]
+    return resolved(document, place)
 
 
 def takes_text(document: Any, schema: Any) -> bool:
-    schema = resolved(document, schema)
-    if not isinstance(schema, dict):
-        return True
-    kinds = schema.get("type", ["string"])
-    more = [each for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
+    found = resolved(document, schema)
+    kinds: list[str] = found.get("type", ["string"])
+    more: list[Any] = [each for name in ("anyOf", "oneOf") for each in found.get(name, ())]
     return "string" in kinds or any(takes_text(document, each) for each in more)
 
 
@@ -161,7 +163,7 @@ def test_an_agent_answers_a_long_message(name: str, character: str) -> None:
     form = {"message": text, "stream": True, "session_id": "s"}
     with Client(hosting) as client:
         status, seconds = cost_of(lambda: client.post("/agents/concierge/runs", json=form).status)
-        runs = client.get("/sessions/s/runs").json() if status == 200 else []
+        runs: list[Any] = client.get("/sessions/s/runs").json() if status == 200 else []
 
     assert status == (400 if name == "nothing" else 200)
     assert seconds < 3 * SECONDS  # the run itself, and every event of it

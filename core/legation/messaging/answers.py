@@ -127,6 +127,7 @@ class AnswerMessage(Job):
         None where it was deleted while it was waited for.
         """
         attached: Attached | None = None
+        row: RunRow | None = None
         run_id = self.claimed.run_id
         if run_id is not None and (yield from self._row(owner, run_id)) is not None:
             row = yield from self._over(owner, run_id)

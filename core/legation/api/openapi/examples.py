@@ -33,7 +33,7 @@ _TEAM: Final = {
     "mode": "coordinate",
     "members": [_AGENT],
 }
-_SESSION: Final = {
+_SESSION: Final[dict[str, Any]] = {
     "session_id": "6f6cfbfd-9643-479a-ae47-b8f32eb4d710",
     "session_name": "What tools do you have?",
     "session_state": {},
@@ -62,7 +62,7 @@ _DETAIL: Final = {
         },
     ],
 }
-_NEW: Final = {
+_NEW: Final[dict[str, Any]] = {
     "user_id": "user-123",
     "agent_session_id": "new-session-id",
     "session_id": "new-session-id",
