@@ -17,7 +17,7 @@ from legation.store.outbox import ReleaseReplies
 from legation.store.run_keeping import ClaimWaiting, ReleaseRun
 from legation_testing import Client, Delayed, play
 
-from ..providers.deliveries import platform, whatsapp
+from ..providers.deliveries import MAIN, platform, whatsapp
 from ..providers.strict import WhatsAppApi
 
 
@@ -46,7 +46,7 @@ def texts(provider: WhatsAppApi) -> list[str]:
 
 
 def statuses(c: Client, session: str) -> list[tuple[str, Any]]:
-    runs = c.get(f"/sessions/{session}/runs").json()
+    runs = c.get(f"/sessions/{session}/runs", query=MAIN).json()
     return [(run["status"], run["run_input"]) for run in runs]
 
 

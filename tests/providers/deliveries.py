@@ -17,6 +17,7 @@ from ..two_databases import IN_MEMORY
 __all__ = [
     "ENVIRON",
     "KINDS",
+    "MAIN",
     "Delivery",
     "platform",
     "signed",
@@ -38,6 +39,8 @@ ENVIRON: Final = {
 }
 KINDS: Final = ("whatsapp", "telegram", "slack", "standard")
 """The kinds of channels; those of `platform` are called like their kind."""
+MAIN: Final = {"db_id": "main"}
+"""The query that names the database of the agent, where no agent is named."""
 
 Header: TypeAlias = tuple[str, str]
 

@@ -18,7 +18,7 @@ from legation.config import AuthorizationConfig
 from legation.effects import Fetch, FetchReply, Sleep, Unreachable
 from legation_testing import Client
 
-from ...providers.deliveries import ENVIRON, Delivery, platform, signed, whatsapp
+from ...providers.deliveries import ENVIRON, MAIN, Delivery, platform, signed, whatsapp
 from ...providers.strict import WhatsAppApi
 
 APOLOGY = "Sorry, something went wrong here and I could not answer. Please try again later."
@@ -366,8 +366,8 @@ def test_a_sender_is_never_the_user_of_a_token(provider: WhatsAppApi) -> None:
         c.advance(2)
         for subject in ("4911", "~channel:whatsapp:4911", "whatsapp:4911"):
             token = jwt.encode({**claims, "sub": subject}, SECRET, "HS256")
-            assert c.get("/sessions", token=token).json()["data"] == []
-            assert c.get("/sessions/whatsapp:4911", token=token).status == 404
+            assert c.get("/sessions", query=MAIN, token=token).json()["data"] == []
+            assert c.get("/sessions/whatsapp:4911", query=MAIN, token=token).status == 404
 
 
 def test_other_methods_are_refused_with_those_that_there_are(provider: WhatsAppApi) -> None:
@@ -416,7 +416,7 @@ def test_one_session_does_not_grow_for_ever(provider: WhatsAppApi) -> None:
         for name, words in (("a", "one"), ("b", "/new"), ("c", "two")):
             post(c, whatsapp(("4911", name, words)))
             c.advance(1)
-        sessions = c.get("/sessions").json()["data"]
+        sessions = c.get("/sessions", query=MAIN).json()["data"]
 
     assert {row["session_id"] for row in sessions} == {"whatsapp:4911", "whatsapp:4911#b"}
 
@@ -427,14 +427,17 @@ def test_two_channels_do_not_share_a_sender(provider: WhatsAppApi) -> None:
     from ...providers.deliveries import channels
 
     (first, *_) = channels("http://127.0.0.1:9")
-    with opened(provider, channels=[first, evolve(first, id="other")]) as c:
+    secrets = {"app_secret_env": "OTHER", "previous_app_secret_env": first.app_secret_env}
+    other = evolve(first, id="other", **secrets)  # alike, but for what it is told apart by
+    environ = {**ENVIRON, "OTHER": "another-app-secret-of-the-tests"}
+    with opened(provider, channels=[first, other], environ=environ) as c:
         sent = whatsapp(("4911", "a", "hi"))
         for target in ("/whatsapp/webhook", "/other/webhook"):
             assert c.post(target, headers=sent.headers, body=sent.body).json() == {
                 "status": "processing"
             }
         c.advance(2)
-        sessions = c.get("/sessions").json()["data"]
+        sessions = c.get("/sessions", query=MAIN).json()["data"]
 
     assert {row["session_id"] for row in sessions} == {"whatsapp:4911", "other:4911"}
 

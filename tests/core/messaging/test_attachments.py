@@ -18,7 +18,7 @@ from legation.messaging.attachments import MOST_FILES, attachments
 from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
-from ...providers.deliveries import platform, signed
+from ...providers.deliveries import MAIN, platform, signed
 from ...providers.strict import Provider, SlackApi, TelegramApi, WhatsAppApi
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
@@ -65,10 +65,10 @@ def answered(sent: Any, provider: Callable[[Fetch], Any]) -> tuple[dict[str, Any
     with Client(platform, fetch=provider) as c:
         c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
         c.advance(30)
-        listed = c.get("/sessions").json()["data"]
+        listed = c.get("/sessions", query=MAIN).json()["data"]
         assert [row["session_id"] for row in listed], "no run was begun"
         session = listed[0]["session_id"]
-        run_id = c.get(f"/sessions/{session}/runs").json()[0]["run_id"]
+        run_id = c.get(f"/sessions/{session}/runs", query=MAIN).json()[0]["run_id"]
         row = c.simulation.run(_row(run_id))
         taken: dict[str, Any] = json.loads(row.input)
         return taken, c

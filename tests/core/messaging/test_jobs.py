@@ -42,7 +42,7 @@ from legation.store.outbox import (
 )
 from legation_testing import Client, Delayed, play
 
-from ...providers.deliveries import platform, telegram, whatsapp
+from ...providers.deliveries import ENVIRON, platform, telegram, whatsapp
 from ...providers.strict import WhatsAppApi
 
 NOW = 1_767_225_600_000_000
@@ -277,11 +277,12 @@ def test_two_channels_of_one_kind_are_answered_each_through_its_own_api() -> Non
                     kind="telegram",
                     agent="concierge",
                     secret_token_env="TELEGRAM_SECRET",
-                    bot_token_env="BOT",
+                    bot_token_env=bot,
                     api_base_url=f"http://{name}.example",
                 )
-                for name in ("first", "second")
-            ]
+                for name, bot in (("first", "BOT"), ("second", "BOT_2"))
+            ],
+            environ={**ENVIRON, "BOT_2": "43:bot-token"},
         )
 
     asked: list[str] = []
