@@ -40,6 +40,14 @@ def test_tests_are_added_up_over_sessions_and_a_session_without_a_report_is_one(
     assert counted(tmp_path, results) == ("13 passed, 3 failed, 1 skipped\n", 0)
 
 
+def test_a_session_that_ran_its_tests_in_parts_is_the_sum_of_them(tmp_path: Path) -> None:
+    report(tmp_path, "core-3.1", tests=1, errors=0, failures=0, skipped=0)
+    report(tmp_path, "core-3.1.enumerations", tests=2, errors=0, failures=0, skipped=0)
+    report(tmp_path, "core-3.13", tests=4, errors=0, failures=0, skipped=0)
+
+    assert counted(tmp_path, {"core-3.1": "success"}) == ("3 passed, 0 failed\n", 0)
+
+
 def test_a_session_that_failed_although_its_tests_passed_counts_as_a_failure(
     tmp_path: Path,
 ) -> None:

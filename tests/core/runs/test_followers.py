@@ -9,6 +9,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Model, Team
+from legation.store.run_reads import EventsPage, FetchEvents
 from legation_testing import BadResponse, Client, Exchange
 
 SLOW = "/agents/sloth/runs"
@@ -151,6 +152,13 @@ def test_a_stream_that_is_resumed_is_cut_as_any_other(client: Client, peer: Clie
 
     assert names(exchange) == ["catch_up", "RunStarted", "ModelRequestStarted", "subscribed"]
     assert exchange.received.endswith(departure(SLOW, run_id, 2))
+
+
+def test_a_stream_that_is_resumed_as_its_run_is_deleted_says_so(client: Client) -> None:
+    _, run_id = streamed(client)
+    client.fail_at(FetchEvents, EventsPage((), None, 0))
+
+    assert names(client.post(f"{SLOW}/{run_id}/resume")) == ["RunCancelled"]
 
 
 def test_a_stream_of_a_member_stays_where_the_team_is_executed(

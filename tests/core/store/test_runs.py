@@ -11,7 +11,7 @@ from legation.store.counts import ANY_COUNT_RUNS
 from legation.store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases
 from legation.store.run_rows import Lease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
-from legation.store.runs import AppendEvents, merged
+from legation.store.runs import AppendEvents, Ended, FinishRun, merged
 from legation.store.sessions import ANY_COUNT, ListSessions
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
@@ -58,6 +58,26 @@ def test_on_sqlite_each_event_has_a_row_however_many_there_are(size: int) -> Non
         stored = connection.execute("select * from events").fetchall()
 
     assert stored == [("r", e.seq, 5, e.name, e.data) for e in events]
+
+
+def test_nothing_ends_without_the_lease() -> None:
+    finish = FinishRun(
+        owner="o",
+        session_id="s",
+        run_id="r",
+        lease=Lease("n", 1, 9),
+        node="n",
+        now_us=5,
+        until_us=9,
+        status="COMPLETED",
+        output="{}",
+        reason=None,
+        usage=None,
+        events=EVENTS,
+    )
+    _, result = played(finish, [], [], [])
+
+    assert result == Undo(Ended(kept=False))
 
 
 def test_nothing_is_appended_without_the_lease() -> None:
