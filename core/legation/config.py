@@ -302,9 +302,9 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
             AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
         )
     for key, (name, cls) in _KEYED.items():
-        found[key] = _keyed(cls, name, mapping.get(key, {}), key, faults)
+        found[key] = _structure_table(cls, name, mapping.get(key, {}), key, faults)
     for key, listed in _LISTED.items():
-        found[key] = _listed(listed, mapping.get(key, []), key, faults)
+        found[key] = _structure_array(listed, mapping.get(key, []), key, faults)
     if faults:
         raise ConfigurationError(tuple(faults))
     return PlatformConfig(**found)
@@ -330,7 +330,9 @@ def _platform_table(value: Any, faults: list[Fault]) -> Found:
     return {a.name: getattr(table, a.name) for a in fields(_PlatformTable)}
 
 
-def _keyed(cls: type[C], name: str, value: Any, path: str, faults: list[Fault]) -> list[C | None]:
+def _structure_table(
+    cls: type[C], name: str, value: Any, path: str, faults: list[Fault]
+) -> list[C | None]:
     if not _is_table(value):
         faults.append(Fault(path, "expected a table of tables"))
         return []
@@ -357,7 +359,7 @@ def _is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _listed(cls: type[C], value: Any, path: str, faults: list[Fault]) -> list[C | None]:
+def _structure_array(cls: type[C], value: Any, path: str, faults: list[Fault]) -> list[C | None]:
     if not _is_array(value):
         faults.append(Fault(path, "expected an array of tables"))
         return []

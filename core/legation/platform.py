@@ -16,7 +16,7 @@ from attrs import evolve
 from .access.authenticator import TRUSTED, Refused, open_gate
 from .access.decide import Principal
 from .api.call import Known
-from .api.dispatcher import Arrival, Door, Outcome, attempted
+from .api.dispatcher import Arrival, Door, Outcome, catch_failures
 from .api.documentation import Manual
 from .api.openapi.document import document
 from .api.routes import ROUTES
@@ -35,8 +35,8 @@ from .messaging.jobs import channel_jobs
 from .messaging.leases import desks_of
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.schema_guard import Served, Serving, WatchSchemas
-from .observability.request_log import Watch, sent_id
-from .observability.spans import Carried, Recorder, Way, carried
+from .observability.request_log import Watch, read_request_id
+from .observability.spans import Carried, Recorder, Way, with_trace
 from .observability.tracing import Trace, read_trace
 from .runs.executor import Workshop
 from .runs.reaper import KeepRuns
@@ -99,10 +99,10 @@ class Platform:
         gate = open_gate(authorization, config.id, jwks) if config.authorization else None
         self.workshop = Workshop(self.registry)
         self._desks = desks_of(self.workshop)
-        cors = Cors.allowing(config.cors_allowed_origins)
+        cors = Cors.from_origins(config.cors_allowed_origins)
         self.serving = Serving(tuple(self.registry.databases), catalogue)
         self.manual = Manual(partial(document, self.registry))
-        excluded = _excluded(authorization)
+        excluded = _find_excluded(authorization)
         self.watch = Watch()
         self._recorder: Recorder | None = None
         known = Known(self.serving.readings, self.serving.conditions)
@@ -146,7 +146,7 @@ class Platform:
         kept = KeepRuns(self.workshop, said["database"])
         return kept.end_blocked(said["run_id"], said["node"], said["attempt"])
 
-    def closing(
+    def shutdown(
         self,
         patience_seconds: float,
         grace_seconds: float = 0.0,
@@ -173,7 +173,7 @@ class Platform:
         """
         if self._recorder is None:
             self._recorder = Recorder()
-            self.watch.after_all = self._recorder.answered_after_all
+            self.watch.after_all = self._recorder.record_late_answer
         return self._recorder
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
@@ -204,7 +204,7 @@ class Platform:
     def answer(self, request: Request) -> Program[Answer]:
         """Answer `request`.  Total: every request gets a response."""
         now_us: int = yield _NOW
-        request_id = sent_id(request)
+        request_id = read_request_id(request)
         if not request_id:
             drawn: bytes = yield _ANY_ID
             request_id = drawn.hex()
@@ -213,11 +213,11 @@ class Platform:
         try:
             admitted = self._door.admit(arrival)
             if self._recorder is not None or request.header(b"traceparent") is not None:
-                admitted = carried(admitted, (yield from self._way(arrival)))
-            outcome = yield from self.serving.guard(attempted(admitted, arrival))
-            answer = self._dressed(arrival, outcome)
+                admitted = with_trace(admitted, (yield from self._way(arrival)))
+            outcome = yield from self.serving.guard(catch_failures(admitted, arrival))
+            answer = self._finish_answer(arrival, outcome)
             if isinstance(answer, Streamed):
-                return evolve(answer, body=self._followed(arrival, answer))
+                return evolve(answer, body=self._stream_body(arrival, answer))
             end_us: int = yield _NOW
             self._done(arrival, answer.status, end_us)
         except GeneratorExit:
@@ -227,7 +227,7 @@ class Platform:
             self.watch.active -= 1
         return answer
 
-    def _dressed(self, arrival: Arrival, outcome: Outcome) -> Answer:
+    def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
         """Return `outcome` as it is to be sent."""
         request = arrival.request
         answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
@@ -236,9 +236,9 @@ class Platform:
         elif isinstance(answer, Streamed):
             answer = evolve(answer, body=self.serving.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
-        return self._door.cors.dressed(answer, request, named)
+        return self._door.cors.add_headers(answer, request, named)
 
-    def _followed(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
+    def _stream_body(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
         """Run the body of `answer`; the request is over when that is."""
         watch = self.watch
         watch.active += 1
@@ -258,16 +258,16 @@ class Platform:
         return end
 
     def _done(self, arrival: Arrival, status: int, end_us: int) -> None:
-        self.watch.answered(arrival, status, end_us)
+        self.watch.count_answer(arrival, status, end_us)
         self._record(arrival, status, end_us)
 
     def _cut(self, arrival: Arrival, status: int | None) -> None:
-        self.watch.cut(arrival, status)
+        self.watch.count_cut(arrival, status)
         self._record(arrival, status, None)
 
     def _record(self, arrival: Arrival, status: int | None, end_us: int | None) -> None:
         if arrival.recorded and arrival.trace is not None and self._recorder is not None:
-            self._recorder.answered(arrival, arrival.trace, status, end_us)
+            self._recorder.record_request(arrival, arrival.trace, status, end_us)
 
     def _way(self, arrival: Arrival) -> Program[Way]:
         """Return the way of a request, on the trace that its caller names.
@@ -289,7 +289,7 @@ class Platform:
         return Way(arrival.trace, recorder)
 
 
-def _excluded(config: AuthorizationConfig) -> frozenset[str]:
+def _find_excluded(config: AuthorizationConfig) -> frozenset[str]:
     """Return the templates of the excluded routes; one that is no route is a fault."""
     known = {route.template for route in ROUTES} | set(DEFAULT_EXCLUDED_ROUTES)
     faults = tuple(

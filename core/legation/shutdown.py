@@ -68,12 +68,12 @@ class Closing:
                 return
             yield from Sleep(_STEP_SECONDS)
         if self._busy():
-            yield from Log("warning", "ended with work at hand", self._left())
+            yield from Log("warning", "ended with work at hand", self._count_left())
 
     def _busy(self) -> bool:
         return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)
 
-    def _left(self) -> tuple[tuple[str, int], ...]:
+    def _count_left(self) -> tuple[tuple[str, int], ...]:
         return (
             ("runs", len(self.workshop.executing)),
             ("messages", sum(len(desk.leases) for desk in self.desks)),

@@ -233,7 +233,7 @@ class Service:
     def _closing(
         self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]
     ) -> Program[None]:
-        return self.platform.closing(patience_seconds, grace_seconds, is_open)
+        return self.platform.shutdown(patience_seconds, grace_seconds, is_open)
 
     def _serve_alone(self, listeners: Sequence[socket.socket]) -> int:
         url = self._url(listeners)

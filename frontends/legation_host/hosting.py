@@ -81,7 +81,7 @@ async def _close(platform: Platform, host: Host, patience_seconds: float) -> Non
     """Give back what is held, also while being cancelled, but not for ever."""
     limit = patience_seconds + _LAST_SECONDS
     with anyio.move_on_after(limit, shield=True):
-        await host.run(platform.closing(patience_seconds))
+        await host.run(platform.shutdown(patience_seconds))
 
 
 async def _watch(platform: Platform, path: str, log: Write) -> None:

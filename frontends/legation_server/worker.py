@@ -10,7 +10,7 @@ from attrs import Factory, define, field
 
 from legation.effects import Program
 from legation.http.messages import Answer, Request
-from legation.observability.request_log import Arrival, Watch, sent_id
+from legation.observability.request_log import Arrival, Watch, read_request_id
 from legation_host import BodySource, Sink, Write
 
 from .memo import Memo
@@ -89,6 +89,6 @@ class Worker:
             new_id: For a request that has none; any unless given.
         """
         end_us = time.time_ns() // 1_000
-        request_id = sent_id(request) or new_id or new_incident()
+        request_id = read_request_id(request) or new_id or new_incident()
         arrival = Arrival(request, end_us - int(waited * 1e6), request_id)
         return self.platform.watch.instead(arrival, status, end_us)

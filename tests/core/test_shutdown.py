@@ -37,7 +37,7 @@ def deliver(c: Client, *texts: tuple[str, str, str]) -> None:
 def close(c: Client, patience_seconds: float) -> None:
     """Drain the process of `c` and end it."""
     assert isinstance(c.platform, Platform)
-    c.simulation.run(c.platform.closing(patience_seconds), node=c.node)
+    c.simulation.run(c.platform.shutdown(patience_seconds), node=c.node)
     c.simulation.crash(c.node)
 
 
@@ -84,7 +84,7 @@ def test_nothing_that_waits_is_claimed_by_a_node_that_drains() -> None:
         deliver(c, ("4911", "a", "one"))
         c.settle()
         assert isinstance(c.platform, Platform)
-        ending = c.simulation.start(c.platform.closing(20.0), "closing", node=c.node)
+        ending = c.simulation.start(c.platform.shutdown(20.0), "closing", node=c.node)
         c.settle()
         deliver(c, ("4922", "b", "two"))
         c.advance(10.0)

@@ -88,7 +88,7 @@ class Drained(Scene):
             self.deliver(c, batch)
             if number == 0:
                 assert isinstance(c.platform, Platform)
-                c.simulation.run(c.platform.closing(0.0), node=c.node)
+                c.simulation.run(c.platform.shutdown(0.0), node=c.node)
                 c.restart()
         c.advance(1)
 

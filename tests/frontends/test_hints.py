@@ -449,7 +449,7 @@ def test_a_queued_run_that_is_given_back_begins_elsewhere_by_a_hint_alone(
             assert (await two.ask("GET", path))["status"] == "PENDING"
             with anyio.fail_after(PATIENCE):
                 asked = anyio.current_time()
-                await one.host.run(one.platform.closing(0.0))
+                await one.host.run(one.platform.shutdown(0.0))
                 await until(lambda: bool(two.platform.workshop.executing))
                 waited = anyio.current_time() - asked
             figures(

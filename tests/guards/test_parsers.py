@@ -15,7 +15,7 @@ from legation.channels.messages import read_object, rest_of_new
 from legation.channels.replies import split_text
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.bodies import parse_form, parse_json, parse_query
-from legation.http.bodies.data_urls import kept_inline
+from legation.http.bodies.data_urls import encode_inline
 from legation.http.sse import Decoder
 from legation.models.conversation import Message, Prompt
 from legation.models.echo import Echo
@@ -76,7 +76,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "a multipart form": multipart,
     "a content type": lambda text: parse_form(text.encode(), b""),
     "a query": parse_query,
-    "a data URL": lambda text: kept_inline(text, "image"),
+    "a data URL": lambda text: encode_inline(text, "image"),
     "the header of a token": partial(refused, decode_header),
     "the claims of a token": partial(refused, decode_object),
     "an authority": lambda text: well_formed_host(text.encode()),

@@ -49,10 +49,10 @@ class Gate:
         if isinstance(token, NoToken):
             return Refused(Unauthenticated(), token.reason)
         if isinstance(token, BadToken):
-            return _refused(token)
+            return _refuse(token)
         claims = self._cache.verify(token, self.keys, now_us)
         if isinstance(claims, BadToken):
-            return _refused(claims)
+            return _refuse(claims)
         return self._principal(claims)
 
     def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
@@ -76,7 +76,7 @@ class Gate:
         )
 
 
-def _refused(token: BadToken) -> Refused:
+def _refuse(token: BadToken) -> Refused:
     """One sentence for every reason but expiry, so that a forger learns nothing."""
     detail = "Token has expired" if token.expired else "Invalid token"
     return Refused(Unauthenticated(detail, sent=True), token.reason)

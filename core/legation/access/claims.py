@@ -254,8 +254,8 @@ def read_claims(claims: dict[str, Any], key_id: str, now_us: int, rules: ClaimRu
         audience=_audience(claims, rules.audiences),
         issuer=issuer,
         token_id=_identifier(claims.get("jti", _ABSENT), "jti"),
-        dependencies=_handed_on(claims, rules.dependencies),
-        session_state=_handed_on(claims, rules.session_state),
+        dependencies=_copy_claims(claims, rules.dependencies),
+        session_state=_copy_claims(claims, rules.session_state),
     )
 
 
@@ -339,7 +339,7 @@ def _audience(claims: dict[str, Any], audiences: tuple[str, ...]) -> tuple[str, 
     return members
 
 
-def _handed_on(claims: dict[str, Any], names: tuple[ClaimName, ...]) -> Mapping[str, Any]:
+def _copy_claims(claims: dict[str, Any], names: tuple[ClaimName, ...]) -> Mapping[str, Any]:
     """Return what the token says under `names`, as a run can be given and a database can hold."""
     if not names:
         return {}

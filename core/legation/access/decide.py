@@ -147,7 +147,7 @@ def decide(need: Need, principal: Principal, resource_id: str | None = None) -> 
             return Allow(scope)
     if need.listing and (ids := ids_held(need, principal)):
         return AllowOnly(ids, need.scope)
-    return Deny(_missing(need, resource_id))
+    return Deny(_narrowest_scope(need, resource_id))
 
 
 def _for_one(need: Scoped, resource_id: str | None) -> tuple[str, ...]:
@@ -176,6 +176,6 @@ def ids_held(need: Need, principal: Principal) -> frozenset[str]:
     )
 
 
-def _missing(need: Scoped, resource_id: str | None) -> str:
+def _narrowest_scope(need: Scoped, resource_id: str | None) -> str:
     """Return the narrowest scope that would be enough."""
     return next(iter(_for_one(need, resource_id)), need.scope)

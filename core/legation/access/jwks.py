@@ -65,7 +65,7 @@ def read_jwks(
     lines = tuple(f"{path} is passed over: {reason}" for path, reason in notes.items())
     if not found:
         return (_useless(algorithm, lines),), lines
-    return (*found.values(), *_repeated(kids)), lines
+    return (*found.values(), *_find_repeated(kids)), lines
 
 
 def _drop_nameless(found: dict[str, ReadyKey | KeyProblem], notes: dict[str, str]) -> None:
@@ -81,7 +81,7 @@ def _useless(algorithm: str, notes: tuple[str, ...]) -> KeyProblem:
     return KeyProblem("jwks", f"has no key that {algorithm} can use ({reasons})")
 
 
-def _repeated(kids: list[str | None]) -> tuple[KeyProblem, ...]:
+def _find_repeated(kids: list[str | None]) -> tuple[KeyProblem, ...]:
     """Return a problem for each name of several keys (RFC 7517 section 4.5), readable or not."""
     again = sorted({kid for kid in kids if kid is not None and kids.count(kid) > 1})
     return tuple(KeyProblem("jwks", f"has several keys with the kid {kid!r}") for kid in again)
@@ -135,7 +135,7 @@ def _read_rsa(_: Scheme, jwk: Mapping[str, Any]) -> PublicKey:
     )
 
 
-def _checked_curve(scheme: Scheme, jwk: Mapping[str, Any]) -> str:
+def _check_curve(scheme: Scheme, jwk: Mapping[str, Any]) -> str:
     crv = jwk.get("crv")
     if isinstance(crv, str) and crv in scheme.curves:
         return crv
@@ -145,7 +145,7 @@ def _checked_curve(scheme: Scheme, jwk: Mapping[str, Any]) -> str:
 
 
 def _read_ec(scheme: Scheme, jwk: Mapping[str, Any]) -> PublicKey:
-    curve = CURVES[_checked_curve(scheme, jwk)]
+    curve = CURVES[_check_curve(scheme, jwk)]
     x, y = _octets(jwk, "x"), _octets(jwk, "y")
     if not len(x) == len(y) == (curve.key_size + 7) // 8:
         raise Malformed("not of the curve's size")
@@ -158,7 +158,7 @@ def _read_ec(scheme: Scheme, jwk: Mapping[str, Any]) -> PublicKey:
 
 
 def _read_okp(scheme: Scheme, jwk: Mapping[str, Any]) -> PublicKey:
-    kind = _EDWARDS[_checked_curve(scheme, jwk)]
+    kind = _EDWARDS[_check_curve(scheme, jwk)]
     try:
         return kind.from_public_bytes(_octets(jwk, "x"))
     except ValueError as error:

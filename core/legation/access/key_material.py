@@ -200,13 +200,13 @@ def safe_secret(scheme: Scheme, secret: bytes) -> bytes:
         raise Unsafe(f"is a secret of {len(secret)} bytes; the least is its digest's, {size}")
     try:
         scheme.algorithm.prepare_key(secret)
-        scheme.algorithm.prepare_key(_unwrapped(secret))
+        scheme.algorithm.prepare_key(_unwrap_secret(secret))
     except InvalidKeyError:
         raise Unsafe("is a key in PEM, DER, JWK or SSH form, and no shared secret") from None
     return secret
 
 
-def _unwrapped(secret: bytes) -> bytes:
+def _unwrap_secret(secret: bytes) -> bytes:
     """Return what `secret` is as base64 (a PEM without its frame), or itself."""
     try:
         return b64decode(b"".join(secret.split()), validate=True) or secret

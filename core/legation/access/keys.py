@@ -124,7 +124,7 @@ def _static_key(scheme: Scheme, algorithm: str, text: str) -> ReadyKey:
     if not text.strip():
         raise Unsafe("is empty")
     if scheme.kty != "oct":
-        return make_ready(scheme, _fitting(scheme, algorithm, _pem(algorithm, text)))
+        return make_ready(scheme, _check_key(scheme, algorithm, _pem(algorithm, text)))
     if not is_clean(text):
         raise Unsafe("is not UTF-8")
     return make_ready(scheme, safe_secret(scheme, text.encode()))
@@ -146,7 +146,7 @@ def _pem(algorithm: str, text: str) -> object:
         raise Unsafe("is a PEM that cannot be read as a public key") from None
 
 
-def _fitting(scheme: Scheme, algorithm: str, key: object) -> PublicKey:
+def _check_key(scheme: Scheme, algorithm: str, key: object) -> PublicKey:
     """Return `key` if it is what the algorithm works with, and strong enough."""
     if isinstance(key, RSAPublicKey) and scheme.kty == "RSA":
         return safe_rsa(key.public_numbers())

@@ -100,7 +100,7 @@ def verify(
         rules: What it has to say, and by which claims.
     """
     try:
-        payload, key_id = _signed(token, keys)
+        payload, key_id = _verify_signed(token, keys)
         return read_claims(decode_object(payload), key_id, now_us, rules)
     except Malformed as problem:
         return BadToken(str(problem), expired=isinstance(problem, Expired))
@@ -109,12 +109,12 @@ def verify(
 def verify_signature(token: bytes, keys: KeySet) -> SignedPayload | BadToken:
     """Verify `token` as a JWS (RFC 7515 section 5.2), whatever its payload says."""
     try:
-        return SignedPayload(*_signed(token, keys))
+        return SignedPayload(*_verify_signed(token, keys))
     except Malformed as problem:
         return BadToken(str(problem))
 
 
-def _signed(token: bytes, keys: KeySet) -> tuple[bytes, str]:
+def _verify_signed(token: bytes, keys: KeySet) -> tuple[bytes, str]:
     if len(token) > MAX_TOKEN_BYTES:
         raise Malformed("longer than the limit")
     parts = token.split(b".", 3)

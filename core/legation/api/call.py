@@ -215,7 +215,7 @@ class Call:
         if body is None:
             return TooLarge(BODY_LIMIT)
         form = parse_form(self.request.header(b"content-type"), body)
-        return form.preceded_by(moved) if isinstance(form, Form) else form
+        return form.prepend(moved) if isinstance(form, Form) else form
 
     def json_object(self, limit: int = BODY_LIMIT) -> Program[JsonObject | Refusal]:
         """Read the body, of at most `limit` bytes, as a JSON object; no body is an empty one."""
@@ -267,7 +267,7 @@ class Call:
             return Whose((principal.own,), others=True)
         return Whose(tuple(dict.fromkeys((owner_of(user_id), user_id))))
 
-    def named(self, *ids: str) -> str:
+    def describe_resource(self, *ids: str) -> str:
         """Return `ids` as the resource of an audit entry, with the owner where that is another."""
         return self.account.of(resource_of(ids), self.account.owner)
 

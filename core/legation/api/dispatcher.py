@@ -35,7 +35,7 @@ from .documentation import Manual
 from .idempotency import answer_once
 from .routes import ROUTES, Route
 
-__all__ = ["Arrival", "Door", "Outcome", "attempted"]
+__all__ = ["Arrival", "Door", "Outcome", "catch_failures"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
@@ -88,7 +88,7 @@ class Door:
         if self.gate is not None:
             caller = self.gate.caller(arrival.request, arrival.now_us)
             if isinstance(caller, Refused):
-                return (yield from _turned_away(arrival, caller))
+                return (yield from _refuse_caller(arrival, caller))
         return refusal
 
     def _enter(
@@ -103,7 +103,7 @@ class Door:
         decision = account.decision
         outcome: Outcome
         if isinstance(caller, Refused):
-            outcome = yield from _turned_away(arrival, caller)
+            outcome = yield from _refuse_caller(arrival, caller)
         elif isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
         elif self._from_elsewhere(arrival.request, route):
@@ -126,7 +126,7 @@ class Door:
                 answer = answer_once(route.operation, route.handler, call)
             else:
                 answer = route.handler(call)
-            outcome = yield from attempted(answer, arrival)
+            outcome = yield from catch_failures(answer, arrival)
         if account.recorded and outcome.status != account.stored:
             yield Record(account.entry(outcome.status))
         return outcome
@@ -204,7 +204,7 @@ class Door:
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
 
 
-def _turned_away(arrival: Arrival, refused: Refused) -> Program[Outcome]:
+def _refuse_caller(arrival: Arrival, refused: Refused) -> Program[Outcome]:
     """Return the refusal; what is wrong with a token is for the log alone."""
     if refused.refusal.sent:
         fields = (("request_id", arrival.request_id), ("reason", refused.reason))
@@ -223,7 +223,7 @@ def _methods(match: Match[Route]) -> tuple[str, ...]:
     return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-def attempted(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
+def catch_failures(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
     """Return what `program` returns; an exception of it becomes one sentence with an incident id.
 
     The log has the id, too, and where the exception came from.

@@ -12,7 +12,7 @@ from attrs import asdict, field, fields
 
 from ..effects import FetchReply, Unreachable
 from ..http.messages import compact_json
-from ..http.retry_after import asked_seconds
+from ..http.retry_after import parse_retry_after
 from ..store.outbox import NewReply
 from ..values import frozen
 from .messages import IncomingMessage
@@ -272,7 +272,7 @@ _AGAIN: Final = frozenset({408, 425, 429})
 
 def retry_after(reply: FetchReply, now_us: int) -> int | None:
     """Return the seconds that `Retry-After` asks for, at most a day; None when it asks for none."""
-    return asked_seconds(reply.headers, now_us)
+    return parse_retry_after(reply.headers, now_us)
 
 
 def general_outcome(

@@ -74,7 +74,7 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
         say(f"{path}.output_schema", sentence)
     return Abilities(
         tools=_tools(item.tools, path, say),
-        run=_hosted(item, path, say) if isinstance(item, Agent) else None,
+        run=_make_hosted(item, path, say) if isinstance(item, Agent) else None,
         output_schema=schema,
         history_runs=item.history_runs,
         max_rounds=item.max_rounds,
@@ -120,7 +120,7 @@ def _tools(items: tuple[ToolLike, ...], path: str, say: Say) -> tuple[Tool, ...]
     return tuple(made.values())
 
 
-def _hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
+def _make_hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
     if agent.run is None:
         return None
     for key in _OF_A_MODEL:

@@ -141,7 +141,9 @@ class Component:
             "role": self.role,
             "mode": self.mode,
             "model": model,
-            "tools": {"tools": [_told(tool) for tool in self.tools]} if self.tools else None,
+            "tools": {"tools": [_describe_tool(tool) for tool in self.tools]}
+            if self.tools
+            else None,
             "sessions": {"session_table": "sessions"},
         }
         if admin and self.instructions is not None:
@@ -152,7 +154,7 @@ class Component:
         return {key: value for key, value in told.items() if value is not None}
 
 
-def _told(tool: Tool) -> dict[str, Any]:
+def _describe_tool(tool: Tool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": tool.spec.name,
         "description": tool.spec.description,
@@ -337,8 +339,8 @@ class _Builder:
             description=agent.description,
             role=agent.role,
             instructions=agent.instructions,
-            model=self._named_model(agent.model, path),
-            database=self._named_database(agent.database, path),
+            model=self._find_model(agent.model, path),
+            database=self._find_database(agent.database, path),
             abilities=abilities(agent, path, self._fault),
         )
 
@@ -380,8 +382,8 @@ class _Builder:
             description=team.description,
             role=None,
             instructions=team.instructions,
-            model=self._named_model(team.model, path),
-            database=self._named_database(team.database, path),
+            model=self._find_model(team.model, path),
+            database=self._find_database(team.database, path),
             mode=team.mode,
             members=members,
             abilities=abilities(team, path, self._fault),
@@ -394,7 +396,7 @@ class _Builder:
         teams: Mapping[str, Component],
     ) -> HostedChannel | None:
         path = f"channels.{channel.id}"
-        component = self._answering(channel, agents, teams, path)
+        component = self._find_component(channel, agents, teams, path)
         made = CHANNEL_KINDS.get(channel.kind)
         if made is None:
             self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(CHANNEL_KINDS)}")
@@ -409,7 +411,7 @@ class _Builder:
             return None
         return HostedChannel(codec, component, channel.apology or APOLOGY)
 
-    def _answering(
+    def _find_component(
         self,
         channel: configuration.Channel,
         agents: Mapping[str, Component],
@@ -457,15 +459,15 @@ class _Builder:
             self._fault(path, unset(variable, self.environ))
         return value or None
 
-    def _named_model(self, name: ModelLike, path: str) -> ModelProtocol:
+    def _find_model(self, name: ModelLike, path: str) -> ModelProtocol:
         if not isinstance(name, str):
-            return self._given_model(name, path)
+            return self._check_model(name, path)
         if name not in self.models:
             known = ", ".join(sorted(self.models))
             self._fault(f"{path}.model", f"no model {name!r}; there are: {known}")
         return self.models.get(name, self.models["echo"])
 
-    def _given_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
+    def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
         wanted = ("id", "name", "provider", "respond")
         if missing := [name for name in wanted if not hasattr(model, name)]:
             told = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
@@ -473,7 +475,7 @@ class _Builder:
             return self.models["echo"]
         return model
 
-    def _named_database(self, name: str | None, path: str) -> str:
+    def _find_database(self, name: str | None, path: str) -> str:
         if name is not None and name not in self.databases:
             known = ", ".join(sorted(self.databases))
             self._fault(f"{path}.database", f"no database {name!r}; there are: {known}")

@@ -34,7 +34,7 @@ class Cors:
     origins: frozenset[bytes]
 
     @classmethod
-    def allowing(cls, origins: tuple[str, ...]) -> Cors:
+    def from_origins(cls, origins: tuple[str, ...]) -> Cors:
         """Allow `origins` beside the one that the usual web page is developed on."""
         allowed = {origin.encode() for origin in (DEFAULT_ORIGIN, *origins)}
         return cls(frozenset(allowed - _NO_ORIGINS))
@@ -81,7 +81,7 @@ class Cors:
             (b"vary", b"origin"),
         )
 
-    def dressed(self, answer: Answer, request: Request, more: Headers) -> Answer:
+    def add_headers(self, answer: Answer, request: Request, more: Headers) -> Answer:
         """Return `answer` with `more` and what a browser has to know.
 
         Whatever does not say otherwise is kept by nobody, and is what its type says (ASVS 5.0,

@@ -25,7 +25,7 @@ __all__ = [
     "Unfinished",
     "compact_json",
     "empty_response",
-    "encoded_json_response",
+    "json_bytes_response",
     "json_response",
     "text_response",
     "with_headers",
@@ -112,7 +112,7 @@ _encode: Final = json.JSONEncoder(
 ).encode
 
 
-def _unchecked(status: int, headers: Headers, body: bytes) -> Response:
+def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
     """Make a response of headers that were checked before, or are constants of ours."""
     response = _new(Response)
     _set(response, "status", status)
@@ -134,7 +134,7 @@ def with_headers(answer: Answer, more: Headers) -> Answer:
     headers = answer.headers + more
     if isinstance(answer, Streamed):
         return Streamed(answer.status, headers, answer.body)
-    return _unchecked(answer.status, headers, answer.body)
+    return _make_unchecked(answer.status, headers, answer.body)
 
 
 def without_body(answer: Answer) -> Answer:
@@ -152,15 +152,15 @@ def compact_json(value: Any) -> str:
 
 def json_response(status: int, value: Any, headers: Headers = ()) -> Response:
     """Answer with `value` as compact UTF-8 JSON."""
-    return encoded_json_response(status, compact_json(value).encode(), headers)
+    return json_bytes_response(status, compact_json(value).encode(), headers)
 
 
-def encoded_json_response(status: int, body: bytes, headers: Headers = ()) -> Response:
+def json_bytes_response(status: int, body: bytes, headers: Headers = ()) -> Response:
     """Answer with `body`, which is JSON already."""
     framing = (JSON, (b"content-length", b"%d" % len(body)))
     if headers:
         return Response(status, (*framing, *headers), body)
-    return _unchecked(status, framing, body)
+    return _make_unchecked(status, framing, body)
 
 
 def text_response(

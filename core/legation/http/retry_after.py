@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LONGEST_SECONDS", "asked_seconds"]
+__all__ = ["LONGEST_SECONDS", "parse_retry_after"]
 
 LONGEST_SECONDS: Final = 24 * 3600
 """Whoever asks for more than a day is understood to ask for a day."""
@@ -23,7 +23,7 @@ _MONTHS: Final[Mapping[str, int]] = {
 }
 
 
-def asked_seconds(headers: Mapping[str, str], now_us: int) -> int | None:
+def parse_retry_after(headers: Mapping[str, str], now_us: int) -> int | None:
     """Return the seconds that `Retry-After` asks for, at most a day.
 
     None when there is none, or none that can be read: neither seconds nor a date in the one

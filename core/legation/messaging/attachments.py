@@ -12,7 +12,7 @@ from ..channels.media import MOST_BYTES, fetch_media
 from ..channels.messages import IncomingMessage, Media
 from ..effects import Log, Program
 from ..hosted.registry import HostedChannel
-from ..http.bodies.media_types import MEDIA_TYPES, kept_file
+from ..http.bodies.media_types import MEDIA_TYPES, encode_file
 from ..values import frozen
 
 __all__ = ["MOST_FILES", "Attached", "attachments"]
@@ -48,7 +48,7 @@ def attachments(channel: HostedChannel, message: IncomingMessage, text: str) -> 
             yield from _told(channel, media, found)
         else:
             room -= len(found)
-            kept = kept_file(media.name, media.mime_type, found)
+            kept = encode_file(media.name, media.mime_type, found)
             files.setdefault(MEDIA_TYPES[media.mime_type], []).append(kept)
     words = text if text.strip() else _WORDLESS
     return Attached("\n\n".join((words, *notes)), files)

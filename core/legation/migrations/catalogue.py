@@ -123,10 +123,10 @@ class Catalogue:
         again: every request that looks where a database stands compares a seal.
         """
         if dialect not in self._seals:
-            self._seals[dialect] = dict(self._sealed(dialect))
+            self._seals[dialect] = dict(self._compute_seals(dialect))
         return self._seals[dialect][version]
 
-    def _sealed(self, dialect: Dialect) -> Iterator[tuple[Version, str]]:
+    def _compute_seals(self, dialect: Dialect) -> Iterator[tuple[Version, str]]:
         seal = ""
         yield EMPTY, seal
         for migration in self.migrations:

@@ -30,6 +30,7 @@ __all__ = [
     "Standing",
     "State",
     "add_entry",
+    "assess_state",
     "create_ledger",
     "drift",
     "entries_of",
@@ -37,7 +38,6 @@ __all__ = [
     "fold",
     "history",
     "read_state",
-    "standing",
 ]
 
 # `step` of `steps` is always 1 of 1: all steps of a move are one transaction.  An engine whose
@@ -242,7 +242,7 @@ class ReadLedger(Unit[LedgerReading]):
         """Read the ledger, if there is one."""
         if not (yield _EXISTS()):
             return LedgerReading(dialect, (), State())
-        return _reading(dialect, (yield _READ()))
+        return _make_reading(dialect, (yield _READ()))
 
 
 @frozen
@@ -253,10 +253,10 @@ class ReadServedLedger(Unit[LedgerReading]):
 
     def statements(self, dialect: Dialect) -> Statements[LedgerReading]:
         """Read the ledger."""
-        return _reading(dialect, (yield _READ()))
+        return _make_reading(dialect, (yield _READ()))
 
 
-def _reading(dialect: Dialect, rows: Rows) -> LedgerReading:
+def _make_reading(dialect: Dialect, rows: Rows) -> LedgerReading:
     entries = entries_of(rows)
     if isinstance(entries, Corrupt):
         return LedgerReading(dialect, (), entries)
@@ -356,7 +356,7 @@ class Drifted:
 Standing: TypeAlias = Current | EmptyDatabase | Behind | AheadServed | AheadNotServed | Drifted
 
 
-def standing(
+def assess_state(
     state: State | Corrupt, catalogue: Catalogue, dialect: Dialect, code_version: Version
 ) -> Standing:
     """Return whether code named `code_version` may serve a database that stands at `state`.

@@ -250,7 +250,7 @@ def migrate(  # noqa: PLR0913  every one is named at the call
         case CommitLost():
             return (yield from _what_was_kept(database, catalogue, unit.attempt, patience_us))
         case StoreFailure():
-            return _failed(outcome)
+            return _failure_outcome(outcome)
         case _:
             return outcome
 
@@ -262,7 +262,7 @@ def _what_was_kept(
     again = (Busy, Unavailable)
     entry = yield from _insist(database, FindAttempt(attempt), again, patience_us)
     if entry is None:
-        return _failed(CommitLost())
+        return _failure_outcome(CommitLost())
     if isinstance(entry, StoreFailure):
         return MigrationUnknown()
     moves = moves_between(catalogue, entry.from_version, entry.to_version)
@@ -279,7 +279,7 @@ def _insist(
     start = yield from Now()
     pause = _FIRST_PAUSE
     while True:
-        outcome = yield from _transacted(database, unit)
+        outcome = yield from _transact(database, unit)
         now = yield from Now()
         if not isinstance(outcome, again) or not start <= now < start + patience_us:
             return outcome
@@ -288,7 +288,7 @@ def _insist(
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _transacted(database: str, unit: Unit[R]) -> Program[R | StoreFailure]:
+def _transact(database: str, unit: Unit[R]) -> Program[R | StoreFailure]:
     """Run `unit` once; its failure becomes a value."""
     try:
         return (yield from Transact(database, unit))
@@ -296,6 +296,6 @@ def _transacted(database: str, unit: Unit[R]) -> Program[R | StoreFailure]:
         return failure
 
 
-def _failed(failure: StoreFailure) -> MigrationFailed:
+def _failure_outcome(failure: StoreFailure) -> MigrationFailed:
     reason = type(failure).__name__
     return MigrationFailed(reason, f"The migration failed ({reason}): the old version stands")

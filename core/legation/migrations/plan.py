@@ -184,7 +184,7 @@ def plan(
     if to not in catalogue.versions:
         return UnknownVersion(to, catalogue.versions)
     way = Plan(state.version, to, moves_between(catalogue, state.version, to))
-    return _refused(way, allow_data_loss=allow_data_loss) or way
+    return _find_refusal(way, allow_data_loss=allow_data_loss) or way
 
 
 def moves_between(catalogue: Catalogue, from_: Version, to: Version) -> tuple[Move, ...]:
@@ -198,7 +198,7 @@ def moves_between(catalogue: Catalogue, from_: Version, to: Version) -> tuple[Mo
     return tuple(Move(Direction.DOWN, migration) for migration in reversed(between))
 
 
-def _refused(way: Plan, *, allow_data_loss: bool) -> Irreversible | LosesData | None:
+def _find_refusal(way: Plan, *, allow_data_loss: bool) -> Irreversible | LosesData | None:
     for move in way.moves:
         if move.direction is Direction.DOWN and move.migration.down is None:
             return Irreversible(move.migration.version, move.migration.title)

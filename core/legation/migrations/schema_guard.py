@@ -37,13 +37,13 @@ from ..store.health import (
     Notice,
     ProbeWrite,
     advance,
+    notice_failure,
     notice_of,
-    noticed,
 )
 from ..store.units import Unit
 from ..values import frozen
 from .catalogue import CATALOGUE, Catalogue
-from .ledger import Behind, EmptyDatabase, LedgerReading, ReadLedger, Standing, standing
+from .ledger import Behind, EmptyDatabase, LedgerReading, ReadLedger, Standing, assess_state
 from .migrate import Attempt, Migrated, MigrationBusy, MigrationFailed, MigrationUnknown, migrate
 
 __all__ = ["ANSWER_SECONDS", "LOOK_SECONDS", "Served", "Serving", "WatchSchema", "WatchSchemas"]
@@ -126,7 +126,7 @@ class Serving:
         try:
             answer = yield from asked
         except StoreFailure as failure:
-            found = noticed(failure)
+            found = notice_failure(failure)
         if isinstance(answer, Interrupted):
             answer, found = None, Notice.NO_ANSWER
         if found is not None:
@@ -156,11 +156,13 @@ class Serving:
             return None
         self.readings[name] = reading
         latest = self.catalogue.latest
-        stands = standing(reading.state, self.catalogue, reading.dialect, latest)
+        stands = assess_state(reading.state, self.catalogue, reading.dialect, latest)
         if stands.may_serve:
             self.reasons.pop(name, None)
         else:
-            self.reasons[name] = f"The database {name!r} is not served: {_told(name, stands)}"
+            self.reasons[name] = (
+                f"The database {name!r} is not served: {_describe_standing(name, stands)}"
+            )
         return stands
 
     def _migrate(self, name: str) -> Program[None]:
@@ -217,7 +219,7 @@ class Serving:
 
     def _learn(self, effect: Effect, trouble: StoreFailure) -> Program[None]:
         """Note what became of a unit; another program in `effect` notes its own."""
-        notice = noticed(trouble)
+        notice = notice_failure(trouble)
         if isinstance(effect, Transact) and notice is not None:
             if notice is Notice.REFUSED:
                 self.refused.add(effect.database)
@@ -244,7 +246,7 @@ def _transact(name: str, unit: Unit[R]) -> Program[R]:
     return (yield from Transact(name, unit))
 
 
-def _told(name: str, stands: Standing) -> str:
+def _describe_standing(name: str, stands: Standing) -> str:
     """Say where a database stands, and to whom it falls to do something, what."""
     if isinstance(stands, Behind | EmptyDatabase):
         way = f"`legation migrate {name}` or POST /databases/{name}/migrate does it"

@@ -30,7 +30,7 @@ from ..effects import (
     Streaming,
     Unreachable,
 )
-from ..http.retry_after import asked_seconds
+from ..http.retry_after import parse_retry_after
 from ..http.sse import Decoder, ForeignEvent
 from ..values import frozen
 from .conversation import Listener, Reply, Usage
@@ -250,7 +250,7 @@ def _judge(head: Streaming, now_us: int) -> Trouble:
     if wanted in ("true", "false"):  # both providers' own clients obey it
         passing = wanted == "true"
     reason = "rate_limited" if status == 429 else "unreachable" if status >= 500 else "rejected"
-    wait = asked_seconds(head.headers, now_us)
+    wait = parse_retry_after(head.headers, now_us)
     return Trouble(reason, passing=passing, status=status, wait_seconds=wait)
 
 

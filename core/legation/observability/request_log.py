@@ -19,7 +19,16 @@ from ..values import frozen
 from .prometheus import Family, Labels, Sample, histogram
 from .tracing import Trace
 
-__all__ = ["NOWHERE", "Arrival", "Gauge", "Gauges", "Line", "Watch", "known_method", "sent_id"]
+__all__ = [
+    "NOWHERE",
+    "Arrival",
+    "Gauge",
+    "Gauges",
+    "Line",
+    "Watch",
+    "method_label",
+    "read_request_id",
+]
 
 _BUCKETS_US: Final = (1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000)
 _BUCKETS: Final = tuple(bound / 1e6 for bound in _BUCKETS_US)
@@ -134,7 +143,7 @@ class Watch:
         self.lines.clear()
         return taken
 
-    def answered(self, arrival: Arrival, status: int, end_us: int) -> None:
+    def count_answer(self, arrival: Arrival, status: int, end_us: int) -> None:
         """Count a request that was answered, or whose stream has come to its end, at `end_us`."""
         took_us = end_us - arrival.now_us
         key = (arrival.template, arrival.request.method, status // 100)
@@ -146,14 +155,14 @@ class Watch:
         if self.lines is not None:
             self.lines.append(_line(arrival, status, end_us))
 
-    def cut(self, arrival: Arrival, status: int | None = None) -> None:
+    def count_cut(self, arrival: Arrival, status: int | None = None) -> None:
         """Count a request that was given up: its client has gone, or it took too long.
 
         A frontend that can still tell the client why says so by `instead`, at once.
 
         Nobody may ask for the time any more, so that whoever writes the line says when.
         """
-        key = (arrival.template, known_method(arrival.request.method))
+        key = (arrival.template, method_label(arrival.request.method))
         self._cut[key] = self._cut.get(key, 0) + 1
         line = None
         if self.lines is not None:
@@ -173,12 +182,12 @@ class Watch:
         if given_up is not None and given_up[0].request is arrival.request:
             arrival = self._take_back(*given_up)
             self.after_all(arrival, status, end_us)
-        self.answered(arrival, status, end_us)
+        self.count_answer(arrival, status, end_us)
         return arrival.request_id
 
     def _take_back(self, arrival: Arrival, line: Line | None) -> Arrival:
         """Unsay that a request was cut."""
-        self._cut[arrival.template, known_method(arrival.request.method)] -= 1
+        self._cut[arrival.template, method_label(arrival.request.method)] -= 1
         if self.lines and self.lines[-1] is line:
             self.lines.pop()
         return arrival
@@ -186,7 +195,7 @@ class Watch:
     def _tally(self, key: tuple[str, str, int]) -> _Tally:
         """Return the tally of a kind of request; methods that nobody has heard of are one kind."""
         template, method, status_class = key
-        return self._tallies.setdefault((template, known_method(method), status_class), _Tally())
+        return self._tallies.setdefault((template, method_label(method), status_class), _Tally())
 
     def families(self) -> Iterator[Family]:
         """Return what was counted, and the gauges of the host."""
@@ -223,7 +232,7 @@ def _line(arrival: Arrival, status: int | None, end_us: int | None, *, cut: bool
         arrival.now_us,
         end_us,
         arrival.request_id,
-        known_method(arrival.request.method),
+        method_label(arrival.request.method),
         arrival.template,
         arrival.operation,
         status,
@@ -232,13 +241,13 @@ def _line(arrival: Arrival, status: int | None, end_us: int | None, *, cut: bool
     )
 
 
-def sent_id(request: Request) -> str:
+def read_request_id(request: Request) -> str:
     """Return the caller's request id if it has a sober one, else nothing."""
     sent = request.header(b"x-request-id")
     return sent.decode("ascii") if sent is not None and _REQUEST_ID.fullmatch(sent) else ""
 
 
-def known_method(method: str) -> str:
+def method_label(method: str) -> str:
     """Return `method`, or `other`: no text of a caller is a label."""
     return method if method in _METHODS else "other"
 

@@ -1,6 +1,6 @@
 """Spans: what a request and the runs it began did, and how long each part took.
 
-`carried` runs a program within a trace: what it sends to others bears the trace's headers, what it
+`with_trace` runs a program within a trace: what it sends to others bears its headers, what it
 spawns belongs to it as well, and where spans are recorded the events that it publishes are folded
 into them.  Nothing of what people or models say is in a span: names, ids and counts alone.
 
@@ -49,10 +49,10 @@ from ..store.runs import StartRun
 from ..store.units import Unit
 from ..values import frozen
 from . import genai
-from .request_log import Arrival, known_method
-from .tracing import Trace, noted, read_note
+from .request_log import Arrival, method_label
+from .tracing import Trace, read_note, with_note
 
-__all__ = ["Attributes", "Carried", "Kind", "Recorder", "Span", "Way", "Work", "carried"]
+__all__ = ["Attributes", "Carried", "Kind", "Recorder", "Span", "Way", "Work", "with_trace"]
 
 R = TypeVar("R")
 
@@ -167,14 +167,16 @@ class Way:
         # What was asked for by somebody who records nothing is not recorded either.
         recorder = self.recorder or self.beyond
         if recorder is not None and (origin is None or origin.sampled):
-            return Carried(job, _begun(job, origin, recorder))
+            return Carried(job, _begin_context(job, origin, recorder))
         # Nothing follows on a message: with nothing to hand on, a way would bring it nothing.
         if origin is None and not isinstance(job, ExecuteRun):
             return job
         return Carried(job, Way(origin, beyond=recorder))
 
 
-def _begun(job: ExecuteRun | AnswerMessage | SendReply, origin: Trace | None, to: Recorder) -> Way:
+def _begin_context(
+    job: ExecuteRun | AnswerMessage | SendReply, origin: Trace | None, to: Recorder
+) -> Way:
     """Return the way of what has a span of its own, within `origin` or in a trace of its own."""
     if isinstance(job, ExecuteRun):
         run = job.run
@@ -229,11 +231,11 @@ class Recorder:
         self._given_up.clear()
         return taken
 
-    def answered(
+    def record_request(
         self, arrival: Arrival, trace: Trace, status: int | None, end_us: int | None
     ) -> None:
         """Record a request, whose own span `trace` names; without `end_us` it was given up."""
-        method = known_method(arrival.request.method)
+        method = method_label(arrival.request.method)
         told: dict[str, str | int] = {
             genai.HTTP_METHOD: method,
             genai.HTTP_ROUTE: arrival.template,
@@ -255,15 +257,15 @@ class Recorder:
         )
         self._keep(span, self._given_up if end_us is None else self._ended)
 
-    def answered_after_all(self, arrival: Arrival, status: int, end_us: int) -> None:
+    def record_late_answer(self, arrival: Arrival, status: int, end_us: int) -> None:
         """Record that a request was answered which was recorded as given up just now."""
         trace = arrival.trace
         if trace is None or not self._given_up or self._given_up[-1].span_id != trace.span_id:
             return
         self._given_up.pop()
-        self.answered(arrival, trace, status, end_us)
+        self.record_request(arrival, trace, status, end_us)
 
-    def worked(self, work: Work, start_us: int, end_us: int | None) -> None:
+    def record_work(self, work: Work, start_us: int, end_us: int | None) -> None:
         """Record the work on a message; without `end_us` it was given up."""
         told: dict[str, str | int] = {
             genai.MESSAGING_SYSTEM: "legation",
@@ -285,14 +287,16 @@ class Recorder:
         )
         self._keep(span, self._given_up if end_us is None else self._ended)
 
-    def found(self, neglected: Neglected) -> None:
+    def remember_neglected(self, neglected: Neglected) -> None:
         """Remember the runs of nodes that died: what ends them has not begun them."""
         for row in neglected.expired:
             self._neglected[row.run_id] = row
             if len(self._neglected) > _RUNS:
                 del self._neglected[next(iter(self._neglected))]
 
-    def heard(self, run_id: str, events: tuple[RunEvent, ...], parent: Trace | None) -> None:
+    def record_events(
+        self, run_id: str, events: tuple[RunEvent, ...], parent: Trace | None
+    ) -> None:
         """Fold events of `run_id`, a run within the span `parent`.
 
         The members of a team speak of runs of their own among them.
@@ -301,7 +305,7 @@ class Recorder:
             name = event.name.removeprefix("Team")
             if name in _QUIET:
                 continue
-            told = _told(event)
+            told = _read_attributes(event)
             whose = str(told.get("run_id", run_id))
             run = self._runs.get(whose)
             if run is None:
@@ -310,14 +314,14 @@ class Recorder:
                     begun = _run_span(whose, event.seq - 1), event.at_us
                     run = self._begin(whose, begun, told, parent)
                 else:
-                    run = self._taken_over(whose, told)
+                    run = self._take_over(whose, told)
             if run is None:
                 continue
             self._part(run, name, event, told)
             if name in _ENDS:
                 self._finish(whose, run, name, event.at_us, told)
 
-    def _taken_over(self, run_id: str, told: Attributes) -> _Run | None:
+    def _take_over(self, run_id: str, told: Attributes) -> _Run | None:
         """Return the run of a node that died, as that node began it; None of anything else."""
         row = self._neglected.pop(run_id, None)
         parent = read_note(row.input) if row is not None else None
@@ -346,7 +350,7 @@ class Recorder:
             genai.AGENT_NAME: name,
             genai.CONVERSATION_ID: told.get("session_id", ""),
             genai.RUN_ID: run_id,
-            **_renamed(told, _OF_MODEL),
+            **_rename_keys(told, _OF_MODEL),
         }
         span = _Open(f"{genai.INVOKE_AGENT} {name}", Kind.INTERNAL, *begun, attributes)
         run = self._runs[run_id] = _Run(trace_id, parent_id, span)
@@ -358,15 +362,15 @@ class Recorder:
         """Begin or end the span of a call to a model or a tool."""
         tool = f"tool {told.get(genai.TOOL_CALL_ID, '')}"
         if name == "ModelRequestStarted":
-            attributes = {genai.OPERATION: genai.CHAT, **_renamed(told, _OF_MODEL)}
+            attributes = {genai.OPERATION: genai.CHAT, **_rename_keys(told, _OF_MODEL)}
             title = f"{genai.CHAT} {told.get('model', '')}"
-            run.parts["chat"] = _opened(run, title, Kind.CLIENT, event, attributes)
+            run.parts["chat"] = _open_part(run, title, Kind.CLIENT, event, attributes)
         elif name == "ToolCallStarted":
-            attributes = {genai.OPERATION: genai.EXECUTE_TOOL, **_renamed(told, _OF_TOOL)}
+            attributes = {genai.OPERATION: genai.EXECUTE_TOOL, **_rename_keys(told, _OF_TOOL)}
             title = f"{genai.EXECUTE_TOOL} {told.get(genai.TOOL_NAME, '')}"
-            run.parts[tool] = _opened(run, title, Kind.INTERNAL, event, attributes)
+            run.parts[tool] = _open_part(run, title, Kind.INTERNAL, event, attributes)
         elif name == "ModelRequestCompleted":
-            self._close(run, "chat", _renamed(told, _OF_USE), event.at_us)
+            self._close(run, "chat", _rename_keys(told, _OF_USE), event.at_us)
         elif name in {"ToolCallCompleted", "ToolCallError"}:
             failed = name == "ToolCallError" or bool(told.get("failed"))
             self._close(run, tool, {}, event.at_us, "tool_error" if failed else None)
@@ -385,7 +389,7 @@ class Recorder:
             error = str(told.get("error_type") or "cancelled")
         for part in tuple(run.parts):
             self._close(run, part, {}, now_us, error)
-        self._end(run.span, run.trace_id, run.parent_id, now_us, _renamed(told, _OF_USE), error)
+        self._end(run.span, run.trace_id, run.parent_id, now_us, _rename_keys(told, _OF_USE), error)
         self._runs.pop(run_id, None)
 
     def _end(
@@ -417,7 +421,7 @@ class Recorder:
         where.append(span)
 
 
-def _opened(
+def _open_part(
     run: _Run, title: str, kind: Kind, event: RunEvent, attributes: dict[str, str | int]
 ) -> _Open:
     span_id = _hash(16, run.span.span_id, str(event.seq))
@@ -437,7 +441,7 @@ _BEGINNINGS: Final = frozenset({"RunStarted", "RunContinued"})
 _ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled", "RunPaused"})
 
 
-def _told(event: RunEvent) -> Attributes:
+def _read_attributes(event: RunEvent) -> Attributes:
     """Return what a span may hold of an event: chosen by name, so that content is never in it."""
     data: dict[str, Any] = json.loads(event.data)
     told: dict[str, str | int] = {}
@@ -455,7 +459,7 @@ def _members(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _renamed(told: Attributes, names: Mapping[str, str]) -> dict[str, str | int]:
+def _rename_keys(told: Attributes, names: Mapping[str, str]) -> dict[str, str | int]:
     return {names[name]: value for name, value in told.items() if name in names}
 
 
@@ -467,7 +471,7 @@ def _hash(digits: int, *parts: str) -> str:
 # --- Within a trace ----------------------------------------------------------------------------
 
 
-def carried(program: Program[R], way: Way) -> Program[R]:
+def with_trace(program: Program[R], way: Way) -> Program[R]:
     """Run `program` on its `way`."""
     reply: object = None
     trouble: Exception | None = None
@@ -476,11 +480,11 @@ def carried(program: Program[R], way: Way) -> Program[R]:
             effect = program.send(reply) if trouble is None else program.throw(trouble)
             reply, trouble = None, None
             if isinstance(effect, Publish) and way.recorder is not None:
-                way.recorder.heard(effect.run_id, effect.events, way.parent)
+                way.recorder.record_events(effect.run_id, effect.events, way.parent)
             try:
                 reply = yield _within(effect, way)
                 if isinstance(reply, Neglected) and way.recorder is not None:
-                    way.recorder.found(reply)
+                    way.recorder.remember_neglected(reply)
             except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
                 trouble = error
     except StopIteration as done:
@@ -496,30 +500,30 @@ def _within(effect: Effect, way: Way) -> Effect:
         case Transact(database, unit):
             if way.work is not None and isinstance(unit, FailMessage | FailReply):
                 way.work.error = "failed"
-            stored = unit if way.trace is None else _stored(unit, way.trace)
+            stored = unit if way.trace is None else _note_trace(unit, way.trace)
             return effect if stored is unit else Transact(database, stored)
         case Fetch() | OpenStream() if way.trace is not None:
             return evolve(effect, headers=(*effect.headers, *way.trace.headers()))
         case Spawn(job):
             return Spawn(way.onward(job))
         case Interruptible(program):
-            return evolve(effect, program=carried(program, way))
+            return evolve(effect, program=with_trace(program, way))
         case Concurrently(programs):
-            return Concurrently(tuple(carried(program, way) for program in programs))
+            return Concurrently(tuple(with_trace(program, way) for program in programs))
         case _:
             return effect
 
 
-def _stored(unit: Unit[Any], trace: Trace) -> Unit[Any]:
+def _note_trace(unit: Unit[Any], trace: Trace) -> Unit[Any]:
     """Return `unit` with `trace` noted on what it stores for others to take up."""
     if _is_audited(unit):
-        kept = _stored(unit.unit, trace)
+        kept = _note_trace(unit.unit, trace)
         return unit if kept is unit.unit else Audited(kept, unit.node, unit.entry)
     match unit:
         case StartRun() | ContinueRun():
-            return evolve(unit, input=noted(unit.input, trace))
+            return evolve(unit, input=with_note(unit.input, trace))
         case PutMessages(messages=messages):
-            bearing = [evolve(m, payload=noted(m.payload, trace)) for m in messages]
+            bearing = [evolve(m, payload=with_note(m.payload, trace)) for m in messages]
             return evolve(unit, messages=tuple(bearing))
         case CompleteMessage() | FailMessage():
             return evolve(unit, replies=_replies(unit.replies, trace))
@@ -532,7 +536,7 @@ def _is_audited(unit: Unit[Any]) -> TypeGuard[Audited[Any]]:
 
 
 def _replies(replies: tuple[NewReply, ...], trace: Trace) -> tuple[NewReply, ...]:
-    return tuple(evolve(reply, payload=noted(reply.payload, trace)) for reply in replies)
+    return tuple(evolve(reply, payload=with_note(reply.payload, trace)) for reply in replies)
 
 
 @frozen
@@ -544,17 +548,17 @@ class Carried(Job):
 
     def program(self) -> Program[None]:
         """Run the job, and record it where it has a span of its own."""
-        program = carried(self.job.program(), self.way)
+        program = with_trace(self.job.program(), self.way)
         if self.way.work is None or self.way.recorder is None:
             return program
-        return _recorded(program, self.way.work, self.way.recorder)
+        return _record_work(program, self.way.work, self.way.recorder)
 
 
-def _recorded(program: Program[None], work: Work, recorder: Recorder) -> Program[None]:
+def _record_work(program: Program[None], work: Work, recorder: Recorder) -> Program[None]:
     start_us = yield from Now()
     end_us: int | None = None
     try:
         yield from program
         end_us = yield from Now()
     finally:
-        recorder.worked(work, start_us, end_us)
+        recorder.record_work(work, start_us, end_us)

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from ..values import frozen
 
-__all__ = ["Trace", "noted", "read_note", "read_trace"]
+__all__ = ["Trace", "read_note", "read_trace", "with_note"]
 
 # Section 3.2: lower case alone.  Version 00 has four fields; a later one may have more behind them.
 _PARENT: Final = re.compile(
@@ -89,7 +89,7 @@ _NOTE: Final = '{"trace":'
 _decode: Final = json.JSONDecoder().raw_decode
 
 
-def noted(text: str, trace: Trace) -> str:
+def with_note(text: str, trace: Trace) -> str:
     """Return the JSON object `text` with `trace` noted on it, in the place of another one."""
     members = _split(text)[1]
     note = json.dumps(dict(trace.headers()), separators=(",", ":"))

@@ -42,7 +42,7 @@ __all__ = [
     "ReadChain",
     "Verifier",
     "append_entries",
-    "chained",
+    "hash_row",
     "verify_chain",
 ]
 
@@ -86,7 +86,7 @@ _FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
 _content = attrgetter(*_FIELDS)
 
 
-def chained(previous: str, writer: str, seq: int, entry: AuditEntry) -> str:
+def hash_row(previous: str, writer: str, seq: int, entry: AuditEntry) -> str:
     """Return the hash of a row: SHA-256 over the one before, its place and its content."""
     content = json.dumps([previous, writer, seq, *_content(entry)])
     return hashlib.sha256(content.encode()).hexdigest()
@@ -102,7 +102,7 @@ def _names(names: Iterable[str], form: str = "{}") -> str:
     return ", ".join(form.format(name) for name in names)
 
 
-def _typed(names: Iterable[str]) -> str:
+def _with_types(names: Iterable[str]) -> str:
     return ", ".join(f"{name} {'bigint' if name in _NUMBERS else 'text'}" for name in names)
 
 
@@ -119,7 +119,7 @@ _COLUMNS: Final = (*_LINKS, *_FIELDS)
 _WIDTH: Final = len(_COLUMNS)
 
 
-def _numbered(size: int) -> str:
+def _number_values(size: int) -> str:
     """Return the values of `size` rows as SQLite numbers them: the writer, then row after row."""
     rows = (range(2 + row * _WIDTH, 2 + (row + 1) * _WIDTH) for row in range(size))
     return ", ".join(f"(?1, {', '.join(f'?{number}' for number in row)})" for row in rows)
@@ -129,9 +129,11 @@ def _numbered(size: int) -> str:
 # PostgreSQL takes as many as there are at once.
 _RECORDS: Final = f"""insert into audit (writer, {_names(_COLUMNS)})
     select :writer, {_names(_COLUMNS)}
-    from json_to_recordset(cast(:rows as json)) as rows ({_typed(_COLUMNS)})"""
+    from json_to_recordset(cast(:rows as json)) as rows ({_with_types(_COLUMNS)})"""
 APPEND: Final = {
-    size: Sql(f"insert into audit (writer, {_names(_COLUMNS)}) values {_numbered(size)}", _RECORDS)
+    size: Sql(
+        f"insert into audit (writer, {_names(_COLUMNS)}) values {_number_values(size)}", _RECORDS
+    )
     for size in (64, 16, 4, 1)
 }
 """How rows are appended, by how many of them one statement takes on SQLite."""
@@ -147,7 +149,7 @@ def append_entries(
     previous = previous or ""
     rows: _Rows = []
     for seq, entry in enumerate(entries, (last or 0) + 1):
-        hashed = chained(previous, writer, seq, entry)
+        hashed = hash_row(previous, writer, seq, entry)
         rows.append((seq, previous, hashed, *_content(entry)))
         previous = hashed
     if dialect is Dialect.SQLITE:
@@ -272,7 +274,7 @@ _FILTER: Final = """at_us >= :since_us and at_us < :until_us
         or substr(resource, 1, length(:resource) + 1) = :resource || '/')"""
 
 
-def _listing(*, of_subject: bool, newest_first: bool) -> Sql:
+def _list_statement(*, of_subject: bool, newest_first: bool) -> Sql:
     """Return the statement of one page; an index gives the order of time, and of a subject's."""
     compared, order = ("<", "desc") if newest_first else (">", "asc")
     subject = "subject = :subject and" if of_subject else ""
@@ -289,7 +291,7 @@ def _listing(*, of_subject: bool, newest_first: bool) -> Sql:
 
 _TEXT: Final = "cast(:resource as text)"  # PostgreSQL has to know before it can take the length
 LIST: Final = {
-    (of_subject, newest_first): _listing(of_subject=of_subject, newest_first=newest_first)
+    (of_subject, newest_first): _list_statement(of_subject=of_subject, newest_first=newest_first)
     for of_subject in (False, True)
     for newest_first in (False, True)
 }
@@ -436,7 +438,7 @@ class Verifier:
             return f"rows are missing: it follows number {last.seq}"
         if row.previous != last.hash:
             return "the row before it is another one than when it was written"
-        if row.hash != chained(row.previous, row.writer, row.seq, row.entry):
+        if row.hash != hash_row(row.previous, row.writer, row.seq, row.entry):
             return "it is not as it was written"
         wanted = self._wanted.get((row.writer, row.seq))
         if wanted is not None and wanted.hash == row.hash:
@@ -451,7 +453,7 @@ class Verifier:
                 return Broken(row.writer, row.seq, "rows are missing: it follows number 0")
         for head in self._wanted.values():
             if not self._was_pruned(head):
-                return Broken(head.writer, head.seq, self._missed(head))
+                return Broken(head.writer, head.seq, self._explain_missing(head))
         pruned = sum(anchor.count for anchor in self._anchors)
         return Intact(self._count, tuple(self._last.values()), pruned)
 
@@ -463,7 +465,7 @@ class Verifier:
             for anchor in self._anchors
         )
 
-    def _missed(self, head: Head) -> str:
+    def _explain_missing(self, head: Head) -> str:
         last = self._last.get(head.writer, _START)
         if last.seq >= head.seq:
             return "it is another one than when the head was exported"

@@ -66,7 +66,7 @@ class ChainSpans(Unit[tuple[ChainSpan, ...]]):
         return tuple(ChainSpan(*row) for row in rows)
 
 
-def _anchored(entry: AuditEntry, anchor: Anchor) -> AuditEntry:
+def _with_anchor(entry: AuditEntry, anchor: Anchor) -> AuditEntry:
     return evolve(entry, operation=PRUNED, resource=anchor.resource)
 
 
@@ -89,7 +89,7 @@ class PruneChain(Unit[int]):
             return Undo(0)
         yield PRUNE(writer=self.writer, upto=self.upto)
         anchor = Anchor(self.writer, self.upto, hashed, count)
-        yield from append_entries(dialect, self.node, (_anchored(self.entry, anchor),))
+        yield from append_entries(dialect, self.node, (_with_anchor(self.entry, anchor),))
         return int(count)
 
 
@@ -106,5 +106,5 @@ class AnchorChain(Unit[None]):
         rows = yield FIRST(writer=self.writer)
         if rows and rows[0][0] > 1:
             anchor = Anchor(self.writer, rows[0][0] - 1, rows[0][1], 0)
-            yield from append_entries(dialect, self.node, (_anchored(self.entry, anchor),))
+            yield from append_entries(dialect, self.node, (_with_anchor(self.entry, anchor),))
         return None

@@ -28,8 +28,8 @@ __all__ = [
     "Notice",
     "ProbeWrite",
     "advance",
+    "notice_failure",
     "notice_of",
-    "noticed",
 ]
 
 PATIENCE_SECONDS: Final = 5.0
@@ -116,7 +116,7 @@ def notice_of(inspection: Inspection) -> Notice | None:
     return None if inspection.room else Notice.REFUSED
 
 
-def noticed(trouble: StoreFailure) -> Notice | None:
+def notice_failure(trouble: StoreFailure) -> Notice | None:
     """Return what the failure of a unit says of its database, None where it concerns the unit."""
     match trouble:
         case FileReplaced():

@@ -287,7 +287,7 @@ EXTEND: Final = Sql(
 )
 
 
-def _held(lease: Lease) -> dict[str, Any]:
+def _lease_fields(lease: Lease) -> dict[str, Any]:
     return {
         "channel": lease.key.channel,
         "message_id": lease.key.message_id,
@@ -308,7 +308,7 @@ class AttachRun(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
-        rows = yield ATTACH(run_id=self.run_id, **_held(self.lease))
+        rows = yield ATTACH(run_id=self.run_id, **_lease_fields(self.lease))
         return bool(rows)
 
 
@@ -323,7 +323,7 @@ class CompleteMessage(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Complete under the lease, and only then put the replies."""
-        rows = yield COMPLETE(now_us=self.now_us, run_id=self.run_id, **_held(self.lease))
+        rows = yield COMPLETE(now_us=self.now_us, run_id=self.run_id, **_lease_fields(self.lease))
         if rows:
             yield from put_replies(self.lease.key.channel, self.replies, self.now_us)
         return bool(rows)
@@ -344,7 +344,7 @@ class FailMessage(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Fail under the lease, and only then put the replies."""
-        held = _held(self.lease)
+        held = _lease_fields(self.lease)
         if self.retry_us is None:
             rows = yield GIVE_UP(now_us=self.now_us, error=self.error, **held)
         else:
@@ -366,7 +366,7 @@ class ExtendLeases(Unit[tuple[Lease, ...]]):
         """Extend one by one: what nobody works on any more is not named, and runs out."""
         kept: list[Lease] = []
         for lease in self.leases:
-            rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_held(lease))
+            rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_lease_fields(lease))
             kept += [lease] * len(rows)
         return tuple(kept)
 
@@ -386,7 +386,7 @@ class ReleaseMessages(Unit[int]):
         """Update one by one; `attempts` stays, for a fencing token never goes back."""
         released = 0
         for lease in self.leases:
-            released += len((yield RELEASE(**_held(lease))))
+            released += len((yield RELEASE(**_lease_fields(lease))))
         return released
 
 

@@ -61,7 +61,7 @@ class Root:
     run_id: str
     lease: Lease
 
-    def held(self) -> Statements[bool | None]:
+    def check_lease(self) -> Statements[bool | None]:
         """Return whether somebody asked to cancel the run; None when the lease is lost."""
         rows = yield HELD(
             owner=self.owner,
@@ -93,7 +93,7 @@ class StartMember(Unit[bool | None]):
         """Yield the session's lock, which gives the number, two looks, and the row."""
         session = {"owner": self.root.owner, "session_id": self.root.session_id}
         numbers = yield NUMBER(**session)
-        asked = yield from self.root.held()
+        asked = yield from self.root.check_lease()
         if asked is None:
             return Undo(None)
         if (yield KNOWN(owner=self.root.owner, run_id=self.run_id)):
@@ -130,7 +130,7 @@ class MoveMember(Unit[bool | None]):
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the session's lock, a look, and the update."""
         yield LOCK_SESSION(owner=self.root.owner, session_id=self.root.session_id)
-        asked = yield from self.root.held()
+        asked = yield from self.root.check_lease()
         if asked is None:
             return Undo(None)
         yield MOVE(

@@ -260,7 +260,7 @@ EXTEND: Final = Sql(
 )
 
 
-def _held(lease: ReplyLease) -> dict[str, Any]:
+def _lease_fields(lease: ReplyLease) -> dict[str, Any]:
     return {
         "channel": lease.key.channel,
         "idempotency_key": lease.key.idempotency_key,
@@ -278,7 +278,7 @@ class MarkSent(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
-        rows = yield SENT(now_us=self.now_us, **_held(self.lease))
+        rows = yield SENT(now_us=self.now_us, **_lease_fields(self.lease))
         return bool(rows)
 
 
@@ -297,7 +297,7 @@ class FailReply(Unit[bool]):
             state="dead" if self.retry_us is None else "ready",
             ready_us=self.now_us if self.retry_us is None else self.retry_us,
             error=self.error,
-            **_held(self.lease),
+            **_lease_fields(self.lease),
         )
         return bool(rows)
 
@@ -314,7 +314,7 @@ class ExtendReplyLeases(Unit[tuple[ReplyLease, ...]]):
         """Extend one by one: what nobody works on any more is not named, and runs out."""
         kept: list[ReplyLease] = []
         for lease in self.leases:
-            rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_held(lease))
+            rows = yield EXTEND(now_us=self.now_us, lease_us=self.lease_us, **_lease_fields(lease))
             kept += [lease] * len(rows)
         return tuple(kept)
 
@@ -334,7 +334,7 @@ class ReleaseReplies(Unit[int]):
         """Update one by one; `attempts` stays, for a fencing token never goes back."""
         released = 0
         for lease in self.leases:
-            released += len((yield RELEASE(**_held(lease))))
+            released += len((yield RELEASE(**_lease_fields(lease))))
         return released
 
 

@@ -15,7 +15,7 @@ from .run_rows import (
     Lease,
     RunRow,
     array,
-    claimed_run,
+    to_claimed_run,
 )
 from .runs import CLAIM_NEXT, FENCE
 from .units import Dialect, Sql, Statements, Undo, Unit
@@ -167,4 +167,4 @@ class ClaimWaiting(Unit[ClaimedRun | None]):
         claimed = yield CLAIM_NEXT(
             **session, node=self.node, now=self.now_us, until_us=self.until_us
         )
-        return claimed_run(claimed, states)
+        return to_claimed_run(claimed, states)

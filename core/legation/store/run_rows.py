@@ -24,8 +24,8 @@ __all__ = [
     "RunRow",
     "StoredEvent",
     "array",
-    "claimed_run",
     "insert_events",
+    "to_claimed_run",
 ]
 
 
@@ -141,7 +141,7 @@ LOCK_SESSION: Final = Sql(
 )
 
 
-def claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
+def to_claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
     """Return the run of the first row of `CLAIMED`, with the state of its session."""
     return ClaimedRun(*rows[0], *states[0]) if rows else None
 
@@ -176,7 +176,7 @@ MANY_EVENTS: Final = Sql(
 )
 
 
-def _numbered(size: int) -> str:
+def _number_values(size: int) -> str:
     """Return the values of `size` events as SQLite numbers them: the run, the time, the events."""
     events = (range(3 + 3 * event, 6 + 3 * event) for event in range(size))
     return ", ".join(f"(?1, ?{seq}, ?2, ?{name}, ?{data})" for seq, name, data in events)
@@ -185,7 +185,7 @@ def _numbered(size: int) -> str:
 # As JSON they would cost SQLite more than twice as much; a run without tools has five at its end.
 FEW_EVENTS: Final = {
     size: Sql(
-        f"""insert into events (run_id, seq, at_us, name, data) values {_numbered(size)}
+        f"""insert into events (run_id, seq, at_us, name, data) values {_number_values(size)}
         on conflict (run_id, seq) do nothing""",
         _UNNESTED,
     )

@@ -25,8 +25,8 @@ from .run_rows import (
     ClaimedRun,
     Lease,
     StoredEvent,
-    claimed_run,
     insert_events,
+    to_claimed_run,
 )
 from .units import Dialect, Sql, Statements, Undo, Unit
 
@@ -36,7 +36,7 @@ __all__ = [
     "FinishRun",
     "StartRun",
     "Started",
-    "merged",
+    "merge_objects",
 ]
 
 # --- Starting ----------------------------------------------------------------------------------
@@ -70,14 +70,14 @@ INSERT_RUN: Final = Sql(
 )
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_objects(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return `under` with the members of `over`: objects are merged, all else is replaced."""
     result = dict(under)
     for name, value in over.items():
         below = result.get(name)
         both = isinstance(value, Mapping) and isinstance(below, Mapping)
         # `both` narrows nothing for a type checker.
-        result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
+        result[name] = merge_objects(below, value) if both else value  # type: ignore[arg-type]
     return result
 
 
@@ -125,7 +125,7 @@ class StartRun(Unit[Started]):
         if busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
         if self.state != "{}":
-            state = json.dumps(merged(json.loads(state), json.loads(self.state)))
+            state = json.dumps(merge_objects(json.loads(state), json.loads(self.state)))
             yield SET_STATE(**session, state=state)
         yield INSERT_RUN(
             **session,
@@ -304,7 +304,7 @@ class FinishRun(Unit[Ended]):
         claimed = yield CLAIM_NEXT(
             **session, node=self.node, now=self.now_us, until_us=self.until_us
         )
-        return Ended(kept=True, following=claimed_run(claimed, touched))
+        return Ended(kept=True, following=to_claimed_run(claimed, touched))
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""
@@ -316,13 +316,13 @@ class FinishRun(Unit[Ended]):
             now=self.now_us,
         )
         if not ended:
-            return (yield from self._refused())
+            return (yield from self._explain_refusal())
         session = {"owner": self.owner, "session_id": self.session_id}
         claimed = yield CLAIMED_SO(**session, node=self.node, now=self.now_us)
         state = yield STATE(**session)
-        return Ended(kept=True, following=claimed_run(claimed, state))
+        return Ended(kept=True, following=to_claimed_run(claimed, state))
 
-    def _refused(self) -> Statements[Ended]:
+    def _explain_refusal(self) -> Statements[Ended]:
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
         if self.status not in ("PAUSED", "CANCELLED"):
             return Ended(kept=False)

@@ -6,7 +6,7 @@ from legation.http.cors import Cors
 from legation.http.messages import Headers, Request, Response, Streamed, empty_response
 
 PAGE = b"https://app.test"
-CORS = Cors.allowing(("https://app.test",))
+CORS = Cors.from_origins(("https://app.test",))
 UNSAID: Headers = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
@@ -35,7 +35,7 @@ def test_another_origin_is_told_nothing(origin: bytes) -> None:
 
 
 def test_neither_null_nor_everybody_can_be_allowed() -> None:
-    assert Cors.allowing(("null", "*")) == Cors.allowing(())
+    assert Cors.from_origins(("null", "*")) == Cors.from_origins(())
 
 
 def test_without_an_origin_nothing_is_said() -> None:
@@ -95,14 +95,14 @@ def test_an_answer_keeps_what_it_has() -> None:
     stream = Streamed(200, (), iter(()))  # type: ignore[arg-type]
 
     added = (*UNSAID, *more, *CORS.headers(request))
-    dressed = CORS.dressed(whole, request, more)
+    dressed = CORS.add_headers(whole, request, more)
     assert dressed == Response(200, ((b"a", b"b"), *added), b"body")
-    assert CORS.dressed(stream, request, more).headers == added
+    assert CORS.add_headers(stream, request, more).headers == added
 
 
 @pytest.mark.parametrize("field", [(b"cache-control", b"no-cache"), UNSAID[1]])
 def test_what_an_answer_says_of_itself_stands_alone(field: tuple[bytes, bytes]) -> None:
-    dressed = CORS.dressed(Response(200, (field,)), asked("GET"), ())
+    dressed = CORS.add_headers(Response(200, (field,)), asked("GET"), ())
 
     assert [value for name, value in dressed.headers if name == field[0]] == [field[1]]
     assert len(dressed.headers) == 2

@@ -16,7 +16,7 @@ from legation.http.messages import (
     Streamed,
     compact_json,
     empty_response,
-    encoded_json_response,
+    json_bytes_response,
     json_response,
     text_response,
     without_body,
@@ -80,8 +80,8 @@ def test_json_comes_back_on_one_line(value: Any) -> None:
 
 
 def test_encoded_json_is_sent_as_it_is() -> None:
-    assert encoded_json_response(200, b"[]").body == b"[]"
-    assert dict(encoded_json_response(200, b"[]").headers)[b"content-length"] == b"2"
+    assert json_bytes_response(200, b"[]").body == b"[]"
+    assert dict(json_bytes_response(200, b"[]").headers)[b"content-length"] == b"2"
 
 
 def test_text_says_how_long_it_is_in_bytes() -> None:

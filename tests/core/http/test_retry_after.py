@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.retry_after import LONGEST_SECONDS, asked_seconds
+from legation.http.retry_after import LONGEST_SECONDS, parse_retry_after
 
 NOW = 1_700_000_000_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -30,21 +30,21 @@ NOW = 1_700_000_000_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
     ],
 )
 def test_it_is_seconds_or_a_date(value: str, seconds: int | None) -> None:
-    assert asked_seconds({"retry-after": value}, NOW) == seconds
+    assert parse_retry_after({"retry-after": value}, NOW) == seconds
 
 
 def test_without_the_header_nothing_is_asked_for() -> None:
-    assert asked_seconds({}, NOW) is None
+    assert parse_retry_after({}, NOW) is None
 
 
 def test_a_part_of_a_second_counts_as_one() -> None:
     headers = {"retry-after": "Tue, 14 Nov 2023 22:13:21 GMT"}
 
-    assert asked_seconds(headers, NOW + 1) == 1
+    assert parse_retry_after(headers, NOW + 1) == 1
 
 
 @given(st.text(max_size=40))
 def test_any_value_is_read_or_ignored(value: str) -> None:
-    seconds = asked_seconds({"retry-after": value}, NOW)
+    seconds = parse_retry_after({"retry-after": value}, NOW)
 
     assert seconds is None or 0 <= seconds <= LONGEST_SECONDS

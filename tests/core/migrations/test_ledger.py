@@ -24,13 +24,13 @@ from legation.migrations.ledger import (
     Standing,
     State,
     add_entry,
+    assess_state,
     create_ledger,
     entries_of,
     find_attempt,
     fold,
     history,
     read_state,
-    standing,
 )
 from legation.migrations.version import EMPTY, Version
 from legation.store.units import Dialect, Rows, Statement, Statements
@@ -285,7 +285,7 @@ def test_history_comes_in_pages_with_the_newest_first(
 def test_the_ledger_says_whether_this_code_may_serve(
     state: State | Corrupt, expected: Standing, detail: str
 ) -> None:
-    answer = standing(state, CATALOGUE, SQLITE, CATALOGUE.latest)
+    answer = assess_state(state, CATALOGUE, SQLITE, CATALOGUE.latest)
 
     assert answer == expected
     assert answer.detail == detail
@@ -295,4 +295,4 @@ def test_the_ledger_says_whether_this_code_may_serve(
 def test_older_code_is_judged_by_its_own_version() -> None:
     ahead = State(V3, "new", V2, 1)
 
-    assert standing(ahead, CATALOGUE, SQLITE, V1) == AheadNotServed(V3, V2)
+    assert assess_state(ahead, CATALOGUE, SQLITE, V1) == AheadNotServed(V3, V2)

@@ -13,8 +13,8 @@ from legation.observability.request_log import (
     Gauge,
     Line,
     Watch,
-    known_method,
-    sent_id,
+    method_label,
+    read_request_id,
 )
 from legation.observability.tracing import Trace
 
@@ -37,8 +37,8 @@ def samples(watch: Watch) -> dict[str, float]:
 def test_requests_are_counted_by_route_method_and_class_of_status() -> None:
     watch = Watch()
     for status in (200, 201, 404):
-        watch.answered(arrival(), status, CAME + 2_000)
-    watch.answered(arrival("POST"), 200, CAME + 2_000)
+        watch.count_answer(arrival(), status, CAME + 2_000)
+    watch.count_answer(arrival("POST"), 200, CAME + 2_000)
     found = samples(watch)
     name = "legation_http_request_duration_seconds_count /agents"
 
@@ -57,7 +57,7 @@ def test_requests_are_counted_by_route_method_and_class_of_status() -> None:
 )
 def test_a_duration_falls_into_the_buckets_that_reach_it(took_us: int, bounds: str) -> None:
     watch = Watch()
-    watch.answered(arrival(), 200, CAME + took_us)
+    watch.count_answer(arrival(), 200, CAME + took_us)
     found = samples(watch)
 
     name = "legation_http_request_duration_seconds"
@@ -70,14 +70,14 @@ def test_a_duration_falls_into_the_buckets_that_reach_it(took_us: int, bounds: s
 def test_methods_nobody_has_heard_of_are_one_kind() -> None:
     watch = Watch()
     for number in range(50):
-        watch.answered(arrival(f"BREW{number}", NOWHERE), 404, CAME)
-        watch.cut(arrival(f"BREW{number}", NOWHERE))
+        watch.count_answer(arrival(f"BREW{number}", NOWHERE), 404, CAME)
+        watch.count_cut(arrival(f"BREW{number}", NOWHERE))
     found = samples(watch)
 
     assert found["legation_http_request_duration_seconds_count * other 4xx"] == 50
     assert found["legation_http_requests_cut_total * other"] == 50
     assert not any("BREW" in name for name in found)
-    assert known_method("PATCH") == "PATCH"
+    assert method_label("PATCH") == "PATCH"
 
 
 def test_gauges_of_the_host_are_among_the_measurements() -> None:
@@ -94,8 +94,8 @@ def test_active_requests_are_told() -> None:
 
 def test_no_line_is_kept_unless_somebody_wants_it() -> None:
     watch = Watch()
-    watch.answered(arrival(), 200, CAME)
-    watch.cut(arrival())
+    watch.count_answer(arrival(), 200, CAME)
+    watch.count_cut(arrival())
 
     assert watch.take_lines() == ()
 
@@ -104,10 +104,10 @@ def test_a_line_says_what_a_request_was_and_nothing_that_was_sent() -> None:
     watch = Watch()
     watch.keep_lines()
     seen = arrival()
-    watch.answered(seen, 200, CAME + 5)
+    watch.count_answer(seen, 200, CAME + 5)
     seen.trace = Trace("a" * 32, "b" * 16)
-    watch.cut(seen, 200)
-    watch.cut(arrival("BREW"))
+    watch.count_cut(seen, 200)
+    watch.count_cut(arrival("BREW"))
     lines = watch.take_lines()
 
     assert lines == (
@@ -123,7 +123,7 @@ def test_lines_that_nobody_takes_give_way_to_newer_ones() -> None:
     watch = Watch()
     watch.keep_lines()
     for number in range(100_001):
-        watch.answered(arrival(), 200, CAME + number)
+        watch.count_answer(arrival(), 200, CAME + number)
     lines = watch.take_lines()
 
     assert (len(lines), lines[0].end_us) == (100_000, CAME + 1)
@@ -141,7 +141,7 @@ def test_an_answer_to_what_was_given_up_just_now_is_the_answer_to_it(kept: bool)
     if kept:
         watch.keep_lines()
     seen = arrival()
-    watch.cut(seen)
+    watch.count_cut(seen)
     other = Arrival(seen.request, CAME + 5, "id-2")
     after_all: list[tuple[Arrival, int, int]] = []
     watch.after_all = lambda asked, status, at: after_all.append((asked, status, at))
@@ -157,7 +157,7 @@ def test_an_answer_to_what_was_given_up_just_now_is_the_answer_to_it(kept: bool)
 def test_an_answer_to_anything_else_stands_for_itself() -> None:
     watch = Watch()
     watch.keep_lines()
-    watch.cut(arrival())
+    watch.count_cut(arrival())
     unread = Arrival(Request("BREW", "*"), CAME, "id-2")
     watch.after_all = lambda *_: pytest.fail("nothing was given up")
 
@@ -171,9 +171,9 @@ def test_a_line_that_was_taken_already_stays_what_it_was() -> None:
     watch = Watch()
     watch.keep_lines()
     seen = arrival()
-    watch.cut(seen)
+    watch.count_cut(seen)
     [taken] = watch.take_lines()
-    watch.answered(arrival(), 200, CAME)
+    watch.count_answer(arrival(), 200, CAME)
     watch.instead(seen, 503, CAME)
 
     assert (taken.status, taken.cut) == (None, True)
@@ -183,7 +183,7 @@ def test_a_line_that_was_taken_already_stays_what_it_was() -> None:
 def test_a_stream_that_was_cut_has_been_answered_already() -> None:
     watch = Watch()
     seen = arrival()
-    watch.cut(seen, 200)
+    watch.count_cut(seen, 200)
     watch.instead(Arrival(seen.request, CAME, "id-2"), 500, CAME)
 
     assert samples(watch)[f"{CUT} /agents GET"] == 1
@@ -196,4 +196,4 @@ def test_a_stream_that_was_cut_has_been_answered_already() -> None:
 def test_a_request_id_is_taken_over_if_it_is_sober(sent: bytes | None, kept: str) -> None:
     headers = () if sent is None else ((b"x-request-id", sent),)
 
-    assert sent_id(Request("GET", "/", headers)) == kept
+    assert read_request_id(Request("GET", "/", headers)) == kept

@@ -29,8 +29,8 @@ from legation.messaging.answers import AnswerMessage
 from legation.messaging.leases import Desk
 from legation.observability import genai
 from legation.observability.request_log import Arrival
-from legation.observability.spans import Carried, Kind, Recorder, Span, Way, Work, carried
-from legation.observability.tracing import Trace, noted, read_note
+from legation.observability.spans import Carried, Kind, Recorder, Span, Way, Work, with_trace
+from legation.observability.tracing import Trace, read_note, with_note
 from legation.runs.executor import ExecuteRun
 from legation.store.audit import Audited, AuditEntry
 from legation.store.failures import Busy
@@ -87,7 +87,7 @@ def folded(events: Iterable[RunEvent], parent: Trace | None = TRACE) -> tuple[Sp
     """Publish each event by itself."""
     recorder = Recorder()
     for one in events:
-        recorder.heard("r1", (one,), parent)
+        recorder.record_events("r1", (one,), parent)
     return recorder.take(0)
 
 
@@ -256,11 +256,11 @@ def test_what_nobody_takes_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
     for number in range(4):
         run: dict[str, Any] = {**AGENT, "run_id": f"r{number}"}
-        recorder.heard("r", (event(1, "RunStarted", **run),), None)
+        recorder.record_events("r", (event(1, "RunStarted", **run),), None)
     for number in range(4):
         run = {**AGENT, "run_id": f"r{number}"}
-        recorder.heard("r", (event(2, "RunCompleted", **run),), None)
-    recorder.answered(requested(), TRACE, 200, 5)
+        recorder.record_events("r", (event(2, "RunCompleted", **run),), None)
+    recorder.record_request(requested(), TRACE, 200, 5)
 
     assert [s.attributes.get("legation.run.id") for s in recorder.take(0)] == ["r3", None]
     assert recorder.dropped == 1
@@ -288,7 +288,7 @@ def test_a_request_is_a_span(
     status: int | None, end_us: int | None, end: int, error: str | None
 ) -> None:
     recorder = Recorder()
-    recorder.answered(requested(), TRACE, status, end_us)
+    recorder.record_request(requested(), TRACE, status, end_us)
     (span,) = recorder.take(9)
 
     assert (span.name, span.kind, span.error) == ("GET /agents", Kind.SERVER, error)
@@ -302,9 +302,9 @@ def test_a_request_is_a_span(
 
 def test_a_request_that_was_given_up_and_then_answered_is_one_span() -> None:
     recorder = Recorder()
-    recorder.answered(requested(), evolve(TRACE, span_id="d" * 16), None, None)
-    recorder.answered(requested(), TRACE, None, None)
-    recorder.answered_after_all(requested(), 503, 5)
+    recorder.record_request(requested(), evolve(TRACE, span_id="d" * 16), None, None)
+    recorder.record_request(requested(), TRACE, None, None)
+    recorder.record_late_answer(requested(), 503, 5)
     answered, cut = recorder.take(9)
 
     assert (answered.span_id, answered.error, answered.end_us) == ("b" * 16, "503", 5)
@@ -315,17 +315,17 @@ def test_a_request_that_was_given_up_and_then_answered_is_one_span() -> None:
 @pytest.mark.parametrize("trace", [None, evolve(TRACE, span_id="d" * 16)])
 def test_a_request_without_a_span_gets_none_after_all(trace: Trace | None) -> None:
     recorder = Recorder()
-    recorder.answered(requested(), TRACE, None, None)
-    recorder.answered_after_all(evolve(requested(), trace=trace), 503, 5)
+    recorder.record_request(requested(), TRACE, None, None)
+    recorder.record_late_answer(evolve(requested(), trace=trace), 503, 5)
 
     assert [span.error for span in recorder.take(9)] == ["cut"]
 
 
 def test_a_span_that_was_taken_already_stays_what_it_was() -> None:
     recorder = Recorder()
-    recorder.answered(requested(), TRACE, None, None)
+    recorder.record_request(requested(), TRACE, None, None)
     recorder.take(9)
-    recorder.answered_after_all(requested(), 503, 5)
+    recorder.record_late_answer(requested(), 503, 5)
 
     assert recorder.take(9) == ()
 
@@ -364,11 +364,11 @@ def test_what_is_sent_bears_the_trace() -> None:
         (Transact, Busy()),
     ]
 
-    assert play(carried(errand(), Way(TRACE)), script) == "busy"
-    assert close_at_every_effect(lambda: carried(errand(), Way(TRACE)), script) == 5
+    assert play(with_trace(errand(), Way(TRACE)), script) == "busy"
+    assert close_at_every_effect(lambda: with_trace(errand(), Way(TRACE)), script) == 5
     job = Carried(NOTHING, way)
     play(job.program(), [(Fetch("GET", "http://x", SENT), None)])
-    play(carried(NOTHING.program(), Way(None)), [(Fetch("GET", "http://x"), None)])
+    play(with_trace(NOTHING.program(), Way(None)), [(Fetch("GET", "http://x"), None)])
 
 
 def test_programs_within_a_program_are_on_the_same_way() -> None:
@@ -376,7 +376,7 @@ def test_programs_within_a_program_are_on_the_same_way() -> None:
         yield from Interruptible(NOTHING.program(), "topic", 1)
         yield from Concurrently((NOTHING.program(), NOTHING.program()))
 
-    program = carried(asking(), Way(TRACE))
+    program = with_trace(asking(), Way(TRACE))
     interruptible = program.send(None)
     assert isinstance(interruptible, Interruptible)
     play(interruptible.program, [(Fetch("GET", "http://x", SENT), None)])
@@ -394,14 +394,14 @@ def test_published_events_are_folded() -> None:
 
     recorder = Recorder()
     way = Way(None, recorder, parent=TRACE)
-    play(carried(run(), way), [(Publish, None), (Publish, None)])
+    play(with_trace(run(), way), [(Publish, None), (Publish, None)])
     *_, span = recorder.take(0)
 
     assert span.parent_id == TRACE.span_id
 
 
 def claimed(trace: Trace | None = TRACE, run_id: str = "r1", events: int = 0) -> ExecuteRun:
-    asked = '{"message":"hi"}' if trace is None else noted('{"message":"hi"}', trace)
+    asked = '{"message":"hi"}' if trace is None else with_note('{"message":"hi"}', trace)
     run = ClaimedRun("o", "s", run_id, "agent", "alpha", asked, 0, 1, 1, events)
     return ExecuteRun(demo(None).workshop, "main", run)
 
@@ -571,9 +571,9 @@ def test_a_run_that_another_node_takes_over_is_in_the_trace_it_was_asked_for_in(
 def test_a_run_that_goes_on_is_within_the_request_that_answered_it() -> None:
     row = '{"trace":{"traceparent":"x"},"message":"hi","turn":{}}'
     unit = ContinueRun("o", "s", "r", 1, row, "t", "n", 1, 2)
-    script = [(Transact("main", evolve(unit, input=noted(row, TRACE))), None)]
+    script = [(Transact("main", evolve(unit, input=with_note(row, TRACE))), None)]
 
-    play(carried(iter(Transact("main", unit)), Way(TRACE)), script)
+    play(with_trace(iter(Transact("main", unit)), Way(TRACE)), script)
 
 
 def neglected(events: int = 3, trace: Trace | None = TRACE, more: str = "", **of: Any) -> Neglected:
@@ -587,7 +587,7 @@ def neglected(events: int = 3, trace: Trace | None = TRACE, more: str = "", **of
         kind="agent",
         component_id="alpha",
         status="RUNNING",
-        input=asked if trace is None else noted(asked, trace),
+        input=asked if trace is None else with_note(asked, trace),
         output=None,
         reason=None,
         created_us=500_000,
@@ -612,7 +612,7 @@ def taken_over(found: Neglected, *events: RunEvent) -> tuple[Span, ...]:
         yield from Publish("r1", events)
 
     script = [(Transact("main", FindNeglected(9)), found), (Publish, None)]
-    play(carried(keeping(), Way(None, recorder)), script)
+    play(with_trace(keeping(), Way(None, recorder)), script)
     return recorder.take(0)
 
 
@@ -651,10 +651,10 @@ def test_nobody_remembers_lost_runs_where_no_spans_are_recorded(
 ) -> None:
     monkeypatch.setattr("legation.observability.spans._RUNS", 1)
     script = [(Transact("main", FindNeglected(9)), neglected())]
-    play(carried(iter(Transact("main", FindNeglected(9))), Way(None)), script)
+    play(with_trace(iter(Transact("main", FindNeglected(9))), Way(None)), script)
     recorder, (row,) = Recorder(), neglected().expired
-    recorder.found(Neglected((row, evolve(row, run_id="r2")), waiting=False))
-    recorder.heard("r1", (ENDED,), None)
+    recorder.remember_neglected(Neglected((row, evolve(row, run_id="r2")), waiting=False))
+    recorder.record_events("r1", (ENDED,), None)
 
     assert recorder.take(0) == ()
 
@@ -763,7 +763,7 @@ def test_work_that_fails_is_told_and_work_that_is_broken_off() -> None:
 def test_replies_bear_the_trace_and_what_is_not_for_others_does_not() -> None:
     entry = AuditEntry(1, "r", "ada", "k", "get_agent", "a", "allow", "agents:read", 200, "")
     replies = (NewReply("k", "to", '{"text":"hi"}'),)
-    told = (NewReply("k", "to", noted('{"text":"hi"}', TRACE)),)
+    told = (NewReply("k", "to", with_note('{"text":"hi"}', TRACE)),)
 
     def storing() -> Program[None]:
         yield from Transact("main", CompleteMessage(LEASE, 1, replies))
@@ -775,5 +775,5 @@ def test_replies_bear_the_trace_and_what_is_not_for_others_does_not() -> None:
         (Transact("main", FailMessage(LEASE, "why", None, 1, told)), True),
         (Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry)), None),
     ]
-    play(carried(storing(), Way(TRACE)), script)
+    play(with_trace(storing(), Way(TRACE)), script)
     assert read_note(told[0].payload) == TRACE

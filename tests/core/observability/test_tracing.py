@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.observability.tracing import Trace, noted, read_note, read_trace
+from legation.observability.tracing import Trace, read_note, read_trace, with_note
 
 TRACE: Final = "0af7651916cd43dd8448eb211c80319c"
 SPAN: Final = "b7ad6b7169203331"
@@ -169,10 +169,10 @@ def test_a_note_is_read_again_and_another_takes_its_place(
     first: Trace, second: Trace, members: dict[str, str]
 ) -> None:
     text = json.dumps(members)
-    once = noted(text, first)
+    once = with_note(text, first)
 
     assert read_note(once) == first
-    assert noted(noted(text, second), first) == once
+    assert with_note(with_note(text, second), first) == once
     told = json.loads(once)
     assert (next(iter(told)), told.pop("trace")) == ("trace", dict(first.headers()))
     assert told == members
@@ -182,7 +182,7 @@ def test_a_note_is_read_again_and_another_takes_its_place(
 def test_a_note_stays_where_the_object_is_changed_and_written_again(
     trace: Trace, members: dict[str, str]
 ) -> None:
-    kept = {**json.loads(noted(json.dumps(members), trace)), "turn": 1}
+    kept = {**json.loads(with_note(json.dumps(members), trace)), "turn": 1}
 
     assert read_note(json.dumps(kept, separators=(",", ":"))) == trace
 
@@ -195,4 +195,4 @@ def test_what_is_no_note_of_ours_is_none(text: str) -> None:
     trace = Trace(TRACE, SPAN)
 
     assert read_note(text) is None
-    assert read_note(noted(text, trace)) == trace
+    assert read_note(with_note(text, trace)) == trace

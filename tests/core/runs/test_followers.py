@@ -49,7 +49,7 @@ def drain(client: Client, patience_seconds: float = PATIENCE, grace_seconds: flo
     """Begin the end of the process; return the task of it."""
     made = client.platform
     assert isinstance(made, Platform)
-    program = made.closing(patience_seconds, grace_seconds)
+    program = made.shutdown(patience_seconds, grace_seconds)
     return client.simulation.start(program, "closing", node=client.node)
 
 
@@ -186,7 +186,7 @@ def test_what_a_request_asks_for_that_still_comes_is_executed(client: Client) ->
     made = client.platform
     assert isinstance(made, Platform)
     is_open = True
-    program = made.closing(PATIENCE, GRACE, lambda: is_open)
+    program = made.shutdown(PATIENCE, GRACE, lambda: is_open)
     closing = client.simulation.start(program, "closing", node=client.node)
     client.advance(GRACE + 1)
     assert not closing.done

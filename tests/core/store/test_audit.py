@@ -27,7 +27,7 @@ from legation.store.audit import (
     ListAudit,
     Place,
     ReadChain,
-    chained,
+    hash_row,
     verify_chain,
 )
 from legation.store.units import Dialect, Sql, Statements, Undo, Unit
@@ -95,12 +95,12 @@ def test_rows_of_a_writer_are_numbered_and_chained() -> None:
     database.run(AppendAudit("n", (ENTRY, second)))
     database.run(AppendAudit("n", (third,)))
 
-    first_hash = chained("", "n", 1, ENTRY)
-    second_hash = chained(first_hash, "n", 2, second)
+    first_hash = hash_row("", "n", 1, ENTRY)
+    second_hash = hash_row(first_hash, "n", 2, second)
     assert database.trail() == (
         AuditRow("n", 1, "", first_hash, ENTRY),
         AuditRow("n", 2, first_hash, second_hash, second),
-        AuditRow("n", 3, second_hash, chained(second_hash, "n", 3, third), third),
+        AuditRow("n", 3, second_hash, hash_row(second_hash, "n", 3, third), third),
     )
 
 
@@ -128,7 +128,7 @@ def test_the_hash_is_the_documented_one() -> None:
     entry = AuditEntry(1, "r", None, "k", "op", "é", "deny", "s", 403, "c")
 
     content = '["ff", "n", 7, 1, "r", null, "k", "op", "\\u00e9", "deny", "s", 403, "c"]'
-    assert chained("ff", "n", 7, entry) == hashlib.sha256(content.encode()).hexdigest()
+    assert hash_row("ff", "n", 7, entry) == hashlib.sha256(content.encode()).hexdigest()
 
 
 TEXTS: Final = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -373,7 +373,7 @@ def edited(rows: tuple[AuditRow, ...], chance: Random) -> tuple[str, tuple[Audit
         at = chance.randrange(len(rows) - 1) if "anew" in kind else at
         row = evolve(rows[at], entry=entry)
         if "anew" in kind:
-            row = evolve(row, hash=chained(row.previous, row.writer, row.seq, entry))
+            row = evolve(row, hash=hash_row(row.previous, row.writer, row.seq, entry))
         return kind, (*rows[:at], row, *rows[at + 1 :])
     before_the_end = chance.randrange(len(rows) - 1)
     if kind == "remove":
@@ -388,7 +388,7 @@ def edited(rows: tuple[AuditRow, ...], chance: Random) -> tuple[str, tuple[Audit
         return kind, (*rows[: at + 1], row, *rows[at + 1 :])
     entry = evolve(row.entry, request_id="forged")
     forged = AuditRow(row.writer, row.seq, row.previous, "", entry)
-    forged = evolve(forged, hash=chained(row.previous, row.writer, row.seq, entry))
+    forged = evolve(forged, hash=hash_row(row.previous, row.writer, row.seq, entry))
     return kind, (*rows[:at], forged, *rows[at:])
 
 

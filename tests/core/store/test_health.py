@@ -22,8 +22,8 @@ from legation.store.health import (
     Notice,
     ProbeWrite,
     advance,
+    notice_failure,
     notice_of,
-    noticed,
 )
 from legation.store.units import Dialect
 from legation_host.sqlite import run_unit
@@ -93,7 +93,7 @@ def test_an_inspection_says_the_worst_of_it(inspection: Inspection, notice: Noti
 def test_a_failure_of_the_database_is_told_from_one_of_the_unit(
     trouble: StoreFailure, notice: Notice | None
 ) -> None:
-    assert noticed(trouble) is notice
+    assert notice_failure(trouble) is notice
 
 
 def test_a_probe_writes_and_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from legation.store.counts import ANY_COUNT_RUNS
 from legation.store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases
 from legation.store.run_rows import Lease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
-from legation.store.runs import AppendEvents, Ended, FinishRun, merged
+from legation.store.runs import AppendEvents, Ended, FinishRun, merge_objects
 from legation.store.sessions import ANY_COUNT, ListSessions
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
@@ -117,7 +117,7 @@ def test_objects_are_merged_and_all_else_is_replaced() -> None:
     under = {"a": {"b": 1, "c": {"d": 1}}, "e": [1], "f": {"g": 1}}
     over = {"a": {"c": {"d": 2}}, "e": [2], "f": 3, "h": {"i": 1}}
 
-    assert merged(under, over) == {
+    assert merge_objects(under, over) == {
         "a": {"b": 1, "c": {"d": 2}},
         "e": [2],
         "f": 3,

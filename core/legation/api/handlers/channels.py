@@ -61,7 +61,7 @@ def survey(
     shown = [hosted for hosted in registry.channels.values() if _open(hosted.id, decision)]
     now_us = yield from Now()
     asked = sorted({hosted.component.database for hosted in shown} - ailing)
-    counts = Concurrently(tuple(_counted(database, now_us) for database in asked))
+    counts = Concurrently(tuple(_count_in_time(database, now_us) for database in asked))
     found = dict(zip(asked, (yield from counts), strict=True))
     return tuple(_channel(hosted, found.get(hosted.component.database), now_us) for hosted in shown)
 
@@ -80,7 +80,7 @@ class _Counted:
     replies: dict[str, ReplyDepth]
 
 
-def _counted(database: str, now_us: int) -> Program[_Counted | None]:
+def _count_in_time(database: str, now_us: int) -> Program[_Counted | None]:
     asked = Interruptible(_count(database, now_us), f"survey:{database}", SURVEY_SECONDS)
     counted = yield from asked
     return None if isinstance(counted, Interrupted) else counted
@@ -136,7 +136,7 @@ def list_channels(call: Call) -> Program[Answer | Refusal]:
 
 def status(call: Call) -> Program[Answer | Refusal]:
     """Return that the channel is there."""
-    channel = _named(call)
+    channel = _find_channel(call)
     if isinstance(channel, NotFound):
         return channel
     return json_response(200, {"status": "available"})
@@ -148,7 +148,7 @@ def status(call: Call) -> Program[Answer | Refusal]:
 
 def list_messages(call: Call) -> Program[Answer | Refusal]:
     """Return a page of the messages in one state, newest first."""
-    asked = _asked(call, _MESSAGE_STATES)
+    asked = _read_page(call, _MESSAGE_STATES)
     if isinstance(asked, Refusal):
         return asked
     after = None
@@ -167,7 +167,7 @@ def list_messages(call: Call) -> Program[Answer | Refusal]:
 
 def list_replies(call: Call) -> Program[Answer | Refusal]:
     """Return a page of the replies in one state, newest first."""
-    asked = _asked(call, _REPLY_STATES)
+    asked = _read_page(call, _REPLY_STATES)
     if isinstance(asked, Refusal):
         return asked
     after = None if asked.after is None else ReplyPlace(asked.after[0], asked.after[2])
@@ -182,7 +182,7 @@ def list_replies(call: Call) -> Program[Answer | Refusal]:
 
 def get_message(call: Call) -> Program[Answer | Refusal]:
     """Return one message with its replies."""
-    channel = _named(call)
+    channel = _find_channel(call)
     if isinstance(channel, NotFound):
         return channel
     message_id = call.params["message_id"]
@@ -197,7 +197,7 @@ def get_message(call: Call) -> Program[Answer | Refusal]:
 
 def retry_message(call: Call) -> Program[Answer | Refusal]:
     """Take a message, or the replies to it, out of the dead letters for one attempt more."""
-    channel = _named(call)
+    channel = _find_channel(call)
     if isinstance(channel, NotFound):
         return channel
     message_id, database = call.params["message_id"], channel.component.database
@@ -217,7 +217,7 @@ def retry_message(call: Call) -> Program[Answer | Refusal]:
 
 
 @frozen
-class _Asked:
+class _PageQuery:
     """Which page is asked for; `after` is where the one before it ended."""
 
     channel: HostedChannel
@@ -226,8 +226,8 @@ class _Asked:
     after: tuple[int, int, str] | None
 
 
-def _asked(call: Call, states: tuple[str, ...]) -> _Asked | Refusal:
-    channel = _named(call)
+def _read_page(call: Call, states: tuple[str, ...]) -> _PageQuery | Refusal:
+    channel = _find_channel(call)
     if isinstance(channel, NotFound):
         return channel
     read = call.reader()
@@ -240,10 +240,10 @@ def _asked(call: Call, states: tuple[str, ...]) -> _Asked | Refusal:
     faults = read.faults()
     if cursor is not None and after is None:
         faults = (*faults, Fault("query.after", "is no cursor of a page"))
-    return Invalid(faults) if faults else _Asked(channel, state, limit, after)
+    return Invalid(faults) if faults else _PageQuery(channel, state, limit, after)
 
 
-def _named(call: Call) -> HostedChannel | NotFound:
+def _find_channel(call: Call) -> HostedChannel | NotFound:
     return call.registry.channels.get(call.params["channel"]) or NotFound("Channel not found")
 
 
@@ -268,7 +268,7 @@ def _place(cursor: str) -> tuple[int, int, str] | None:
 # --- what is shown -----------------------------------------------------------------------------
 
 
-def _page(data: list[Told], asked: _Asked, following: str | None) -> Answer:
+def _page(data: list[Told], asked: _PageQuery, following: str | None) -> Answer:
     meta = {"state": asked.state, "limit": asked.limit, "next": following}
     return json_response(200, {"data": data, "meta": meta})
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ...access.decide import Allow
 from ...effects import Program
 from ...hosted.registry import Component, Registry
-from ...http.messages import Answer, Response, encoded_json_response
+from ...http.messages import Answer, Response, json_bytes_response
 from ...http.refusals import NotFound, Refusal
 from ..call import Call
 
@@ -47,26 +47,26 @@ def _list(call: Call, kind: str) -> Program[Answer | Refusal]:
         return _whole(call.registry, kind, everything)
     ids = call.decision.ids
     hosted = call.registry.components(kind).values()
-    return _listed([item for item in hosted if item.id in ids], everything)
+    return _list_components([item for item in hosted if item.id in ids], everything)
     yield  # a program without effects
 
 
 @lru_cache(maxsize=4)
 def _whole(registry: Registry, kind: str, everything: bool) -> Response:
     """Return the list for those to whom no part of it is barred: it never differs."""
-    return _listed(registry.components(kind).values(), everything)
+    return _list_components(registry.components(kind).values(), everything)
 
 
-def _listed(hosted: Iterable[Component], everything: bool) -> Response:
+def _list_components(hosted: Iterable[Component], everything: bool) -> Response:
     shown = [item.admin_fragment if everything else item.fragment for item in hosted]
-    return encoded_json_response(200, b"[" + b",".join(shown) + b"]")
+    return json_bytes_response(200, b"[" + b",".join(shown) + b"]")
 
 
 def _get(call: Call, kind: str) -> Program[Answer | Refusal]:
     found = component(call, kind)
     if isinstance(found, NotFound):
         return found
-    return encoded_json_response(200, _fragment(call, found))
+    return json_bytes_response(200, _fragment(call, found))
     yield
 
 

@@ -16,8 +16,8 @@ from ...migrations.ledger import (
     LedgerReading,
     ReadLedger,
     ReadServedLedger,
+    assess_state,
     history,
-    standing,
 )
 from ...migrations.migrate import (
     Migrated,
@@ -36,8 +36,8 @@ from ...values import frozen
 from ..call import Call
 
 __all__ = [
-    "described",
-    "described_last",
+    "describe_database",
+    "describe_last_look",
     "get_database",
     "get_migrations",
     "get_plan",
@@ -59,30 +59,30 @@ _STATES: Final = {
 Target: TypeAlias = Version | None
 
 
-def described(call: Call, name: str) -> Program[dict[str, Any]]:
+def describe_database(call: Call, name: str) -> Program[dict[str, Any]]:
     """Return a database as clients see it, also one that does not answer."""
     try:
         reading = yield from Transact(name, ReadLedger())
     except StoreFailure:
         return {"id": name, "state": "unreachable", "serving": False}
-    return _standing(name, reading, call.registry.catalogue)
+    return _describe_reading(name, reading, call.registry.catalogue)
 
 
-def described_last(call: Call, name: str) -> dict[str, Any]:
+def describe_last_look(call: Call, name: str) -> dict[str, Any]:
     """Return a database as the last look at it found it, without asking it."""
     reading = call.surface.known.readings.get(name)
     condition = call.surface.known.conditions.get(name)
     if reading is None:
         told: dict[str, Any] = {"id": name, "state": "unreachable", "serving": False}
     else:
-        told = _standing(name, reading, call.registry.catalogue)
+        told = _describe_reading(name, reading, call.registry.catalogue)
     if condition is not None:
         told |= {"state": condition.value, "serving": False, "detail": REASONS[condition]}
     return told
 
 
-def _standing(name: str, reading: LedgerReading, catalogue: Catalogue) -> dict[str, Any]:
-    stands = standing(reading.state, catalogue, reading.dialect, catalogue.latest)
+def _describe_reading(name: str, reading: LedgerReading, catalogue: Catalogue) -> dict[str, Any]:
+    stands = assess_state(reading.state, catalogue, reading.dialect, catalogue.latest)
     return {
         "id": name,
         "engine": reading.dialect.value,
@@ -106,21 +106,21 @@ def list_databases(call: Call) -> Program[Answer | Refusal]:
     shown: list[dict[str, Any]] = []
     for name in names:
         if name in only:
-            shown.append((yield from described(call, name)))
+            shown.append((yield from describe_database(call, name)))
     return json_response(200, shown)
 
 
 def get_database(call: Call) -> Program[Answer | Refusal]:
     """Return one database."""
-    name = _named(call)
+    name = _find_database(call)
     if isinstance(name, NotFound):
         return name
-    return json_response(200, (yield from described(call, name)))
+    return json_response(200, (yield from describe_database(call, name)))
 
 
 def get_migrations(call: Call) -> Program[Answer | Refusal]:
     """Return where a database stands and what was done to it, the newest first."""
-    name = _named(call)
+    name = _find_database(call)
     if isinstance(name, NotFound):
         return name
     read = call.reader()
@@ -145,7 +145,7 @@ def get_migrations(call: Call) -> Program[Answer | Refusal]:
     ]
     total = len(reading.entries)
     meta = {"page": page, "limit": limit, "total_count": total, "total_pages": -(-total // limit)}
-    stands = _standing(name, reading, call.registry.catalogue)
+    stands = _describe_reading(name, reading, call.registry.catalogue)
     return json_response(200, {**stands, "data": entries, "meta": meta})
 
 
@@ -154,7 +154,7 @@ def get_plan(call: Call) -> Program[Answer | Refusal]:
 
     The moves of one that is refused for what it discards alone are told, too.
     """
-    name = _named(call)
+    name = _find_database(call)
     if isinstance(name, NotFound):
         return name
     read = call.reader()
@@ -167,8 +167,8 @@ def get_plan(call: Call) -> Program[Answer | Refusal]:
         return Invalid(faults)
     reading = yield from Transact(name, ReadLedger())
     catalogue = call.registry.catalogue
-    way = _planned(catalogue, reading, target, allow_data_loss=True)
-    refusal = _planned(catalogue, reading, target, allow_data_loss=allow)
+    way = _make_plan(catalogue, reading, target, allow_data_loss=True)
+    refusal = _make_plan(catalogue, reading, target, allow_data_loss=allow)
     told = {
         "from_version": _version(reading),
         "to_version": str(target or catalogue.latest),
@@ -179,7 +179,7 @@ def get_plan(call: Call) -> Program[Answer | Refusal]:
     return json_response(200, told)
 
 
-def _planned(
+def _make_plan(
     catalogue: Catalogue, reading: LedgerReading, target: Target, *, allow_data_loss: bool
 ) -> Plan | PlanRefusal:
     if isinstance(reading.state, Corrupt):
@@ -223,21 +223,25 @@ _AS_USUAL: Final = _Wanted(None, dry_run=False, allow_data_loss=False)
 
 def migrate_one(call: Call) -> Program[Answer | Refusal]:
     """Migrate a database and return the version it reached."""
-    name = _named(call)
+    name = _find_database(call)
     if isinstance(name, NotFound):
         return name
-    wanted = yield from _wanted(call)
+    wanted = yield from _read_wanted(call)
     if not isinstance(wanted, _Wanted):
         return wanted
     outcome = yield from _migrate(call, name, wanted)
     if not isinstance(outcome, Migrated):
-        return (yield from _refused(name, outcome))
-    return json_response(200, _told(outcome)) if outcome.moves else _stayed(outcome)
+        return (yield from _refuse(name, outcome))
+    return (
+        json_response(200, _describe_outcome(outcome))
+        if outcome.moves
+        else _answer_unchanged(outcome)
+    )
 
 
 def migrate_all(call: Call) -> Program[Answer | Refusal]:
     """Migrate every database; 207 tells which of them failed, and why."""
-    wanted = yield from _wanted(call)
+    wanted = yield from _read_wanted(call)
     if not isinstance(wanted, _Wanted):
         return wanted
     migrated: dict[str, Any] = {}
@@ -245,9 +249,9 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
     for name in call.registry.databases:
         outcome = yield from _migrate(call, name, wanted)
         if isinstance(outcome, Migrated):
-            migrated[name] = _told(outcome)
+            migrated[name] = _describe_outcome(outcome)
         else:
-            failed[name] = (yield from _refused(name, outcome)).detail
+            failed[name] = (yield from _refuse(name, outcome)).detail
     version = wanted.target or call.registry.catalogue.latest
     done = "rehearsed" if wanted.dry_run else "migrated"
     told = {"message": "", "databases": migrated}
@@ -259,7 +263,7 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
     return json_response(207, {**told, "failed": failed})
 
 
-def _wanted(call: Call) -> Program[_Wanted | Refusal]:
+def _read_wanted(call: Call) -> Program[_Wanted | Refusal]:
     """Read the query and a JSON body; the target of the query counts first."""
     read = call.reader()
     if isinstance(read, Invalid):
@@ -267,10 +271,10 @@ def _wanted(call: Call) -> Program[_Wanted | Refusal]:
     body = yield from call.json_object()
     if isinstance(body, Refusal):
         return body
-    return _checked(read, body) if call.query or body else _AS_USUAL
+    return _check_fields(read, body) if call.query or body else _AS_USUAL
 
 
-def _checked(read: Reader, body: JsonObject) -> _Wanted | Invalid:
+def _check_fields(read: Reader, body: JsonObject) -> _Wanted | Invalid:
     first = _parse("query.target_version", read.text("target_version"))
     dry_run = read.boolean("dry_run", default=False)
     allow_data_loss = read.boolean("allow_data_loss", default=False)
@@ -281,7 +285,7 @@ def _checked(read: Reader, body: JsonObject) -> _Wanted | Invalid:
     faults += [target for target in (first, second) if isinstance(target, Fault)]
     if faults or isinstance(first, Fault) or isinstance(second, Fault):
         return Invalid(tuple(faults))
-    target = first if read.sent("target_version") else second
+    target = first if read.has("target_version") else second
     return _Wanted(target, dry_run, allow_data_loss)
 
 
@@ -323,7 +327,7 @@ def _without_a_lock(
     except StoreFailure:
         return None
     allow = wanted.allow_data_loss
-    way = _planned(catalogue, reading, wanted.target, allow_data_loss=allow)
+    way = _make_plan(catalogue, reading, wanted.target, allow_data_loss=allow)
     if not isinstance(way, Plan):
         return way
     return None if way.moves else Migrated(way.from_version, way.to_version, (), wanted.dry_run)
@@ -337,7 +341,7 @@ def _ledger(name: str) -> Program[LedgerReading]:
         return (yield from Transact(name, ReadLedger()))
 
 
-def _told(outcome: Migrated) -> dict[str, Any]:
+def _describe_outcome(outcome: Migrated) -> dict[str, Any]:
     return {
         "message": outcome.detail,
         "from_version": str(outcome.from_version),
@@ -348,12 +352,12 @@ def _told(outcome: Migrated) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def _stayed(outcome: Migrated) -> Response:
+def _answer_unchanged(outcome: Migrated) -> Response:
     """Return the answer where there was nothing to do, as there mostly is."""
-    return json_response(200, _told(outcome))
+    return json_response(200, _describe_outcome(outcome))
 
 
-def _refused(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
+def _refuse(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
     """Planned and refused is the caller's to mend (400); tried and failed is ours (500)."""
     if not isinstance(outcome, MigrationFailed | MigrationBusy | MigrationUnknown):
         return BadRequest(outcome.detail)
@@ -363,6 +367,6 @@ def _refused(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
     return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
 
 
-def _named(call: Call) -> str | NotFound:
+def _find_database(call: Call) -> str | NotFound:
     name = call.params["db_id"]
     return name if name in call.registry.databases else NotFound("Database not found")

@@ -89,7 +89,7 @@ def openapi(call: Call) -> Program[Answer | Refusal]:
     """Return the OpenAPI document."""
     if not call.registry.config.docs:
         return NotFound()
-    return _sent(call, call.surface.manual.document)
+    return _send_asset(call, call.surface.manual.document)
     yield  # a program without effects
 
 
@@ -118,7 +118,7 @@ def asset(call: Call) -> Program[Answer | Refusal]:
     found = _OWN.get(name) or call.surface.manual.assets.get(name)
     if found is None or not call.registry.config.docs:
         return NotFound()
-    return _sent(call, found)
+    return _send_asset(call, found)
     yield
 
 
@@ -141,7 +141,7 @@ def _page(
         body = _MISSING.format(title=title, document=document)
     text = _PAGE.format(title=title, head=head, body=body)
     more = ((b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"))
-    return _sent(call, Asset("page.html", text.encode()), more)
+    return _send_asset(call, Asset("page.html", text.encode()), more)
 
 
 def _root(target: str) -> str:
@@ -150,7 +150,7 @@ def _root(target: str) -> str:
     return "../" * (path.count("/") - 1) or "./"
 
 
-def _sent(call: Call, found: Asset, more: Headers = ()) -> Answer:
+def _send_asset(call: Call, found: Asset, more: Headers = ()) -> Answer:
     """Return `found`, or 304 where the client has it (RFC 9110 section 13.1.2)."""
     headers: Headers = (
         (b"cache-control", b"no-cache"),

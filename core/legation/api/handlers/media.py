@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...http.bodies import JsonObject, Reader
-from ...http.bodies.data_urls import is_data_url, kept_inline
-from ...http.bodies.media_types import MEDIA_TYPES, kept_file
+from ...http.bodies.data_urls import encode_inline, is_data_url
+from ...http.bodies.media_types import MEDIA_TYPES, encode_file
 from ...http.refusals import BadRequest
 from ...values import frozen
 
-__all__ = ["Media", "add_uploads", "listed_media"]
+__all__ = ["Media", "add_uploads", "take_media_list"]
 
 
 @frozen
@@ -33,11 +33,11 @@ def add_uploads(read: Reader, listed: Mapping[str, Sequence[dict[str, Any]]]) ->
             continue
         if kind is None:
             return BadRequest("Unsupported file type")
-        by_kind[kind].append(kept_file(upload.filename, upload.content_type, upload.data))
+        by_kind[kind].append(encode_file(upload.filename, upload.content_type, upload.data))
     return Media({kind: items for kind, items in by_kind.items() if items})
 
 
-def listed_media(read: Reader, name: str) -> list[dict[str, Any]]:
+def take_media_list(read: Reader, name: str) -> list[dict[str, Any]]:
     """Take the field `name`, a list of media: its last word is their kind."""
     kind = name.rpartition("_")[2]
     items: list[dict[str, Any]] = []
@@ -56,7 +56,7 @@ def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[st
         return item
     if item.get("content") is not None:
         read.fault(f"{at}.content", "must not stand beside a data: URL")
-    kept = kept_inline(url, kind)
+    kept = encode_inline(url, kind)
     if isinstance(kept, str):
         read.fault(f"{at}.url", kept)
         return item

@@ -16,7 +16,7 @@ from ...store.outbox import CountReplies, ReplyDepth
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
-from .databases import described
+from .databases import describe_database
 
 __all__ = ["show"]
 
@@ -28,7 +28,7 @@ _LETTER_STATES: Final = ("ready", "leased", "dead")
 
 
 @frozen
-class _Found:
+class _DatabaseCounts:
     """What one database said; `depths` are those of its inbox and outbox, by channel."""
 
     told: dict[str, Any]
@@ -47,7 +47,7 @@ def show(call: Call) -> Program[Answer | Refusal]:
     watch = call.surface.watch
     if watch.surveyed is None or call.now_us - watch.surveyed[0] >= _FRESH_US:
         watch.surveyed = (call.now_us, (yield from _survey(call)))
-    families = (*_process(call), *watch.families(), _ended(call), *watch.surveyed[1])
+    families = (*_process(call), *watch.families(), _build_ended_family(call), *watch.surveyed[1])
     text = exposition(families, watch.labels)
     no_store = ((b"cache-control", b"no-store"),)
     return text_response(200, text, MEDIA_TYPE, no_store)
@@ -61,7 +61,7 @@ def _process(call: Call) -> Iterator[Family]:
     yield Family("legation_start_time_seconds", "gauge", text, (started,))
 
 
-def _ended(call: Call) -> Family:
+def _build_ended_family(call: Call) -> Family:
     names = ("kind", "component", "status")
     return Family(
         "legation_runs_ended_total",
@@ -78,26 +78,26 @@ def _ended(call: Call) -> Family:
 
 
 def _survey(call: Call) -> Program[tuple[Family, ...]]:
-    found: list[_Found] = []
+    found: list[_DatabaseCounts] = []
     for name in call.registry.databases:
         found.append((yield from _look(call, name)))
     return tuple(_families(found))
 
 
-def _look(call: Call, name: str) -> Program[_Found]:
-    told = yield from described(call, name)
+def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
+    told = yield from describe_database(call, name)
     if not told["serving"]:
-        return _Found(told)
+        return _DatabaseCounts(told)
     try:
         runs = dict((yield from Transact(name, CountRuns())))
         inbox = yield from Transact(name, CountMessages(call.now_us))
         outbox = yield from Transact(name, CountReplies(call.now_us))
     except StoreFailure:
-        return _Found(told)
-    return _Found(told, runs, inbox, outbox)
+        return _DatabaseCounts(told)
+    return _DatabaseCounts(told, runs, inbox, outbox)
 
 
-def _families(found: Iterable[_Found]) -> Iterator[Family]:
+def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
     yield Family(
         "legation_database_serving",
         "gauge",

@@ -17,7 +17,7 @@ from ...runs.output import MEDIA
 from ...tools.structured import check_schema
 from ...values import frozen
 from ..call import MOST_CHOSEN, chosen_session
-from .media import listed_media
+from .media import take_media_list
 
 __all__ = [
     "ARGUMENTS",
@@ -116,13 +116,13 @@ def _truth(*, default: bool) -> Kind:
 
 def _output_schema(read: Reader, name: str) -> JsonObject | None:
     """Return the schema of the answer, out of the wrapper that OpenAI's interface puts it in."""
-    schema = _unwrapped(read.json_object(name))
+    schema = _unwrap_schema(read.json_object(name))
     if schema is not None and (fault := check_schema(schema)) is not None:
         read.fault(name, fault)
     return schema
 
 
-def _unwrapped(sent: JsonObject | None) -> JsonObject | None:
+def _unwrap_schema(sent: JsonObject | None) -> JsonObject | None:
     match sent:
         case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
             return schema
@@ -159,7 +159,7 @@ _ANSWER_SCHEMA: Final = Kind(
     },
     _output_schema,
 )
-_FILES: Final = Kind(_OBJECTS, listed_media)
+_FILES: Final = Kind(_OBJECTS, take_media_list)
 _CALLS: Final = Kind({"type": "array", "items": {"$ref": "#/components/schemas/ToolAnswer"}}, _list)
 _REQUIREMENTS: Final = Kind(
     {"type": "array", "items": {"$ref": "#/components/schemas/RequirementAnswer"}}, _list

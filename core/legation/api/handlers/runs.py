@@ -17,7 +17,7 @@ from ...http.messages import (
     Headers,
     Streamed,
     Unfinished,
-    encoded_json_response,
+    json_bytes_response,
     json_response,
 )
 from ...http.refusals import BadRequest, Conflict, Fault, Invalid, NotFound, Refusal, Unavailable
@@ -149,7 +149,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         waits=call.registry.config.on_busy == "queue",
     )
     status = 202 if asked.background else 200
-    change = partial(call.change, status=status, resource=call.named(hosted.id, run_id))
+    change = partial(call.change, status=status, resource=call.describe_resource(hosted.id, run_id))
     started = yield from start(call.workshop, hosted, new, change)
     if started.rejected:
         return Conflict(_BUSY)
@@ -158,8 +158,8 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         return json_response(202, told)
     if asked.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        return _streamed(tail(_followed(call, hosted, Speaker(run, hosted.name)), 0))
-    return (yield from _joined(hosted.database, owner, run_id))
+        return _stream(tail(_follow_run(call, hosted, Speaker(run, hosted.name)), 0))
+    return (yield from _join_run(hosted.database, owner, run_id))
 
 
 def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -247,7 +247,7 @@ def get_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, session_id, removed=True)
         if isinstance(own, Refusal):
             return own
-        return encoded_json_response(200, run_json(own.row))
+        return json_bytes_response(200, run_json(own.row))
 
     return handler
 
@@ -273,11 +273,11 @@ def run_events(kind: str) -> Handler:
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
         seq, database = stopped.seq if stopped else after, own.hosted.database
-        followed = _followed(call, own.hosted, own.speaker)
+        followed = _follow_run(call, own.hosted, own.speaker)
         if row.parent_run_id is None:
-            return _streamed(tail(followed, seq))
+            return _stream(tail(followed, seq))
         top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
-        return _streamed(tail_of_member(evolve(followed, top_id=top_id), seq))
+        return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
 
     return handler
 
@@ -306,8 +306,8 @@ def resume_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
-        followed = _followed(call, own.hosted, own.speaker)
-        return _streamed(resume(followed, asked["last_event_index"] + 1))
+        followed = _follow_run(call, own.hosted, own.speaker)
+        return _stream(resume(followed, asked["last_event_index"] + 1))
 
     return handler
 
@@ -331,7 +331,9 @@ def cancel_run(kind: str) -> Handler:
             return own
         if own.row.parent_run_id is not None and not RunState(own.row.status).final:
             return Conflict(_GOES_WITH)
-        change = partial(call.change, resource=call.named(own.hosted.id, own.row.run_id))
+        change = partial(
+            call.change, resource=call.describe_resource(own.hosted.id, own.row.run_id)
+        )
         found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
         if found is None:
             return NotFound("Run not found")
@@ -410,7 +412,7 @@ def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | In
 def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[Answer | Refusal]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
-    change = partial(call.change, resource=call.named(own.hosted.id, row.run_id))
+    change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
     continued = yield from go_on(call.workshop, database, row, state, change, stream=stream)
     if continued.found is None:
         return NotFound("Run not found")
@@ -419,30 +421,30 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _followed(call, own.hosted, own.speaker)
-        return _streamed(tail(followed, row.events))
-    return (yield from _joined(database, row.owner, row.run_id, row.events))
+        followed = _follow_run(call, own.hosted, own.speaker)
+        return _stream(tail(followed, row.events))
+    return (yield from _join_run(database, row.owner, row.run_id, row.events))
 
 
-def _followed(call: Call, hosted: Component | _Removed, speaker: Speaker) -> Followed:
+def _follow_run(call: Call, hosted: Component | _Removed, speaker: Speaker) -> Followed:
     """Return a run that is to be streamed."""
     run_id = speaker.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
     return Followed(call.workshop, hosted.database, speaker, run_id, path)
 
 
-def _streamed(events: Program[Unfinished | None]) -> Streamed:
+def _stream(events: Program[Unfinished | None]) -> Streamed:
     return Streamed(200, SSE_HEADERS, events)
 
 
-def _joined(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
+def _join_run(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
     """Return a run when it is over, or waits for a person."""
     try:
         yield from join(database, owner, run_id, after)
     except RunStalled:
         return Unavailable(_STALLED.format(run_id), retry_after=_STALLED_RETRY_SECONDS)
     row = yield from patiently(database, FetchRun(run_id, owner))
-    return Conflict(_DELETED) if row is None else encoded_json_response(200, run_json(row))
+    return Conflict(_DELETED) if row is None else json_bytes_response(200, run_json(row))
 
 
 @frozen

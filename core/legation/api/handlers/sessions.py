@@ -87,7 +87,7 @@ def _where(
     """
     named = read.text("db_id") or None
     read.ignore("table")
-    sent = read.sent("type")
+    sent = read.has("type")
     kind = read.choice("type", _KINDS, default="agent")
     user_id = read.text("user_id") or None
     database = named or _database_of(call, kind, components.get(kind))
@@ -145,7 +145,7 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
         "total_count": page.total,
         "search_time_ms": 0.0,
     }
-    shown = _owned_item if call.principal.sees_all else _item
+    shown = _item_with_owner if call.principal.sees_all else _item
     return json_response(200, {"data": [shown(row) for row in page.rows], "meta": meta})
 
 
@@ -154,10 +154,10 @@ def get_session(call: Call) -> Program[Answer | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
-    found = yield from _found(call, read)
+    found = yield from _find_session(call, read)
     if isinstance(found, Refusal):
         return found
-    return (yield from _detailed(call, found.database, found.row))
+    return (yield from _answer_detail(call, found.database, found.row))
 
 
 def get_session_runs(call: Call) -> Program[Answer | Refusal]:
@@ -169,7 +169,7 @@ def get_session_runs(call: Call) -> Program[Answer | Refusal]:
     before = read.integer("created_before", minimum=0, maximum=_LATEST_S)
     page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
     limit = read.integer("limit", default=_MOST, minimum=1, maximum=_MOST)
-    found = yield from _found(call, read)
+    found = yield from _find_session(call, read)
     if isinstance(found, Refusal):
         return found
     listed = ListRuns(
@@ -189,7 +189,7 @@ def get_session_run(call: Call) -> Program[Answer | Refusal]:
     read = call.reader()
     if isinstance(read, Invalid):
         return read
-    found = yield from _found(call, read)
+    found = yield from _find_session(call, read)
     if isinstance(found, Refusal):
         return found
     run_id, session_id = call.params["run_id"], found.row.session_id
@@ -207,7 +207,7 @@ class _Found:
     row: SessionRow
 
 
-def _found(call: Call, read: Reader) -> Program[_Found | Refusal]:
+def _find_session(call: Call, read: Reader) -> Program[_Found | Refusal]:
     """Return the session that the path names, if it is one the caller may see."""
     where = _where(call, read)
     if isinstance(where, Refusal):
@@ -266,8 +266,8 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
         state=change.state or {},
         metadata=change.metadata,
     )
-    audited = partial(call.change, status=201, resource=call.named(session_id))
-    row = yield from _stored(where.database, unit, audited)
+    audited = partial(call.change, status=201, resource=call.describe_resource(session_id))
+    row = yield from _store(where.database, unit, audited)
     if row is None:
         return Conflict(f"Session with id '{session_id}' already exists")
     return json_response(201, _detail(call, row, (), Cost()))
@@ -297,15 +297,15 @@ def _update(call: Call, *required: str) -> Program[Answer | Refusal]:
     change = _change(read) if not required else SessionChange(name=_name(read))
     if faults := read.faults():
         return Invalid(faults)
-    found = yield from _found(call, query)
+    found = yield from _find_session(call, query)
     if isinstance(found, Refusal):
         return found
     now_us = yield from Now()
     unit = UpdateSession(found.row.owner, found.row.session_id, change, now_us)
-    row = yield from _stored(found.database, unit, partial(call.change, status=200))
+    row = yield from _store(found.database, unit, partial(call.change, status=200))
     if row is None:
         return _absent(call)
-    return (yield from _detailed(call, found.database, row))
+    return (yield from _answer_detail(call, found.database, row))
 
 
 def _reader(body: JsonObject) -> Reader:
@@ -405,7 +405,7 @@ def _delete(
     unit = DeleteSessions(tuple(named), own, (yield from Now()))
     resource = "/".join(account.of(resource_of((one,)), owners.get(one)) for one in ids)
     change = partial(call.change, status=204, resource=resource)
-    deleted = yield from _stored(database, unit, change)
+    deleted = yield from _store(database, unit, change)
     for run_id in deleted.runs:
         yield from Nudge(cancel_topic(database, run_id))
     if deleted.runs:
@@ -413,7 +413,7 @@ def _delete(
     return deleted
 
 
-def _stored(database: str, unit: Unit[R], change: Any) -> Program[R]:
+def _store(database: str, unit: Unit[R], change: Any) -> Program[R]:
     result: R = yield from patiently(database, unit, FEW, PASSING, change)
     return result
 
@@ -421,7 +421,7 @@ def _stored(database: str, unit: Unit[R], change: Any) -> Program[R]:
 # --- Showing -----------------------------------------------------------------------------------
 
 
-def _owned_item(row: SessionRow) -> dict[str, Any]:
+def _item_with_owner(row: SessionRow) -> dict[str, Any]:
     return {**_item(row), "user_id": name_of(row.owner)}
 
 
@@ -435,7 +435,7 @@ def _item(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def _detailed(call: Call, database: str, row: SessionRow) -> Program[Answer]:
+def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Answer]:
     newest = ListRuns(row.owner, row.session_id, newest=True)
     runs = yield from Transact(database, newest)
     usage = yield from Transact(database, Usage(row.owner, row.session_id))

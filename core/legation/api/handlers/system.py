@@ -15,7 +15,7 @@ from ...http.refusals import Invalid, Refusal
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
 from .channels import survey
-from .databases import described_last
+from .databases import describe_last_look
 
 __all__ = ["explain", "health", "home", "info", "me", "ready"]
 
@@ -75,7 +75,7 @@ def _state(call: Call, name: str) -> dict[str, Any]:
 
     What is wrong with one that does not work is for those who may read it.
     """
-    told = described_last(call, name)
+    told = describe_last_look(call, name)
     if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
         return told
     if name in call.surface.known.conditions:

@@ -48,7 +48,7 @@ def receive(call: Call) -> Program[Answer | Refusal]:
             return _status("ignored")
         case _:
             messages = inbox_rows(parsed)
-            yield from _told(channel, parsed)
+            yield from _log_undelivered(channel, parsed)
     if not messages:
         return _status("ignored")
     database = channel.component.database
@@ -75,7 +75,7 @@ def verify(call: Call) -> Program[Answer | Refusal]:
     yield  # a program without effects
 
 
-def _told(channel: HostedChannel, delivery: Delivery) -> Program[None]:
+def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None]:
     """Tell of replies that were taken and not delivered, and of what should have been a message."""
     for failed in delivery.undelivered:
         fields = (("channel", channel.id), ("reason", failed.reason))

@@ -119,7 +119,7 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
     }
     errors = errors_of(route, known, needs_token=bool(security), keyed=_once(route))
     for status, refusal in sorted(errors.items()):
-        told["responses"].setdefault(str(status), _refused(known, refusal))
+        told["responses"].setdefault(str(status), _describe_refusal(known, refusal))
     return told
 
 
@@ -193,7 +193,7 @@ def _enough(need: Scoped, config: PlatformConfig) -> list[list[str]]:
 # --- What may go wrong --------------------------------------------------------------------------
 
 
-def _refused(known: Operation, refusal: Refusal) -> dict[str, Any]:
+def _describe_refusal(known: Operation, refusal: Refusal) -> dict[str, Any]:
     if is_usual(known, refusal):
         return {"$ref": f"#/components/responses/{_name(refusal.status)}"}
     return _error(refusal, known.meanings.get(refusal.status, MEANINGS[refusal.status]))

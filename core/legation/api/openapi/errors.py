@@ -160,10 +160,10 @@ def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
 def _fault(known: Operation) -> Fault:
     """Return a fault of a request: that of a body without what it must have, or of its query."""
     for schema in known.body.content.values() if known.body else ():
-        for name in _resolved(schema).get("required", ()):
+        for name in _resolve(schema).get("required", ()):
             return Fault(f"body.{name}", "is required")
     for field in known.query:
-        if field.where == "query" and (rule := _rule(_resolved(field.schema))):
+        if field.where == "query" and (rule := _rule(_resolve(field.schema))):
             return Fault(f"query.{field.name}", rule)
     return Fault("query.colour", "is not known here")
 
@@ -176,10 +176,10 @@ def _rule(schema: Schema) -> str | None:
     return None
 
 
-def _resolved(schema: Schema) -> Schema:
+def _resolve(schema: Schema) -> Schema:
     """Return what `schema` refers to, and of one that may be null what else it is."""
     if "$ref" in schema:
-        return _resolved(SCHEMAS[schema["$ref"].rpartition("/")[2]])
+        return _resolve(SCHEMAS[schema["$ref"].rpartition("/")[2]])
     if "anyOf" in schema:
-        return _resolved(schema["anyOf"][0])
+        return _resolve(schema["anyOf"][0])
     return schema

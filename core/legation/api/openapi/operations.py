@@ -286,7 +286,7 @@ _DETAILS: Final = {
 _NOT_CANCELLED: Final = {"agent": "Failed to cancel run", "team": "Failed to cancel team run"}
 
 
-def _hosted(kind: str) -> dict[str, Operation]:
+def _component_operations(kind: str) -> dict[str, Operation]:
     title = kind.capitalize()
     shape = ref(f"{title}Response")
     return {
@@ -845,8 +845,8 @@ CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **_PLATFORM,
     **_DOCS,
-    **_hosted("agent"),
-    **_hosted("team"),
+    **_component_operations("agent"),
+    **_component_operations("team"),
     **_SESSIONS,
     **_DATABASES,
     **_CHANNELS,

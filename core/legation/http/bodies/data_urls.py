@@ -10,9 +10,9 @@ import re
 from base64 import b64decode
 from typing import Any, Final, TypeGuard
 
-from .media_types import MEDIA_TYPES, kept_file
+from .media_types import MEDIA_TYPES, encode_file
 
-__all__ = ["MOST_BYTES", "is_data_url", "kept_inline"]
+__all__ = ["MOST_BYTES", "encode_inline", "is_data_url"]
 
 MOST_BYTES: Final = 5 << 20
 """Of one file, in bytes."""
@@ -36,7 +36,7 @@ def is_data_url(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value[:5].lower() == "data:"
 
 
-def kept_inline(url: str, kind: str) -> dict[str, Any] | str:
+def encode_inline(url: str, kind: str) -> dict[str, Any] | str:
     """Return the file in `url` as the input of a run keeps it; or in words what `url` must be.
 
     `kind` is that of `MEDIA_TYPES` to which its type has to belong.  A file has no name here.
@@ -50,18 +50,18 @@ def kept_inline(url: str, kind: str) -> dict[str, Any] | str:
         return _OTHER_TYPE
     if len(content) > _LONGEST:
         return _TOO_LONG
-    data = _decoded(content)
+    data = _decode(content)
     if data is None:
         return _NO_BASE64
     if len(data) > MOST_BYTES:
         return _TOO_LONG
-    kept = kept_file("", mime_type, data)
+    kept = encode_file("", mime_type, data)
     del kept["filename"]
     # Bits behind the last byte would make two texts of one file (RFC 4648 section 3.5).
     return (kept if data else _EMPTY) if kept["content"] == content else _NO_BASE64
 
 
-def _decoded(content: str) -> bytes | None:
+def _decode(content: str) -> bytes | None:
     try:
         return b64decode(content, validate=True)
     except ValueError:  # binascii.Error is one, and so is what a letter beyond ASCII raises

@@ -68,7 +68,7 @@ class Form:
     uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
     is_json: bool = field(default=False, eq=False)
 
-    def preceded_by(self, fields: Mapping[str, tuple[JsonValue, ...]]) -> Form:
+    def prepend(self, fields: Mapping[str, tuple[JsonValue, ...]]) -> Form:
         """Return the form with values of `fields` before its own."""
         own = self.fields
         both = {name: (*values, *own.get(name, ())) for name, values in fields.items() if values}
@@ -80,9 +80,9 @@ class Form:
         Outside of JSON a field that is empty was not sent: clients of AgentOS send one for every
         None.
         """
-        return Reader("body", self.fields if self.is_json else self._filled(), self.uploads)
+        return Reader("body", self.fields if self.is_json else self._drop_empty(), self.uploads)
 
-    def _filled(self) -> dict[str, tuple[JsonValue, ...]]:
+    def _drop_empty(self) -> dict[str, tuple[JsonValue, ...]]:
         filled = (
             (name, tuple(value for value in values if value != ""))
             for name, values in self.fields.items()
@@ -123,7 +123,7 @@ def parse_form(
     try:
         match media_type:
             case "application/x-www-form-urlencoded":
-                return Form(_grouped(_urlencoded(body, limits), limits))
+                return Form(_group(_parse_urlencoded(body, limits), limits))
             case "multipart/form-data":
                 return _multipart(options.get("boundary", ""), body, limits)
             case "application/json":
@@ -154,7 +154,7 @@ def _json_form(body: bytes) -> Form | FormRefusal:
 _HALF_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-def _urlencoded(body: bytes, limits: FormLimits) -> Iterator[tuple[str, str]]:
+def _parse_urlencoded(body: bytes, limits: FormLimits) -> Iterator[tuple[str, str]]:
     """Yield the pairs.  The parsing of WHATWG URL section 5.1, but nothing is repaired."""
     if _HALF_ESCAPE.search(body):
         raise _Refused(BadRequest("A % is not followed by two hexadecimal digits"))
@@ -183,12 +183,12 @@ def parse_query(
     if not query:
         return {}
     try:
-        return _grouped(_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
+        return _group(_parse_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
     except _Refused as refused:
         return Fault("query", refused.refusal.detail)
 
 
-def _grouped(pairs: Iterator[tuple[str, str]], limits: FormLimits) -> dict[str, tuple[str, ...]]:
+def _group(pairs: Iterator[tuple[str, str]], limits: FormLimits) -> dict[str, tuple[str, ...]]:
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         _check_name(name, limits)
@@ -269,7 +269,7 @@ def _segments(boundary: str, body: bytes, limits: FormLimits) -> Iterator[tuple[
         strict=True,
     )
     try:
-        yield from _joined(cast("Iterator[_Segment | bytes | None]", parser.parse(body)))
+        yield from _join_segments(cast("Iterator[_Segment | bytes | None]", parser.parse(body)))
         parser.close()
     except ParserLimitReached as error:
         raise _Refused(BadRequest(f"The multipart body is over a limit: {_why(error)}")) from None
@@ -281,7 +281,7 @@ def _why(error: MultipartError) -> str:
     return str(error.args[0])  # a second argument would be the exception behind it
 
 
-def _joined(events: Iterator[_Segment | bytes | None]) -> Iterator[tuple[_Segment, bytes]]:
+def _join_segments(events: Iterator[_Segment | bytes | None]) -> Iterator[tuple[_Segment, bytes]]:
     """Put together what the parser tells: a segment, its chunks, None where it ends."""
     for segment in events:
         yield cast("_Segment", segment), b"".join(_chunks(events))

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["MEDIA_TYPES", "kept_file"]
+__all__ = ["MEDIA_TYPES", "encode_file"]
 
 # What AgentOS takes, by the kind it becomes.
 MEDIA_TYPES: Final[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ MEDIA_TYPES: Final[Mapping[str, str]] = {
 }
 
 
-def kept_file(name: str, mime_type: str, data: bytes) -> dict[str, Any]:
+def encode_file(name: str, mime_type: str, data: bytes) -> dict[str, Any]:
     """Return a file as the input of a run keeps it; its content is base64 (RFC 4648)."""
     return {
         "filename": name,

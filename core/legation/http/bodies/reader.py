@@ -233,7 +233,7 @@ class Reader:
         if value is not None and text not in harmless:
             self.fault(name, f"is not supported: {reason}")
 
-    def sent(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""
         return name in self._fields
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies.data_urls import MOST_BYTES, is_data_url, kept_inline
+from legation.http.bodies.data_urls import MOST_BYTES, encode_inline, is_data_url
 from legation.http.bodies.media_types import MEDIA_TYPES
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -30,7 +30,7 @@ def test_a_picture_is_kept_as_an_upload_is(url: str) -> None:
     kept = {"mime_type": "image/png", "size": 8, "content": b64encode(PNG).decode()}
 
     assert is_data_url(url)
-    assert kept_inline(url, "images") == kept
+    assert encode_inline(url, "images") == kept
 
 
 @given(st.sampled_from(sorted(MEDIA_TYPES)), st.binary(min_size=1, max_size=40))
@@ -38,7 +38,7 @@ def test_every_type_of_an_upload_is_taken_under_its_own_kind(mime_type: str, dat
     url = url_of(data, mime_type)
 
     for kind in set(MEDIA_TYPES.values()):
-        kept = kept_inline(url, kind)
+        kept = encode_inline(url, kind)
         assert isinstance(kept, dict) == (kind == MEDIA_TYPES[mime_type])
 
 
@@ -67,16 +67,16 @@ def test_every_type_of_an_upload_is_taken_under_its_own_kind(mime_type: str, dat
     ],
 )
 def test_what_is_wrong_is_told(url: str, wrong: str) -> None:
-    told = kept_inline(url, "images")
+    told = encode_inline(url, "images")
 
     assert isinstance(told, str)
     assert told.startswith(wrong) or wrong in told
 
 
 def test_a_file_has_a_largest_size() -> None:
-    assert isinstance(kept_inline(url_of(bytes(MOST_BYTES)), "images"), dict)
+    assert isinstance(encode_inline(url_of(bytes(MOST_BYTES)), "images"), dict)
     for more in (1, 2, 100):
-        told = kept_inline(url_of(bytes(MOST_BYTES + more)), "images")
+        told = encode_inline(url_of(bytes(MOST_BYTES + more)), "images")
         assert told == f"must have at most {MOST_BYTES} bytes"
 
 
@@ -92,7 +92,7 @@ TEXTS = st.text(st.sampled_from("data:image/png;base64,=+ ü\0x"), max_size=40)
 
 @given(TEXTS | TEXTS.map("data:image/png;base64,".__add__) | st.text())
 def test_any_text_is_a_file_or_has_something_wrong(text: str) -> None:
-    kept = kept_inline(text, "images")
+    kept = encode_inline(text, "images")
 
     if isinstance(kept, dict):
         assert is_data_url(text)

@@ -77,7 +77,7 @@ def test_what_was_not_sent_is_its_default() -> None:
     assert read.json("a") is None
     assert read.texts("a") == ()
     assert read.uploads("a") == ()
-    assert (read.sent("a"), read.sent("null")) == (False, True)
+    assert (read.has("a"), read.has("null")) == (False, True)
     assert read.faults() == ()
 
 
