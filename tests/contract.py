@@ -172,7 +172,7 @@ def _of(document: bytes) -> Contract:
 
 def contract_of(platform: Platform) -> Contract:
     """Return the contract of `platform`."""
-    return _of(platform.manual.document.body)
+    return _of(platform.documentation.document.body)
 
 
 def check(answering: object, request: Request, response: ClientResponse) -> None:

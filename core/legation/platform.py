@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from .access.authenticator import TRUSTED, Refused, open_gate
+from .access.authenticator import TRUSTED, Refused, make_authenticator
 from .access.decide import Principal
 from .api.call import Known
-from .api.dispatcher import Arrival, Door, Outcome, catch_failures
-from .api.documentation import Manual
+from .api.dispatcher import Arrival, Dispatcher, Outcome, catch_failures
+from .api.documentation import ApiDocumentation
 from .api.openapi.document import document
 from .api.routes import ROUTES
 from .config import (
@@ -34,13 +34,13 @@ from .http.refusals import Fault, Refusal, respond
 from .messaging.jobs import channel_jobs
 from .messaging.leases import desks_of
 from .migrations.catalogue import CATALOGUE, Catalogue
-from .migrations.schema_guard import Served, Serving, WatchSchemas
-from .observability.request_log import Watch, read_request_id
-from .observability.spans import Carried, Recorder, Way, with_trace
+from .migrations.schema_guard import GuardedJob, SchemaGuard, WatchSchemas
+from .observability.request_log import Telemetry, read_request_id
+from .observability.spans import Recorder, TraceContext, TracedJob, with_trace
 from .observability.tracing import Trace, read_trace
 from .runs.executor import Workshop
 from .runs.reaper import KeepRuns
-from .shutdown import Closing
+from .shutdown import Shutdown
 from .store.audit import AppendAudit, AuditEntry
 
 __all__ = ["Platform", "with_environment"]
@@ -96,17 +96,28 @@ class Platform:
         self.config = config
         self.registry = evolve(build(config, environ), catalogue=catalogue)
         authorization = config.authorization_config
-        gate = open_gate(authorization, config.id, jwks) if config.authorization else None
+        authenticator = (
+            make_authenticator(authorization, config.id, jwks) if config.authorization else None
+        )
         self.workshop = Workshop(self.registry)
         self._desks = desks_of(self.workshop)
         cors = Cors.from_origins(config.cors_allowed_origins)
-        self.serving = Serving(tuple(self.registry.databases), catalogue)
-        self.manual = Manual(partial(document, self.registry))
+        self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
+        self.documentation = ApiDocumentation(partial(document, self.registry))
         excluded = _find_excluded(authorization)
-        self.watch = Watch()
+        self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
-        known = Known(self.serving.readings, self.serving.conditions)
-        self._door = Door(self.workshop, gate, excluded, cors, self.manual, 0, self.watch, known)
+        known = Known(self.schema_guard.readings, self.schema_guard.conditions)
+        self._dispatcher = Dispatcher(
+            self.workshop,
+            authenticator,
+            excluded,
+            cors,
+            self.documentation,
+            0,
+            self.telemetry,
+            known,
+        )
 
     # --- What a host asks for -------------------------------------------------------------------
 
@@ -120,21 +131,24 @@ class Platform:
 
         A database that cannot be migrated now is not served until it is; everything else is.
         """
-        self._door = evolve(self._door, started_us=(yield from Now()))
+        self._dispatcher = evolve(self._dispatcher, started_us=(yield from Now()))
         self.workshop.begin()
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
             if automatic is None:
                 automatic = database.url.startswith("sqlite:")
-            yield from self.serving.begin(name, migrate=automatic)
+            yield from self.schema_guard.begin(name, migrate=automatic)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
         kept = [KeepRuns(self.workshop, name) for name in self.registry.databases]
         rounds: tuple[Job, ...] = (*kept, *channel_jobs(self._desks))
-        nowhere = Way(None, self._recorder)
-        carried_on = (Carried(job, nowhere) for job in rounds)
-        return (WatchSchemas(self.serving), *(Served(self.serving, job) for job in carried_on))
+        nowhere = TraceContext(None, self._recorder)
+        carried_on = (TracedJob(job, nowhere) for job in rounds)
+        return (
+            WatchSchemas(self.schema_guard),
+            *(GuardedJob(self.schema_guard, job) for job in carried_on),
+        )
 
     def end_blocked(self, label: str) -> Program[bool]:
         """End the run of `label`, for whose sake a process of this platform was killed.
@@ -163,8 +177,8 @@ class Platform:
             grace_seconds: Until streams of runs that others execute are sent elsewhere.
             is_open: Whether a request may still come; then what it asks for is done, too.
         """
-        closing = Closing(self.workshop, self._desks)
-        return self.serving.guard(closing.program(patience_seconds, grace_seconds, is_open))
+        shutdown = Shutdown(self.workshop, self._desks)
+        return self.schema_guard.guard(shutdown.program(patience_seconds, grace_seconds, is_open))
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.
@@ -173,31 +187,39 @@ class Platform:
         """
         if self._recorder is None:
             self._recorder = Recorder()
-            self.watch.after_all = self._recorder.record_late_answer
+            self.telemetry.after_all = self._recorder.record_late_answer
         return self._recorder
 
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
         node = yield from ThisNode()
         append = Transact(self.registry.default_database, AppendAudit(node, entries))
-        yield from self.serving.guard(iter(append))
+        yield from self.schema_guard.guard(iter(append))
 
     @property
     def keys_generation(self) -> bytes:
         """What differs whenever the keys in force do; empty where authorization is off."""
-        return self._door.gate.keys.generation if self._door.gate else b""
+        return (
+            self._dispatcher.authenticator.keys.generation
+            if self._dispatcher.authenticator
+            else b""
+        )
 
     def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
         """Take the keys of a changed JWKS file; with faults, the old ones stay in force."""
-        return self._door.gate.load_jwks(jwks) if self._door.gate else ()
+        return (
+            self._dispatcher.authenticator.load_jwks(jwks) if self._dispatcher.authenticator else ()
+        )
 
     def explain(self, token: bytes, method: str, target: str, now_us: int) -> dict[str, Any]:
         """Return whether the bearer of `token` may make a request, and by which scope."""
         principal: Principal | Refused = TRUSTED
-        if self._door.gate is not None:
+        if self._dispatcher.authenticator is not None:
             headers = ((b"authorization", b"Bearer " + token),)
-            principal = self._door.gate.caller(Request(method, target, headers), now_us)
-        return self._door.explain(principal, method, target)
+            principal = self._dispatcher.authenticator.caller(
+                Request(method, target, headers), now_us
+            )
+        return self._dispatcher.explain(principal, method, target)
 
     # --- Answering ------------------------------------------------------------------------------
 
@@ -209,12 +231,12 @@ class Platform:
             drawn: bytes = yield _ANY_ID
             request_id = drawn.hex()
         arrival = Arrival(request, now_us, request_id)
-        self.watch.active += 1
+        self.telemetry.active += 1
         try:
-            admitted = self._door.admit(arrival)
+            admitted = self._dispatcher.admit(arrival)
             if self._recorder is not None or request.header(b"traceparent") is not None:
-                admitted = with_trace(admitted, (yield from self._way(arrival)))
-            outcome = yield from self.serving.guard(catch_failures(admitted, arrival))
+                admitted = with_trace(admitted, (yield from self._trace_context(arrival)))
+            outcome = yield from self.schema_guard.guard(catch_failures(admitted, arrival))
             answer = self._finish_answer(arrival, outcome)
             if isinstance(answer, Streamed):
                 return evolve(answer, body=self._stream_body(arrival, answer))
@@ -224,7 +246,7 @@ class Platform:
             self._cut(arrival, None)
             raise
         finally:
-            self.watch.active -= 1
+            self.telemetry.active -= 1
         return answer
 
     def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
@@ -234,15 +256,15 @@ class Platform:
         if request.method == "HEAD":
             answer = without_body(answer)
         elif isinstance(answer, Streamed):
-            answer = evolve(answer, body=self.serving.guard(answer.body))
+            answer = evolve(answer, body=self.schema_guard.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
-        return self._door.cors.add_headers(answer, request, named)
+        return self._dispatcher.cors.add_headers(answer, request, named)
 
     def _stream_body(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
         """Run the body of `answer`; the request is over when that is."""
-        watch = self.watch
-        watch.active += 1
-        watch.streams += 1
+        telemetry = self.telemetry
+        telemetry.active += 1
+        telemetry.streams += 1
         whole = False
         try:
             end = yield from answer.body
@@ -251,26 +273,26 @@ class Platform:
                 whole = True
                 self._done(arrival, answer.status, end_us)
         finally:
-            watch.active -= 1
-            watch.streams -= 1
+            telemetry.active -= 1
+            telemetry.streams -= 1
             if not whole:
                 self._cut(arrival, answer.status)
         return end
 
     def _done(self, arrival: Arrival, status: int, end_us: int) -> None:
-        self.watch.count_answer(arrival, status, end_us)
+        self.telemetry.count_answer(arrival, status, end_us)
         self._record(arrival, status, end_us)
 
     def _cut(self, arrival: Arrival, status: int | None) -> None:
-        self.watch.count_cut(arrival, status)
+        self.telemetry.count_cut(arrival, status)
         self._record(arrival, status, None)
 
     def _record(self, arrival: Arrival, status: int | None, end_us: int | None) -> None:
         if arrival.recorded and arrival.trace is not None and self._recorder is not None:
             self._recorder.record_request(arrival, arrival.trace, status, end_us)
 
-    def _way(self, arrival: Arrival) -> Program[Way]:
-        """Return the way of a request, on the trace that its caller names.
+    def _trace_context(self, arrival: Arrival) -> Program[TraceContext]:
+        """Return the context of a request, in the trace that its caller names.
 
         A new span is begun for it where spans are recorded, unless the caller has recorded none.
         """
@@ -278,7 +300,7 @@ class Platform:
         parent = read_trace(request.values(b"traceparent"), request.values(b"tracestate"))
         arrival.trace = parent
         if recorder is None or (parent is not None and not parent.sampled):
-            return Way(parent, beyond=recorder)
+            return TraceContext(parent, beyond=recorder)
         span_id = (yield from RandomBytes(8)).hex()
         if parent is None:
             arrival.trace = Trace((yield from RandomBytes(16)).hex(), span_id)
@@ -286,7 +308,7 @@ class Platform:
             arrival.parent_id = parent.span_id
             arrival.trace = evolve(parent, span_id=span_id)
         arrival.recorded = True
-        return Way(arrival.trace, recorder)
+        return TraceContext(arrival.trace, recorder)
 
 
 def _find_excluded(config: AuthorizationConfig) -> frozenset[str]:

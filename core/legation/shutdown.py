@@ -27,7 +27,7 @@ from .store.inbox import ReleaseMessages
 from .store.outbox import ReleaseReplies
 from .values import frozen
 
-__all__ = ["Closing"]
+__all__ = ["Shutdown"]
 
 _STEP_SECONDS: Final = 0.05
 _LAST_STEPS: Final = 40
@@ -35,8 +35,8 @@ _LAST_STEPS: Final = 40
 
 
 @frozen
-class Closing:
-    """What is to be done with all that this process holds."""
+class Shutdown:
+    """The end of a process: it finishes or releases all that the process holds."""
 
     workshop: Workshop
     desks: tuple[Desk, ...]

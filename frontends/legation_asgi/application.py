@@ -19,7 +19,7 @@ from legation.effects import Program
 from legation.http.messages import Answer, Request, Response, Streamed
 from legation.http.refusals import Internal, Refusal, Unavailable, respond
 from legation.incidents import where
-from legation.observability.request_log import Arrival, Watch, read_request_id
+from legation.observability.request_log import Arrival, Telemetry, read_request_id
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
 from legation_host.watching import Observer
@@ -33,7 +33,7 @@ class Answers(Protocol):
     """What an application serves: `legation.Platform`, or anything else with programs."""
 
     @property
-    def watch(self) -> Watch:
+    def telemetry(self) -> Telemetry:
         """What is told of the answers that the application gives by itself."""
         ...
 
@@ -128,7 +128,7 @@ class Application:
         """Answer in the platform's place, and have it counted like an answer of the platform."""
         now_us = time.time_ns() // 1_000
         arrival = Arrival(request, now_us, read_request_id(request) or incident or _new_id())
-        request_id = self.platform.watch.instead(arrival, refusal.status, now_us)
+        request_id = self.platform.telemetry.instead(arrival, refusal.status, now_us)
         response = respond(refusal)
         named = (b"x-request-id", request_id.encode("ascii"))
         return evolve(response, headers=(*response.headers, named))

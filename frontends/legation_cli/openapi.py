@@ -24,4 +24,4 @@ def openapi(platform: str) -> None:
     """
     with sentences():
         made = load_platform(platform, os.environ)
-    click.echo(made.manual.document.body)
+    click.echo(made.documentation.document.body)

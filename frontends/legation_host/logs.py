@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO, TypeAlias, cast
 from attrs import define, field
 
 from legation.incidents import where
-from legation.observability.request_log import Line
+from legation.observability.request_log import RequestLine
 
 from .units import Write, WriteLines
 
@@ -59,7 +59,7 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
     target = _standard_error() if stream is None else stream
     if _for_eyes(form, target):
 
-        def show(lines: Sequence[Line]) -> None:
+        def show(lines: Sequence[RequestLine]) -> None:
             for line in lines:
                 write(_level(line), "request", _fields(line))
 
@@ -67,7 +67,7 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
 
     output = _WholeLines(target, _LONG_PATIENCE_MS)
 
-    def note(lines: Sequence[Line]) -> None:
+    def note(lines: Sequence[RequestLine]) -> None:
         output.write(*map(_request_line, lines))
 
     return note
@@ -169,11 +169,11 @@ def _has_room(descriptor: int, patience_ms: int) -> bool:
     return bool(poll.poll(patience_ms))
 
 
-def _level(line: Line) -> str:
+def _level(line: RequestLine) -> str:
     return "warning" if line.status is not None and line.status >= 500 else "info"
 
 
-def _fields(line: Line) -> dict[str, Any]:
+def _fields(line: RequestLine) -> dict[str, Any]:
     """Return what is told of a request; what does not apply is left out."""
     end_us = line.at_us if line.end_us is None else line.end_us
     told: dict[str, Any] = {
@@ -189,7 +189,7 @@ def _fields(line: Line) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _request_line(line: Line) -> str:
+def _request_line(line: RequestLine) -> str:
     """Return a line of JSON: five times as quick as one whose fields may be anything.
 
     Every text in it is a word of ours, or was checked to be of letters and digits.

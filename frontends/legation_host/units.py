@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from legation.observability.request_log import Line
+from legation.observability.request_log import RequestLine
 from legation.store.failures import Busy, Conflict, StoreFailure
 from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
 
@@ -21,7 +21,7 @@ Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
 """Takes a level, an event and its fields to the log; callable from every thread."""
 
 
-WriteLines: TypeAlias = Callable[[Sequence[Line]], None]
+WriteLines: TypeAlias = Callable[[Sequence[RequestLine]], None]
 """Writes lines of the request log; called from a thread."""
 
 

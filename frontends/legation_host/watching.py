@@ -85,9 +85,9 @@ class Observer:
 
     def begin(self, platform: Platform) -> None:
         """Say what is to be kept: before the start of `platform`."""
-        platform.watch.labels = self.labels
+        platform.telemetry.labels = self.labels
         if self.write_lines is not None:
-            platform.watch.keep_lines()
+            platform.telemetry.keep_lines()
         if self.exporter is not None:
             self._recorder = platform.record_spans()
 
@@ -99,7 +99,7 @@ class Observer:
         while True:
             if anyio.current_time() - looked >= QUIET_PAUSE:
                 looked = anyio.current_time()
-                platform.watch.gauges = self._gauges(host)
+                platform.telemetry.gauges = self._gauges(host)
             await self._take(platform, host)
             await anyio.sleep(pause)
 
@@ -122,7 +122,7 @@ class Observer:
 
     async def _take(self, platform: Platform, host: Watched) -> None:
         now_us = host.clock()
-        lines = platform.watch.take_lines()
+        lines = platform.telemetry.take_lines()
         if lines and self.write_lines is not None:
             for line in lines:
                 if line.end_us is None:

@@ -10,7 +10,7 @@ from attrs import Factory, define, field
 
 from legation.effects import Program
 from legation.http.messages import Answer, Request
-from legation.observability.request_log import Arrival, Watch, read_request_id
+from legation.observability.request_log import Arrival, Telemetry, read_request_id
 from legation_host import BodySource, Sink, Write
 
 from .memo import Memo
@@ -28,7 +28,7 @@ class Platform(Protocol):
     """Whatever answers requests: `legation.Platform`, or a test's."""
 
     @property
-    def watch(self) -> Watch:
+    def telemetry(self) -> Telemetry:
         """What is told of the answers that the server gives by itself."""
         ...
 
@@ -91,4 +91,4 @@ class Worker:
         end_us = time.time_ns() // 1_000
         request_id = read_request_id(request) or new_id or new_incident()
         arrival = Arrival(request, end_us - int(waited * 1e6), request_id)
-        return self.platform.watch.instead(arrival, status, end_us)
+        return self.platform.telemetry.instead(arrival, status, end_us)

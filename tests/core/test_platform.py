@@ -9,7 +9,7 @@ from legation import Agent, AuthorizationConfig, ConfigurationError, Database, P
 from legation.config import Model, PlatformConfig
 from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
 from legation.http.messages import Request, Response, Streamed
-from legation.observability.request_log import Line
+from legation.observability.request_log import RequestLine
 from legation.observability.spans import Recorder, Span
 from legation.platform import with_environment
 from legation.store.audit import AppendAudit, AuditEntry
@@ -190,23 +190,23 @@ ANSWERED: Final = (Record, None)
 
 def asked(
     sent: str | None, *, recorded: bool, drawn: Script = ()
-) -> tuple[tuple[Line, ...], tuple[Span, ...]]:
+) -> tuple[tuple[RequestLine, ...], tuple[Span, ...]]:
     """Ask for the agents; return the line of the log, and the spans."""
     platform = demo(None)
     recorder = platform.record_spans() if recorded else Recorder()
-    platform.watch.keep_lines()
+    platform.telemetry.keep_lines()
     parent = [] if sent is None else [(b"traceparent", sent.encode())]
     request = Request("GET", "/agents", ((b"x-request-id", b"id-1"), *parent))
     script = [(Now(), 10), *drawn, ANSWERED, (Now(), 15)]
     play(platform.answer(request), script)
     assert close_at_every_effect(lambda: platform.answer(request), script)
-    return platform.watch.take_lines()[:1], recorder.take(0)[:1]
+    return platform.telemetry.take_lines()[:1], recorder.take(0)[:1]
 
 
 def test_a_request_has_a_line() -> None:
     [line], _ = asked(None, recorded=False)
 
-    assert line == Line(10, 15, "id-1", "GET", "/agents", "get_agents", 200, "")
+    assert line == RequestLine(10, 15, "id-1", "GET", "/agents", "get_agents", 200, "")
 
 
 def test_the_line_of_a_request_within_a_trace_says_which() -> None:
@@ -241,10 +241,10 @@ def test_what_the_caller_has_not_recorded_is_not_recorded_here() -> None:
 def test_the_line_and_the_span_of_a_stream_come_at_its_end() -> None:
     platform = demo(None)
     recorder = platform.record_spans()
-    platform.watch.keep_lines()
+    platform.telemetry.keep_lines()
     with Client(platform) as client:
         client.stream("alpha", "hi")
-    [line] = platform.watch.take_lines()
+    [line] = platform.telemetry.take_lines()
     run, request = (s for s in recorder.take(0) if not s.name.startswith("chat"))
 
     assert (line.operation, line.status, line.cut) == ("create_agent_run", 200, False)
@@ -257,7 +257,7 @@ def test_what_is_given_up_has_a_line_and_a_span_too() -> None:
     models = [Model(name="slow", provider="echo", delay_seconds=60)]
     platform = demo(None, agents=[Agent(id="alpha", model="slow"), Agent(id="beta")], models=models)
     recorder = platform.record_spans()
-    platform.watch.keep_lines()
+    platform.telemetry.keep_lines()
     program = platform.answer(Request("GET", "/sessions"))
     for answer in (None, 1, bytes(16), b"12345678", bytes(range(16))):
         program.send(answer)
@@ -267,12 +267,12 @@ def test_what_is_given_up_has_a_line_and_a_span_too() -> None:
         client.settle()
         exchange.disconnect()
         client.settle()
-    lines = platform.watch.take_lines()
+    lines = platform.telemetry.take_lines()
 
     told = [(line.status, line.end_us, line.cut) for line in lines]
     assert told == [(None, None, True), (200, None, True)]
     assert [s.error for s in recorder.take(99)].count("cut") == 2
-    assert platform.watch.active == 0
+    assert platform.telemetry.active == 0
 
 
 def test_spans_are_recorded_once_however_often_that_is_asked_for() -> None:

@@ -10,7 +10,7 @@ import pytest
 from legation import Agent, Model, Platform
 from legation.effects import FetchReply, Log, Sleep, Transact, Unreachable
 from legation.messaging.leases import Desk
-from legation.shutdown import Closing
+from legation.shutdown import Shutdown
 from legation.store.failures import Busy
 from legation.store.inbox import ClaimMessages, Lease, MessageKey, ReleaseMessages
 from legation.store.outbox import ReleaseReplies
@@ -116,7 +116,7 @@ def test_a_claim_that_is_answered_late_is_given_back_too() -> None:
     hosted = hosting(0.0)()
     desk = Desk(hosted.workshop, "main", claims=1)
     lease = Lease(MessageKey("whatsapp", "a"), "n", 1)
-    program = Closing(hosted.workshop, (desk,)).program(0.0)
+    program = Shutdown(hosted.workshop, (desk,)).program(0.0)
 
     assert program.send(None) == Sleep(0.05)
     desk.claims = 0
@@ -134,7 +134,7 @@ def test_work_that_is_let_go_meanwhile_is_waited_for_no_longer() -> None:
 
 
 def _until_free(hosted: Platform, desk: Desk) -> Any:
-    program = Closing(hosted.workshop, (desk,)).program(10.0)
+    program = Shutdown(hosted.workshop, (desk,)).program(10.0)
     yield program.send(None)
     yield program.send(None)
     desk.claims = 0

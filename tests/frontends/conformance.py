@@ -44,7 +44,7 @@ from legation.http.messages import (
     text_response,
 )
 from legation.http.refusals import NotFound, TooLarge, respond
-from legation.observability.request_log import Watch
+from legation.observability.request_log import Telemetry
 
 __all__ = [
     "CASES",
@@ -125,7 +125,7 @@ class Conformance:
     """The spawned job ran."""
     gone: threading.Event = field(factory=threading.Event)
     """A program was closed while it waited for a body."""
-    watch: Watch = field(factory=Watch)
+    telemetry: Telemetry = field(factory=Telemetry)
 
     def answer(self, request: Request) -> Program[Answer]:
         path = request.target.partition("?")[0]

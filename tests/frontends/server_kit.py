@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from legation.effects import AwaitNudge, Emit, Program, ReadBody, Sleep
 from legation.http.messages import Answer, Request, Response, Streamed, Unfinished, json_response
 from legation.http.refusals import TooLarge, Unauthenticated, respond
-from legation.observability.request_log import Watch
+from legation.observability.request_log import Telemetry
 from legation_host import open_host
 from legation_server import DEFAULT, Proxies, Server, Settings, open_listeners, serve
 from legation_server.proxies import NO_PROXIES
@@ -49,7 +49,7 @@ class Tried:
     asked: list[Request] = field(factory=list[Request])
     ended: list[str] = field(factory=list[str])
     released: int = 0
-    watch: Watch = field(factory=Watch)
+    telemetry: Telemetry = field(factory=Telemetry)
 
     def answer(self, request: Request) -> Program[Answer]:
         """Do what the path says."""

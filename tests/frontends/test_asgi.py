@@ -18,7 +18,7 @@ from legation import Agent, Database, Platform
 from legation.effects import Emit, Now, Program, Sleep
 from legation.http.messages import Answer, Request, Streamed, text_response
 from legation.http.refusals import BadRequest, Internal
-from legation.observability.request_log import Watch
+from legation.observability.request_log import Telemetry
 from legation_asgi import Application, asgi
 from legation_asgi.messages import ClientGone, Message, ReceivedBody, below_mount, request_of
 from legation_host import Host, open_host
@@ -251,7 +251,7 @@ class Kept:
     """A platform that finishes what it began, whether or not the client waits."""
 
     done: list[str] = field(factory=list[str])
-    watch: Watch = field(factory=Watch)
+    telemetry: Telemetry = field(factory=Telemetry)
 
     def answer(self, request: Request) -> Program[Answer]:
         yield from Sleep(0.01)
@@ -329,7 +329,7 @@ async def test_the_program_of_a_stream_is_not_started_for_head() -> None:
         yield from Emit(b"x")
 
     class Streams:
-        watch = Watch()
+        telemetry = Telemetry()
 
         def answer(self, request: Request) -> Program[Answer]:
             yield from Now()
@@ -373,14 +373,14 @@ async def test_a_refused_head_does_not_reach_the_platform() -> None:
     assert body["body"] == b'{"detail":"The request has no Host","error_code":"BAD_REQUEST"}'
 
 
-def lines_of(watch: Watch) -> list[tuple[str, str, int | None, str]]:
-    lines = watch.take_lines()
+def lines_of(telemetry: Telemetry) -> list[tuple[str, str, int | None, str]]:
+    lines = telemetry.take_lines()
     return [(line.method, line.template, line.status, line.request_id) for line in lines]
 
 
 async def test_what_is_answered_without_the_platform_has_a_line() -> None:
     platform = Conformance()
-    platform.watch.keep_lines()
+    platform.telemetry.keep_lines()
     app = application(platform)
     script = Script([])
     named = (b"x-request-id", b"mine-1")
@@ -393,7 +393,7 @@ async def test_what_is_answered_without_the_platform_has_a_line() -> None:
     starts = [message for message in script.told if message["type"] == "http.response.start"]
     ids = [dict(start["headers"])[b"x-request-id"].decode() for start in starts]
 
-    assert lines_of(platform.watch) == [
+    assert lines_of(platform.telemetry) == [
         ("GET", "*", 503, "mine-1"),
         ("other", "*", 503, ids[1]),
         ("POST", "*", 400, ids[2]),

@@ -45,7 +45,7 @@ class Watched(Node):
     """A platform whose databases are looked at when a test says so."""
 
     async def look(self, name: str = "main") -> None:
-        await self.host.run(self.platform.serving.examine(name))
+        await self.host.run(self.platform.schema_guard.examine(name))
 
     async def ready(self) -> tuple[int, dict[str, str]]:
         """Return the status and the state of each database, within two seconds."""

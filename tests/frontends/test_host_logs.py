@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.observability.request_log import Line
+from legation.observability.request_log import RequestLine
 from legation_host.logs import open_log, open_request_log
 from legation_host.units import quiet
 
-LINE: Final = Line(0, 1, "a" * 32, "GET", "/agents", "get_agents", 200, "")
+LINE: Final = RequestLine(0, 1, "a" * 32, "GET", "/agents", "get_agents", 200, "")
 
 
 class Terminal(io.StringIO):

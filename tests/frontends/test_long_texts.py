@@ -124,7 +124,7 @@ def hosting() -> Platform:
 
 def fields() -> list[Field]:
     """Return each field once, by its place and name, with the longest path that has it."""
-    document = json.loads(bytes(hosting().manual.document.body))
+    document = json.loads(bytes(hosting().documentation.document.body))
     return list({(each.where, each.name): each for each in fields_of(document)}.values())
 
 

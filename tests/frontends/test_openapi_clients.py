@@ -86,7 +86,7 @@ def test_a_generated_client_type_checks_and_works(tmp_path: Path) -> None:
     issuer, now = Issuer(), int(time.time())
     platform = demo(issuer, databases=[Database("main", f"sqlite:///{tmp_path}/main.db")])
     token = issuer.token("platform:admin", iat=now, exp=now + 600)
-    (tmp_path / "openapi.json").write_bytes(platform.manual.document.body)
+    (tmp_path / "openapi.json").write_bytes(platform.documentation.document.body)
     (tmp_path / "round_trip.py").write_text(ROUND_TRIP, "utf-8")
 
     generate = ("openapi_python_client", "generate", "--path", "openapi.json", "--meta", "none")

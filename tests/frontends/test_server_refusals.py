@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
 from legation.observability.prometheus import exposition
-from legation.observability.request_log import NOWHERE, Line, Watch
+from legation.observability.request_log import NOWHERE, RequestLine, Telemetry
 from legation.observability.spans import Kind, Recorder
 from legation_host.hosting import open_platform
 from legation_server import DEFAULT, Settings, open_listeners, serve
@@ -51,7 +51,7 @@ async def slow(message: str) -> str:
 class Watched:
     """A served platform, and what it notices."""
 
-    watch: Watch
+    telemetry: Telemetry
     port: int
     recorder: Recorder
 
@@ -66,28 +66,28 @@ class Watched:
     async def until_active(self, number: int) -> None:
         """Wait until so many requests are being answered."""
         with trio.fail_after(PATIENCE):
-            while self.watch.active != number:
+            while self.telemetry.active != number:
                 await trio.sleep(0.005)
 
-    def only(self, reply: Reply) -> Line:
+    def only(self, reply: Reply) -> RequestLine:
         """Return the line of `reply`, which is the only answer, by the log and by the numbers."""
-        [line] = self.watch.take_lines()
+        [line] = self.telemetry.take_lines()
         assert line.request_id == reply.headers["x-request-id"]
         assert line.status == reply.status
         assert line.end_us is not None
         assert line.end_us >= line.at_us
         assert not line.cut
         kind = f"{line.template} {line.method} {reply.status // 100}xx"
-        assert counted(self.watch) == {kind: 1}
+        assert counted(self.telemetry) == {kind: 1}
         return line
 
 
-def counted(watch: Watch) -> dict[str, float]:
+def counted(telemetry: Telemetry) -> dict[str, float]:
     """Return how many requests of each kind were answered, and cut."""
     names = ("legation_http_request_duration_seconds_count", "legation_http_requests_cut_total")
     return {
         " ".join(sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(exposition(watch.families()))
+        for family in text_string_to_metric_families(exposition(telemetry.families()))
         for sample in family.samples
         if sample.name in names and sample.value
     }
@@ -97,13 +97,13 @@ def counted(watch: Watch) -> dict[str, float]:
 async def watched(folder: Path, settings: Settings = DEFAULT) -> AsyncGenerator[Watched]:
     agents = [Agent(id="alpha"), Agent(id="slow", run=slow)]
     made = Platform(agents=agents, databases=[Database("main", f"sqlite:///{folder}/main.db")])
-    made.watch.keep_lines()
+    made.telemetry.keep_lines()
     recorder = made.record_spans()
     listeners = open_listeners("127.0.0.1", 0)
     port = listeners[0].getsockname()[1]
     async with open_platform(made, drain_seconds=0.0) as host, trio.open_nursery() as nursery:
         await nursery.start(partial(serve, made, host, listeners, settings))
-        yield Watched(made.watch, port, recorder)
+        yield Watched(made.telemetry, port, recorder)
         nursery.cancel_scope.cancel()
 
 
@@ -146,7 +146,7 @@ async def test_a_request_before_the_refused_one_has_its_own_line(tmp_path: Path)
     async with watched(tmp_path) as served, served.client() as client:
         await client.send(head(b"GET /health HTTP/1.1") + b"GET / HTTP/3.0\r\n\r\n")
         replies = [await client.reply(), await client.reply()]
-        lines = served.watch.take_lines()
+        lines = served.telemetry.take_lines()
 
     assert [reply and reply.status for reply in replies] == [200, 505]
     assert [(line.template, line.status) for line in lines] == [("/health", 200), ("*", 505)]
@@ -156,9 +156,9 @@ async def test_no_rubbish_makes_a_series(tmp_path: Path) -> None:
     async with watched(tmp_path) as served:
         for number in range(30):
             await served.told(b"X%d /%d HTTP/1.1\r\n\r\n" % (number, number))
-        lines = served.watch.take_lines()
+        lines = served.telemetry.take_lines()
 
-        assert counted(served.watch) == {"* other 4xx": 30}
+        assert counted(served.telemetry) == {"* other 4xx": 30}
         assert len({line.request_id for line in lines}) == 30
 
 
@@ -175,17 +175,17 @@ async def test_who_is_sent_off_in_silence_has_no_line(tmp_path: Path) -> None:
     async with watched(tmp_path, QUICK) as served, served.client() as client:
         assert await client.rest() == b""
 
-        assert (served.watch.take_lines(), counted(served.watch)) == ((), {})
+        assert (served.telemetry.take_lines(), counted(served.telemetry)) == ((), {})
 
 
 async def test_a_connection_too_many_is_told(tmp_path: Path) -> None:
     async with watched(tmp_path, evolve(DEFAULT, connections=1)) as served:
         async with served.client() as first:
             await first.get(head(b"GET /health HTTP/1.1"))
-            [_] = served.watch.take_lines()
+            [_] = served.telemetry.take_lines()
             async with served.client() as second:
                 reply = await second.reply()
-        [line] = served.watch.take_lines()
+        [line] = served.telemetry.take_lines()
 
     assert reply is not None
     assert (reply.status, line.status, line.method, line.template) == (503, 503, "other", NOWHERE)
@@ -265,16 +265,20 @@ async def test_a_client_that_leaves_is_cut_and_answered_nothing(tmp_path: Path) 
             await served.until_active(1)
             reset(client)
         await served.until_active(0)
-        [line] = served.watch.take_lines()
+        [line] = served.telemetry.take_lines()
 
-        assert (line.status, line.cut, counted(served.watch)) == (None, True, {f"{RUNS} POST": 1})
+        assert (line.status, line.cut, counted(served.telemetry)) == (
+            None,
+            True,
+            {f"{RUNS} POST": 1},
+        )
 
 
 async def test_an_incident_is_told_under_its_own_id() -> None:
     async with serving() as served, served.client() as client:
-        served.platform.watch.keep_lines()
+        served.platform.telemetry.keep_lines()
         reply = await client.get(b"GET /boom HTTP/1.1\r\nHost: a\r\n\r\n")
-        [line] = served.platform.watch.take_lines()
+        [line] = served.platform.telemetry.take_lines()
         [(_, _, fields)] = served.log
 
         assert (line.status, line.template, line.request_id) == (500, "*", fields["incident"])

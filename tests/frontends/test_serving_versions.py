@@ -222,7 +222,7 @@ async def test_a_history_of_other_hands_is_noticed_and_never_served(url: str) ->
         await ask("POST", "/databases/main/migrate")
         assert (await ask("GET", "/sessions?type=agent&db_id=main")).status == 200
         run(url, "update schema_ledger set seal = 'another'")
-        await ask.host.run(ask.platform.serving.look("main"))
+        await ask.host.run(ask.platform.schema_guard.look("main"))
 
         refused = await ask("GET", "/sessions?type=agent&db_id=main")
         assert (refused.status, refused.json["error_code"]) == (503, "SERVICE_UNAVAILABLE")
@@ -233,10 +233,10 @@ async def test_nodes_of_two_releases_on_real_engines(url: str) -> None:
     new_release = release(evolve(COLOUR, serves=Version(2, 6)))
     async with asked(url) as old, asked(url, catalogue=new_release) as new:
         assert (await old("POST", "/databases/main/migrate")).json["to_version"] == LATEST
-        await new.host.run(new.platform.serving.look("main"))
+        await new.host.run(new.platform.schema_guard.look("main"))
         assert (await new("GET", "/ready")).json["databases"]["main"]["state"] == "behind"
         assert (await new("POST", "/databases/main/migrate")).json["to_version"] == "2.6.0"
-        await old.host.run(old.platform.serving.look("main"))
+        await old.host.run(old.platform.schema_guard.look("main"))
 
         statuses = [
             (await ask("GET", "/sessions?type=agent&db_id=main")).status for ask in (old, new)

@@ -31,7 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from legation import Agent, Database, Platform
 from legation.http.messages import Request, Response
 from legation.observability.genai import SCHEMA_URL
-from legation.observability.request_log import Line
+from legation.observability.request_log import RequestLine
 from legation.observability.spans import Kind, Span
 from legation.observability.tracing import Trace
 from legation.store.counts import ANY_COUNT_RUNS
@@ -46,7 +46,7 @@ from legation_server import open_listeners, serve
 from ..one_database import Database as RealDatabase
 from .command_kit import PATIENCE, running, write_platform
 
-LINE: Final = Line(
+LINE: Final = RequestLine(
     1_767_225_600_000_000,
     1_767_225_600_001_500,
     "id-1",
@@ -70,7 +70,7 @@ def asking(path: str, *headers: tuple[bytes, bytes]) -> Request:
 # --- The request log ----------------------------------------------------------------------------
 
 
-def written(*lines: Line, form: str = "json") -> str:
+def written(*lines: RequestLine, form: str = "json") -> str:
     stream = io.StringIO()
     write = open_log(form, stream=stream)
     open_request_log(write, form, stream)(lines)
@@ -93,9 +93,9 @@ def test_a_line_of_json_says_what_a_request_was() -> None:
 
 def test_what_does_not_apply_is_left_out_and_what_does_is_told() -> None:
     lines = (
-        Line(0, 5, "id", "other", "*", "", 404, "a" * 32),
-        Line(0, None, "id", "POST", "/agents", "x", None, "", cut=True),
-        Line(0, 1, "id", "GET", "/agents", "x", 503, ""),
+        RequestLine(0, 5, "id", "other", "*", "", 404, "a" * 32),
+        RequestLine(0, None, "id", "POST", "/agents", "x", None, "", cut=True),
+        RequestLine(0, 1, "id", "GET", "/agents", "x", 503, ""),
     )
     nowhere, cut, failed = map(json.loads, written(*lines).splitlines())
 
@@ -105,7 +105,7 @@ def test_what_does_not_apply_is_left_out_and_what_does_is_told() -> None:
 
 
 def test_both_forms_of_a_line_say_the_same() -> None:
-    lines = (LINE, Line(0, None, "id", "POST", "/agents", "x", None, "b" * 32, cut=True))
+    lines = (LINE, RequestLine(0, None, "id", "POST", "/agents", "x", None, "b" * 32, cut=True))
     texts = written(*lines, form="text").splitlines()
 
     for line, text in zip(map(json.loads, written(*lines).splitlines()), texts, strict=True):
@@ -133,7 +133,7 @@ class Kept:
 async def test_lines_and_spans_are_taken_away_while_it_serves_and_at_the_end(
     tmp_path: Path,
 ) -> None:
-    lines: list[Line] = []
+    lines: list[RequestLine] = []
     kept = Kept()
     made = platform(tmp_path)
     observer = Observer(write_lines=lines.extend, exporter=kept)
@@ -154,7 +154,7 @@ async def test_lines_and_spans_are_taken_away_while_it_serves_and_at_the_end(
 
 
 async def test_a_line_of_what_was_given_up_ends_when_it_is_taken(tmp_path: Path) -> None:
-    lines: list[Line] = []
+    lines: list[RequestLine] = []
     made = platform(tmp_path)
     async with open_platform(made, observer=Observer(write_lines=lines.extend)) as host:
         program = made.answer(asking("/sessions"))
@@ -172,7 +172,7 @@ async def test_nothing_is_kept_where_nobody_asked(tmp_path: Path) -> None:
     made = platform(tmp_path)
     async with open_platform(made) as host:
         await host.run(made.answer(asking("/agents")))
-        assert made.watch.lines is None
+        assert made.telemetry.lines is None
 
 
 def samples(text: str) -> dict[str, float]:

@@ -16,7 +16,7 @@ from .decide import Principal
 from .keys import KeySet, build_keys
 from .tokens import BadToken, NoToken, bearer_token
 
-__all__ = ["TRUSTED", "Gate", "Refused", "open_gate"]
+__all__ = ["TRUSTED", "Authenticator", "Refused", "make_authenticator"]
 
 TRUSTED: Final = Principal(trusted=True)
 """The caller where authorization is off."""
@@ -30,12 +30,12 @@ class Refused:
     reason: str
 
 
-def _empty_cache(gate: Gate) -> ClaimsCache:
-    return ClaimsCache(gate.rules)
+def _empty_cache(authenticator: Authenticator) -> ClaimsCache:
+    return ClaimsCache(authenticator.rules)
 
 
 @define(eq=False)
-class Gate:
+class Authenticator:
     """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole."""
 
     config: AuthorizationConfig
@@ -92,8 +92,10 @@ def _keys(
     return tuple(Fault(f"{where}.{problem.path}", problem.message) for problem in keys)
 
 
-def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None) -> Gate:
-    """Make the gate of a platform.
+def make_authenticator(
+    config: AuthorizationConfig, platform_id: str, jwks: bytes | None
+) -> Authenticator:
+    """Make the authenticator of a platform.
 
     Args:
         config: With every verification key, those of the environment included.
@@ -109,4 +111,4 @@ def open_gate(config: AuthorizationConfig, platform_id: str, jwks: bytes | None)
         faults.append(Fault("authorization_config.jwks_file", "is named and was not read"))
     if faults or not isinstance(keys, KeySet):
         raise ConfigurationError(tuple(faults))
-    return Gate(config, claim_rules(config, platform_id), keys)
+    return Authenticator(config, claim_rules(config, platform_id), keys)

@@ -17,19 +17,19 @@ from ..http.messages import Answer, Request
 from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..http.routing import is_segment
 from ..migrations.ledger import LedgerReading
-from ..observability.request_log import Arrival, Watch
+from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import Workshop
 from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
 from ..values import frozen
-from .documentation import Manual
+from .documentation import ApiDocumentation
 
 __all__ = [
     "BODY_LIMIT",
     "MOST_CHOSEN",
-    "Account",
+    "AuditContext",
     "Call",
     "Handler",
     "Known",
@@ -74,7 +74,7 @@ class Whose:
 
 @frozen(eq=False)
 class Known:
-    """What the last looks at the databases found, by id; see `serving.Serving`."""
+    """The findings of the last looks at the databases, by id; see `schema_guard.SchemaGuard`."""
 
     readings: Mapping[str, LedgerReading]
     conditions: Mapping[str, Condition]
@@ -84,12 +84,12 @@ class Surface(Protocol):
     """The routes as a caller may ask about them."""
 
     @property
-    def manual(self) -> Manual:
+    def documentation(self) -> ApiDocumentation:
         """Their description."""
         ...
 
     @property
-    def watch(self) -> Watch:
+    def telemetry(self) -> Telemetry:
         """What the process counts."""
         ...
 
@@ -127,13 +127,14 @@ def with_owner(resource: str, name: str) -> str:
 
 # Made for every request, as is a call: `frozen` would triple what making it costs.
 @define(eq=False)
-class Account:
-    """What the audit trail is told of one request: who asked for what, never what was sent.
+class AuditContext:
+    """The entry of one request for the audit trail: who asked for what, never what was sent.
 
-    It is told once: where the request changes data, with the change and in its transaction, under
-    the status that is going to be answered; else when it is answered.  It is told twice where one
-    row would not be the truth: the change was kept and what came after it failed, or the answer to
-    its commit was lost.  `owner` is whose the session or run is that the path names, once known.
+    It is written once: where the request changes data, with the change and in its transaction,
+    under the status that is going to be answered; else when it is answered.  It is written twice
+    where one row would not be the truth: the change was kept and what came after it failed, or the
+    answer to its commit was lost.  `owner` is whose the session or run is that the path names, once
+    known.
     """
 
     arrival: Arrival
@@ -184,7 +185,7 @@ class Call:
     request_id: str
     now_us: int
     started_us: int
-    account: Account
+    audit: AuditContext
     seed: bytes | None = None
 
     @property
@@ -243,10 +244,10 @@ class Call:
             resource: What is changed, as the trail names it; what the path names, unless given.
         """
         node = yield from ThisNode()
-        entry = self.account.entry(status, resource)
+        entry = self.audit.entry(status, resource)
         changed = yield from Transact(database, Audited(unit, node, entry))
         if changed.kept:
-            self.account.stored = status
+            self.audit.stored = status
         return changed.result
 
     def new_id(self, what: str) -> Program[str]:
@@ -269,7 +270,7 @@ class Call:
 
     def describe_resource(self, *ids: str) -> str:
         """Return `ids` as the resource of an audit entry, with the owner where that is another."""
-        return self.account.of(resource_of(ids), self.account.owner)
+        return self.audit.of(resource_of(ids), self.audit.owner)
 
 
 Handler: TypeAlias = Callable[[Call], Program[Answer | Refusal]]

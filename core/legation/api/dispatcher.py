@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from ..access.authenticator import TRUSTED, Gate, Refused
+from ..access.authenticator import TRUSTED, Authenticator, Refused
 from ..access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
 from ..access.rights import describe_need
 from ..access.scopes import Open, Public, Scoped, Signed
@@ -26,16 +26,16 @@ from ..http.refusals import (
 )
 from ..http.routing import Match, Router
 from ..incidents import where
-from ..observability.request_log import Arrival, Watch
+from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import Workshop
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
-from .call import Account, Call, Known
-from .documentation import Manual
+from .call import AuditContext, Call, Known
+from .documentation import ApiDocumentation
 from .idempotency import answer_once
 from .routes import ROUTES, Route
 
-__all__ = ["Arrival", "Door", "Outcome", "catch_failures"]
+__all__ = ["Arrival", "Dispatcher", "Outcome", "catch_failures"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
@@ -46,16 +46,16 @@ Outcome: TypeAlias = Answer | Refusal
 
 
 @frozen(eq=False)
-class Door:
-    """What every request passes.  Without a `gate`, authorization is off."""
+class Dispatcher:
+    """The dispatcher: every request passes it.  Without an `authenticator`, all are trusted."""
 
     workshop: Workshop
-    gate: Gate | None
+    authenticator: Authenticator | None
     excluded: frozenset[str]
     cors: Cors
-    manual: Manual
+    documentation: ApiDocumentation
     started_us: int
-    watch: Watch
+    telemetry: Telemetry
     known: Known
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
@@ -85,8 +85,8 @@ class Door:
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Program[Outcome]:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
-        if self.gate is not None:
-            caller = self.gate.caller(arrival.request, arrival.now_us)
+        if self.authenticator is not None:
+            caller = self.authenticator.caller(arrival.request, arrival.now_us)
             if isinstance(caller, Refused):
                 return (yield from _refuse_caller(arrival, caller))
         return refusal
@@ -97,10 +97,12 @@ class Door:
         arrival.template, arrival.operation = route.template, route.operation
         params = match.params
         caller = self._caller(arrival, route, params)
-        account = (
-            caller if isinstance(caller, Account) else Account(arrival, _NOBODY, Deny(""), params)
+        audit = (
+            caller
+            if isinstance(caller, AuditContext)
+            else AuditContext(arrival, _NOBODY, Deny(""), params)
         )
-        decision = account.decision
+        decision = audit.decision
         outcome: Outcome
         if isinstance(caller, Refused):
             outcome = yield from _refuse_caller(arrival, caller)
@@ -113,47 +115,51 @@ class Door:
                 request=arrival.request,
                 workshop=self.workshop,
                 surface=self,
-                principal=account.principal,
+                principal=audit.principal,
                 decision=decision,
                 params=params,
                 query=query,
                 request_id=arrival.request_id,
                 now_us=arrival.now_us,
                 started_us=self.started_us,
-                account=account,
+                audit=audit,
             )
             if arrival.request.method == "POST" and not isinstance(route.need, Signed):
                 answer = answer_once(route.operation, route.handler, call)
             else:
                 answer = route.handler(call)
             outcome = yield from catch_failures(answer, arrival)
-        if account.recorded and outcome.status != account.stored:
-            yield Record(account.entry(outcome.status))
+        if audit.recorded and outcome.status != audit.stored:
+            yield Record(audit.entry(outcome.status))
         return outcome
 
     def _caller(
         self, arrival: Arrival, route: Route, params: Mapping[str, str]
-    ) -> Account | Refused:
+    ) -> AuditContext | Refused:
         """Return who asks and what was decided; not recorded where nobody's rights were asked."""
         if isinstance(route.need, Signed):
-            return Account(arrival, _NOBODY, _YES, params, recorded=False)
-        if self.gate is None:
+            return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
+        if self.authenticator is None:
             recorded = not isinstance(route.need, Public | Open)
-            return Account(arrival, TRUSTED, _YES, params, recorded=recorded)
+            return AuditContext(arrival, TRUSTED, _YES, params, recorded=recorded)
         if route.template in self.excluded or _sends_none(arrival.request, route):
-            return Account(arrival, _NOBODY, _YES, params, recorded=False)
-        principal = self.gate.caller(arrival.request, arrival.now_us)
+            return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
+        principal = self.authenticator.caller(arrival.request, arrival.now_us)
         if isinstance(principal, Refused):
             return principal
         named = params.get(route.parameter) if route.parameter else None
-        return Account(arrival, principal, decide(route.need, principal, named), params)
+        return AuditContext(arrival, principal, decide(route.need, principal, named), params)
 
     def _from_elsewhere(self, request: Request, route: Route) -> bool:
         """Whether a page of another origin tries to change something where all may do everything.
 
         Its reader's machine may be the only one that reaches this address.
         """
-        if self.gate is not None or route.method == "GET" or not isinstance(route.need, Scoped):
+        if (
+            self.authenticator is not None
+            or route.method == "GET"
+            or not isinstance(route.need, Scoped)
+        ):
             return False
         return not self.cors.welcomes(request)
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from ..http.messages import compact_json
 from ..values import frozen
 
-__all__ = ["Asset", "Manual"]
+__all__ = ["ApiDocumentation", "Asset"]
 
 _MEDIA_TYPES: Final = {
     "css": b"text/css; charset=utf-8",
@@ -42,7 +42,7 @@ class Asset:
 
 
 @define(eq=False)
-class Manual:
+class ApiDocumentation:
     """The documentation of one platform.
 
     The description is made when somebody first asks for it.  `assets` are the files that a host

@@ -1,4 +1,4 @@
-"""Serving across versions: no statement meets a schema that it was not written for.
+"""The schema guard: no statement meets a schema that it was not written for.
 
 A node reads the ledger of each database at its start and every few seconds.  While a database is
 behind, drifted, or ahead of code that may not serve it, whatever needs its schema fails with
@@ -46,7 +46,14 @@ from .catalogue import CATALOGUE, Catalogue
 from .ledger import Behind, EmptyDatabase, LedgerReading, ReadLedger, Standing, assess_state
 from .migrate import Attempt, Migrated, MigrationBusy, MigrationFailed, MigrationUnknown, migrate
 
-__all__ = ["ANSWER_SECONDS", "LOOK_SECONDS", "Served", "Serving", "WatchSchema", "WatchSchemas"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "LOOK_SECONDS",
+    "GuardedJob",
+    "SchemaGuard",
+    "WatchSchema",
+    "WatchSchemas",
+]
 
 R = TypeVar("R")
 
@@ -66,8 +73,8 @@ START_PATIENCE_US: Final = 3_000_000
 
 
 @define(eq=False)
-class Serving:
-    """Why a database is not served, by its id; nothing stands here for one that is.
+class SchemaGuard:
+    """The guard of the schemas: `reasons` has one for each database that is not served.
 
     Attributes:
         catalogue: The schema that this code is written for.
@@ -228,7 +235,7 @@ class Serving:
     def _within(self, effect: Effect) -> Effect:
         """Return `effect`; what programs there are in it are guarded as well."""
         if isinstance(effect, Spawn):
-            return Spawn(Served(self, effect.job))
+            return Spawn(GuardedJob(self, effect.job))
         if isinstance(effect, Interruptible):
             return evolve(effect, program=self.guard(effect.program))
         if isinstance(effect, Concurrently):
@@ -260,33 +267,33 @@ def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
 
 
 @frozen
-class Served(Job):
+class GuardedJob(Job):
     """A job under the guard, as is whatever it spawns."""
 
-    serving: Serving
+    guard: SchemaGuard
     job: Job
 
     def program(self) -> Program[None]:
         """Run the job."""
-        return self.serving.guard(self.job.program())
+        return self.guard.guard(self.job.program())
 
 
 @frozen
 class WatchSchema(Job):
     """Look at one database and its ledger now and then, as long as the process lives."""
 
-    serving: Serving
+    guard: SchemaGuard
     name: str
 
     def program(self) -> Program[None]:
         """Go round."""
-        name, reasons = self.name, self.serving.reasons
+        name, reasons = self.name, self.guard.reasons
         while True:
             yield from Sleep(LOOK_SECONDS)
             before = reasons.get(name)
-            yield from self.serving.examine(name)
+            yield from self.guard.examine(name)
             after = reasons.get(name)
-            if after != before and name not in self.serving.conditions:
+            if after != before and name not in self.guard.conditions:
                 told = after or f"The database {name!r} is served"
                 yield from Log("warning" if after else "info", told, (("database", name),))
 
@@ -295,9 +302,9 @@ class WatchSchema(Job):
 class WatchSchemas(Job):
     """Watch every database by itself, so that one which does not answer delays no other."""
 
-    serving: Serving
+    guard: SchemaGuard
 
     def program(self) -> Program[None]:
         """Start the watches."""
-        for name in self.serving.databases:
-            yield from Spawn(WatchSchema(self.serving, name))
+        for name in self.guard.databases:
+            yield from Spawn(WatchSchema(self.guard, name))

@@ -24,8 +24,8 @@ __all__ = [
     "Arrival",
     "Gauge",
     "Gauges",
-    "Line",
-    "Watch",
+    "RequestLine",
+    "Telemetry",
     "method_label",
     "read_request_id",
 ]
@@ -65,7 +65,7 @@ class Arrival:
 
 
 @define
-class Line:
+class RequestLine:
     """One line of the request log.
 
     `status` is None where there was no answer yet, `end_us` where nobody could ask for the time;
@@ -105,8 +105,8 @@ class _Tally:
 
 
 @define(eq=False)
-class Watch:
-    """What is counted and kept.
+class Telemetry:
+    """The counters, gauges and lines of one process.
 
     Attributes:
         lines: The request log, from the oldest; None where nobody keeps one.
@@ -118,7 +118,7 @@ class Watch:
         surveyed: What the databases said last, and when.
     """
 
-    lines: deque[Line] | None = None
+    lines: deque[RequestLine] | None = None
     after_all: Callable[[Arrival, int, int], object] = lambda _, __, ___: None
     gauges: Gauges = field(factory=dict[str, Gauge])
     labels: Labels = ()
@@ -129,13 +129,13 @@ class Watch:
         factory=dict[tuple[str, str, int], _Tally], init=False
     )
     _cut: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int], init=False)
-    _given_up: tuple[Arrival, Line | None] | None = field(default=None, init=False)
+    _given_up: tuple[Arrival, RequestLine | None] | None = field(default=None, init=False)
 
     def keep_lines(self) -> None:
         """Begin to keep a line for each request, for whoever calls `take_lines`."""
         self.lines = deque(maxlen=_KEPT)
 
-    def take_lines(self) -> tuple[Line, ...]:
+    def take_lines(self) -> tuple[RequestLine, ...]:
         """Return the lines since this was called last."""
         if not self.lines:
             return ()
@@ -185,7 +185,7 @@ class Watch:
         self.count_answer(arrival, status, end_us)
         return arrival.request_id
 
-    def _take_back(self, arrival: Arrival, line: Line | None) -> Arrival:
+    def _take_back(self, arrival: Arrival, line: RequestLine | None) -> Arrival:
         """Unsay that a request was cut."""
         self._cut[arrival.template, method_label(arrival.request.method)] -= 1
         if self.lines and self.lines[-1] is line:
@@ -227,8 +227,10 @@ class Watch:
         return histogram(labels, _BUCKETS, tally.counts, tally.total_us / 1e6)
 
 
-def _line(arrival: Arrival, status: int | None, end_us: int | None, *, cut: bool = False) -> Line:
-    return Line(
+def _line(
+    arrival: Arrival, status: int | None, end_us: int | None, *, cut: bool = False
+) -> RequestLine:
+    return RequestLine(
         arrival.now_us,
         end_us,
         arrival.request_id,

@@ -52,7 +52,16 @@ from . import genai
 from .request_log import Arrival, method_label
 from .tracing import Trace, read_note, with_note
 
-__all__ = ["Attributes", "Carried", "Kind", "Recorder", "Span", "Way", "Work", "with_trace"]
+__all__ = [
+    "Attributes",
+    "Kind",
+    "Recorder",
+    "Span",
+    "TraceContext",
+    "TracedJob",
+    "Work",
+    "with_trace",
+]
 
 R = TypeVar("R")
 
@@ -134,11 +143,11 @@ class Work:
 
 
 @frozen
-class Way:
-    """What the effects of a program belong to.
+class TraceContext:
+    """The trace that the effects of a program belong to.
 
     Attributes:
-        trace: What is handed on; None where nobody told a trace.
+        trace: What is handed on; None where nobody named a trace.
         recorder: Takes the spans, where they are recorded.
         parent: The span that a run is within; `trace` is then the run's own.
         work: The job's own span, where it is work on a message.
@@ -152,8 +161,8 @@ class Way:
     work: Work | None = None
     beyond: Recorder | None = None
 
-    def onward(self, job: Job) -> Job:
-        """Return `job` on the way it is to go: that on which it was stored, if it was.
+    def wrap_job(self, job: Job) -> Job:
+        """Return `job` within the trace that it was stored in, if it was, else within this one.
 
         So the next run of a session is no part of the one that made way for it.
         """
@@ -163,25 +172,25 @@ class Way:
             case AnswerMessage(claimed=claimed) | SendReply(claimed=claimed):
                 origin = read_note(claimed.payload)
             case _:
-                return Carried(job, evolve(self, work=None) if self.work else self)
+                return TracedJob(job, evolve(self, work=None) if self.work else self)
         # What was asked for by somebody who records nothing is not recorded either.
         recorder = self.recorder or self.beyond
         if recorder is not None and (origin is None or origin.sampled):
-            return Carried(job, _begin_context(job, origin, recorder))
-        # Nothing follows on a message: with nothing to hand on, a way would bring it nothing.
+            return TracedJob(job, _begin_context(job, origin, recorder))
+        # Nothing follows on a message: with nothing to hand on, a context would bring it nothing.
         if origin is None and not isinstance(job, ExecuteRun):
             return job
-        return Carried(job, Way(origin, beyond=recorder))
+        return TracedJob(job, TraceContext(origin, beyond=recorder))
 
 
 def _begin_context(
     job: ExecuteRun | AnswerMessage | SendReply, origin: Trace | None, to: Recorder
-) -> Way:
-    """Return the way of what has a span of its own, within `origin` or in a trace of its own."""
+) -> TraceContext:
+    """Return the context of a span of its own, within `origin` or in a trace of its own."""
     if isinstance(job, ExecuteRun):
         run = job.run
         span_id = _run_span(run.run_id, run.events)
-        return Way(_within_span(origin, span_id, _run_trace(run.run_id)), to, origin)
+        return TraceContext(_within_span(origin, span_id, _run_trace(run.run_id)), to, origin)
     if isinstance(job, AnswerMessage):
         what, kind, name = genai.PROCESS, Kind.CONSUMER, job.claimed.lease.key.message_id
     else:
@@ -189,7 +198,7 @@ def _begin_context(
     channel = job.claimed.lease.key.channel
     span_id = _hash(16, what, channel, name, str(job.claimed.lease.attempts))
     trace = _within_span(origin, span_id, _hash(32, what, channel, name))
-    return Way(trace, to, work=Work(what, kind, channel, trace, origin))
+    return TraceContext(trace, to, work=Work(what, kind, channel, trace, origin))
 
 
 def _within_span(origin: Trace | None, span_id: str, alone: str) -> Trace:
@@ -471,20 +480,20 @@ def _hash(digits: int, *parts: str) -> str:
 # --- Within a trace ----------------------------------------------------------------------------
 
 
-def with_trace(program: Program[R], way: Way) -> Program[R]:
-    """Run `program` on its `way`."""
+def with_trace(program: Program[R], context: TraceContext) -> Program[R]:
+    """Run `program` within the trace of `context`."""
     reply: object = None
     trouble: Exception | None = None
     try:
         while True:
             effect = program.send(reply) if trouble is None else program.throw(trouble)
             reply, trouble = None, None
-            if isinstance(effect, Publish) and way.recorder is not None:
-                way.recorder.record_events(effect.run_id, effect.events, way.parent)
+            if isinstance(effect, Publish) and context.recorder is not None:
+                context.recorder.record_events(effect.run_id, effect.events, context.parent)
             try:
-                reply = yield _within(effect, way)
-                if isinstance(reply, Neglected) and way.recorder is not None:
-                    way.recorder.remember_neglected(reply)
+                reply = yield _within(effect, context)
+                if isinstance(reply, Neglected) and context.recorder is not None:
+                    context.recorder.remember_neglected(reply)
             except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
                 trouble = error
     except StopIteration as done:
@@ -494,22 +503,22 @@ def with_trace(program: Program[R], way: Way) -> Program[R]:
         program.close()
 
 
-def _within(effect: Effect, way: Way) -> Effect:
+def _within(effect: Effect, context: TraceContext) -> Effect:
     """Return `effect` with the headers of the trace; programs in it are carried as well."""
     match effect:
         case Transact(database, unit):
-            if way.work is not None and isinstance(unit, FailMessage | FailReply):
-                way.work.error = "failed"
-            stored = unit if way.trace is None else _note_trace(unit, way.trace)
+            if context.work is not None and isinstance(unit, FailMessage | FailReply):
+                context.work.error = "failed"
+            stored = unit if context.trace is None else _note_trace(unit, context.trace)
             return effect if stored is unit else Transact(database, stored)
-        case Fetch() | OpenStream() if way.trace is not None:
-            return evolve(effect, headers=(*effect.headers, *way.trace.headers()))
+        case Fetch() | OpenStream() if context.trace is not None:
+            return evolve(effect, headers=(*effect.headers, *context.trace.headers()))
         case Spawn(job):
-            return Spawn(way.onward(job))
+            return Spawn(context.wrap_job(job))
         case Interruptible(program):
-            return evolve(effect, program=with_trace(program, way))
+            return evolve(effect, program=with_trace(program, context))
         case Concurrently(programs):
-            return Concurrently(tuple(with_trace(program, way) for program in programs))
+            return Concurrently(tuple(with_trace(program, context) for program in programs))
         case _:
             return effect
 
@@ -540,18 +549,18 @@ def _replies(replies: tuple[NewReply, ...], trace: Trace) -> tuple[NewReply, ...
 
 
 @frozen
-class Carried(Job):
-    """A job on its way, as is whatever it spawns."""
+class TracedJob(Job):
+    """A job within a trace, as is whatever it spawns."""
 
     job: Job
-    way: Way = field(eq=False, repr=False)
+    context: TraceContext = field(eq=False, repr=False)
 
     def program(self) -> Program[None]:
         """Run the job, and record it where it has a span of its own."""
-        program = with_trace(self.job.program(), self.way)
-        if self.way.work is None or self.way.recorder is None:
+        program = with_trace(self.job.program(), self.context)
+        if self.context.work is None or self.context.recorder is None:
             return program
-        return _record_work(program, self.way.work, self.way.recorder)
+        return _record_work(program, self.context.work, self.context.recorder)
 
 
 def _record_work(program: Program[None], work: Work, recorder: Recorder) -> Program[None]:

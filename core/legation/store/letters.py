@@ -11,7 +11,7 @@ from .inbox import MessageRow
 from .outbox import ReplyRow, text_array
 from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
-__all__ = ["FetchLetter", "Letter", "Retried", "RetryLetter"]
+__all__ = ["FetchMessageRecord", "MessageRecord", "Retried", "RetryDeadMessage"]
 
 _MESSAGE: Final = ", ".join(attribute.name for attribute in fields(MessageRow))
 _REPLY: Final = ", ".join(attribute.name for attribute in fields(ReplyRow))
@@ -35,7 +35,7 @@ REVIVE_REPLIES: Final = Sql(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_
 
 
 @frozen
-class Letter:
+class MessageRecord:
     """A message and its replies, in order."""
 
     message: MessageRow
@@ -43,7 +43,7 @@ class Letter:
 
 
 @frozen
-class FetchLetter(Unit[Letter | None]):
+class FetchMessageRecord(Unit[MessageRecord | None]):
     """The message with this id, and those replies to it, of `keys`, that there are."""
 
     writes: ClassVar[bool] = False
@@ -52,13 +52,13 @@ class FetchLetter(Unit[Letter | None]):
     message_id: str
     keys: tuple[str, ...]
 
-    def statements(self, dialect: Dialect) -> Statements[Letter | None]:
+    def statements(self, dialect: Dialect) -> Statements[MessageRecord | None]:
         """Read the message, then its replies."""
         messages = yield MESSAGE(channel=self.channel, message_id=self.message_id)
         if not messages:
             return None
         replies = yield REPLIES(channel=self.channel, keys=text_array(dialect, self.keys))
-        return Letter(MessageRow(*messages[0]), tuple(ReplyRow(*row) for row in replies))
+        return MessageRecord(MessageRow(*messages[0]), tuple(ReplyRow(*row) for row in replies))
 
 
 @frozen
@@ -70,7 +70,7 @@ class Retried:
 
 
 @frozen
-class RetryLetter(Unit[Retried | None]):
+class RetryDeadMessage(Unit[Retried | None]):
     """Take a message and its replies out of the dead letters; None when there is no message.
 
     Each gets one attempt more.  `attempts` stays, for a fencing token never goes back.

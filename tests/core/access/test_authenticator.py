@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from legation.access.authenticator import TRUSTED, Gate, Refused, open_gate
+from legation.access.authenticator import TRUSTED, Authenticator, Refused, make_authenticator
 from legation.access.decide import Principal
 from legation.config import AuthorizationConfig, ConfigurationError
 from legation.http.messages import Request
@@ -18,20 +18,20 @@ NAMED: Final = Issuer(kid="named")
 NOW_US: Final = NOW * 1_000_000
 
 
-def gate(**options: Any) -> Gate:
-    return open_gate(ISSUER.authorization(**options), "demo", None)
+def authenticator(**options: Any) -> Authenticator:
+    return make_authenticator(ISSUER.authorization(**options), "demo", None)
 
 
 def asking(*values: str) -> Request:
     return Request("GET", "/", tuple((b"authorization", value.encode()) for value in values))
 
 
-def known(opened: Gate, token: str, now_us: int = NOW_US) -> Principal | Refused:
+def known(opened: Authenticator, token: str, now_us: int = NOW_US) -> Principal | Refused:
     return opened.caller(asking(f"Bearer {token}"), now_us)
 
 
 def test_a_caller_is_what_its_token_says() -> None:
-    found = known(gate(), ISSUER.token("a:read", "b:run", sub="ada", session_id="s"))
+    found = known(authenticator(), ISSUER.token("a:read", "b:run", sub="ada", session_id="s"))
 
     assert isinstance(found, Principal)
     assert found == Principal(
@@ -42,7 +42,10 @@ def test_a_caller_is_what_its_token_says() -> None:
 
 
 def test_the_admin_scope_is_the_one_configured() -> None:
-    for opened, scope in ((gate(), "platform:admin"), (gate(admin_scope="root"), "root")):
+    for opened, scope in (
+        (authenticator(), "platform:admin"),
+        (authenticator(admin_scope="root"), "root"),
+    ):
         for held in ("platform:admin", "root", "admin"):
             found = known(opened, ISSUER.token(held))
             assert isinstance(found, Principal)
@@ -50,7 +53,7 @@ def test_the_admin_scope_is_the_one_configured() -> None:
 
 
 def test_an_empty_admin_scope_makes_nobody_an_administrator() -> None:
-    found = known(gate(admin_scope=""), ISSUER.token(""))
+    found = known(authenticator(admin_scope=""), ISSUER.token(""))
 
     assert isinstance(found, Principal)
     assert not found.admin
@@ -70,7 +73,7 @@ def test_an_empty_admin_scope_makes_nobody_an_administrator() -> None:
 def test_nobody_is_recognized_without_one_token_that_verifies(
     values: tuple[str, ...], detail: str, *, sent: bool
 ) -> None:
-    found = gate().caller(asking(*values), NOW_US)
+    found = authenticator().caller(asking(*values), NOW_US)
 
     assert isinstance(found, Refused)
     assert found.refusal == Unauthenticated(detail, sent=sent)
@@ -90,14 +93,14 @@ def test_nobody_is_recognized_without_one_token_that_verifies(
 def test_one_sentence_stands_for_every_reason_but_expiry(
     claims: dict[str, Any], detail: str
 ) -> None:
-    found = known(gate(), ISSUER.token(**claims))
+    found = known(authenticator(), ISSUER.token(**claims))
 
     assert isinstance(found, Refused)
     assert found.refusal == Unauthenticated(detail, sent=True)
 
 
 def test_a_token_expires_while_it_is_remembered() -> None:
-    opened, token = gate(), ISSUER.token("a:read", exp=NOW + 1)
+    opened, token = authenticator(), ISSUER.token("a:read", exp=NOW + 1)
 
     assert isinstance(known(opened, token), Principal)
     assert isinstance(known(opened, token, NOW_US + 10_999_999), Principal)
@@ -108,8 +111,10 @@ def test_a_token_expires_while_it_is_remembered() -> None:
 
 def test_the_audience_is_the_platform_where_it_is_verified() -> None:
     for audience, expected in (("demo", Principal), ("other", Refused), (None, Refused)):
-        assert isinstance(known(gate(verify_audience=True), ISSUER.token(aud=audience)), expected)
-    assert isinstance(known(gate(), ISSUER.token(aud="other")), Principal)
+        assert isinstance(
+            known(authenticator(verify_audience=True), ISSUER.token(aud=audience)), expected
+        )
+    assert isinstance(known(authenticator(), ISSUER.token(aud="other")), Principal)
 
 
 def jwks(*issuers: Issuer) -> bytes:
@@ -118,7 +123,7 @@ def jwks(*issuers: Issuer) -> bytes:
 
 def test_keys_are_replaced_as_a_whole() -> None:
     config = AuthorizationConfig(jwks_file="keys.json")
-    opened = open_gate(config, "demo", jwks(NAMED))
+    opened = make_authenticator(config, "demo", jwks(NAMED))
     other = Issuer(kid="other")
 
     assert isinstance(known(opened, NAMED.token()), Principal)
@@ -129,7 +134,7 @@ def test_keys_are_replaced_as_a_whole() -> None:
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": [{"kty": "x"}]}'])
 def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
-    opened = open_gate(AuthorizationConfig(jwks_file="keys.json"), "demo", jwks(NAMED))
+    opened = make_authenticator(AuthorizationConfig(jwks_file="keys.json"), "demo", jwks(NAMED))
     faults = opened.load_jwks(broken)
 
     assert faults
@@ -148,7 +153,7 @@ def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
 )
 def test_a_gate_that_would_not_close_is_not_opened(config: AuthorizationConfig, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        open_gate(config, "demo", None)
+        make_authenticator(config, "demo", None)
 
 
 def test_who_is_trusted_is_nobody_in_particular() -> None:

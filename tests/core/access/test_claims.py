@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.access.authenticator import Gate, Refused, open_gate
+from legation.access.authenticator import Authenticator, Refused, make_authenticator
 from legation.access.claims import (
     ClaimName,
     ClaimRules,
@@ -157,7 +157,7 @@ def test_a_token_of_entra_is_read() -> None:
 @pytest.mark.parametrize("provider", [KEYCLOAK, AUTH0, ENTRA], ids=["Keycloak", "Auth0", "Entra"])
 def test_what_a_provider_says_beside_is_no_fault_by_default(provider: Mapping[str, Any]) -> None:
     found = ISSUER.token(**{"scopes": None, **provider})
-    opened = open_gate(ISSUER.authorization(), "demo", None)
+    opened = make_authenticator(ISSUER.authorization(), "demo", None)
 
     assert isinstance(known(opened, found), Principal)
 
@@ -287,13 +287,13 @@ def test_a_token_without_an_issuer_is_refused_where_one_is_named() -> None:
     assert refusal({}) == ""
 
 
-def known(opened: Gate, token: str) -> Principal | Refused:
+def known(opened: Authenticator, token: str) -> Principal | Refused:
     headers = ((b"authorization", b"Bearer " + token.encode()),)
     return opened.caller(Request("GET", "/", headers), NOW_US)
 
 
 def test_one_subject_of_two_issuers_is_two_owners() -> None:
-    opened = open_gate(ISSUER.authorization(issuer=TWO), "demo", None)
+    opened = make_authenticator(ISSUER.authorization(issuer=TWO), "demo", None)
     found = [known(opened, ISSUER.token(iss=iss)) for iss in TWO]
     owners = [one.owner for one in found if isinstance(one, Principal)]
 
@@ -303,7 +303,7 @@ def test_one_subject_of_two_issuers_is_two_owners() -> None:
 
 def test_the_owner_of_one_issuer_is_the_subject() -> None:
     for options in ({}, {"issuer": "https://a.test"}, {"issuer": ["https://a.test"]}):
-        opened = open_gate(ISSUER.authorization(**options), "demo", None)
+        opened = make_authenticator(ISSUER.authorization(**options), "demo", None)
         found = known(opened, ISSUER.token(iss="https://a.test"))
         assert isinstance(found, Principal)
         assert found.owner == "ada"
@@ -387,7 +387,7 @@ def signed(claims: Mapping[str, Any]) -> bytes:
 
 
 def test_a_million_members_are_refused_unread() -> None:
-    keys = open_gate(ISSUER.authorization(), "demo", None).keys
+    keys = make_authenticator(ISSUER.authorization(), "demo", None).keys
     values: list[Any] = [["a"] * 1_000_000, "a " * 1_000_000, dict.fromkeys(map(str, range(10**6)))]
     for value in values:
         token = signed({"scope": value})
@@ -396,7 +396,7 @@ def test_a_million_members_are_refused_unread() -> None:
 
 
 def test_as_many_members_as_a_token_can_hold_are_read() -> None:
-    keys = open_gate(ISSUER.authorization(), "demo", None).keys
+    keys = make_authenticator(ISSUER.authorization(), "demo", None).keys
     wanted = rules(scopes_claim="s", dependencies_claims=["s"], session_state_claims=["s"])
     values: list[Any] = [[""] * 1300, "a " * 2600, [[[]]] * 600]
     for value in values:

@@ -130,7 +130,7 @@ def test_3_readiness_without_a_token_tells_no_more_than_states(
     with Client(demo(issuer, options={"excluded_routes": excluded})) as client:
         bare = {"main": {"id": "main", "state": "current", "serving": True}}
         assert client.get("/ready").json() == {"status": "ready", "databases": bare}
-        client.platform.serving.conditions["main"] = Condition.FULL  # type: ignore[attr-defined]
+        client.platform.schema_guard.conditions["main"] = Condition.FULL  # type: ignore[attr-defined]
         refused = client.get("/ready")
         bare = {"main": {"id": "main", "state": "unreachable", "serving": False}}
         assert refused.status == 503
@@ -140,7 +140,7 @@ def test_3_readiness_without_a_token_tells_no_more_than_states(
 def test_3_readiness_tells_those_who_may_read_a_database_what_is_wrong_with_it(
     client: Client, issuer: Issuer
 ) -> None:
-    client.platform.serving.conditions["main"] = Condition.SILENT  # type: ignore[attr-defined]
+    client.platform.schema_guard.conditions["main"] = Condition.SILENT  # type: ignore[attr-defined]
     refused = client.get("/ready", token=issuer.token("databases:main:read", "channels:read"))
     told = refused.json()
     assert refused.status == 503

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from legation import Platform
-from legation.access.authenticator import Gate, Refused
+from legation.access.authenticator import Authenticator, Refused
 from legation.access.decide import Principal
 from legation.api.routes import ROUTES
 from legation.effects import Log, Now, RandomBytes, Record, Transact
@@ -222,8 +222,8 @@ def test_the_log_has_the_place_of_an_error_and_not_its_text() -> None:
     assert "secret" not in str(logged)
 
 
-class Broken(Gate):
-    """A gate with a bug."""
+class Broken(Authenticator):
+    """A authenticator with a bug."""
 
     def caller(self, request: Request, now_us: int) -> Principal | Refused:
         raise LookupError("a secret")
@@ -231,10 +231,10 @@ class Broken(Gate):
 
 def test_a_bug_before_the_handler_lets_nobody_in() -> None:
     platform = demo(ISSUER)
-    gate = platform._door.gate
-    assert gate is not None
-    broken = Broken(gate.config, gate.rules, gate.keys)
-    platform._door = evolve(platform._door, gate=broken)
+    authenticator = platform._dispatcher.authenticator
+    assert authenticator is not None
+    broken = Broken(authenticator.config, authenticator.rules, authenticator.keys)
+    platform._dispatcher = evolve(platform._dispatcher, authenticator=broken)
     answer = played(platform, Request("GET", "/agents"), [*ARRIVED, *EXCUSED])
 
     assert answer.status == 500
@@ -273,7 +273,7 @@ ROOT: Final = Principal("root", admin_scope="platform:admin")
 def test_where_a_request_would_lead(
     principal: Principal, method: str, target: str, told: dict[str, Any]
 ) -> None:
-    explained = CLOSED._door.explain(principal, method, target)
+    explained = CLOSED._dispatcher.explain(principal, method, target)
 
     assert {name: explained.get(name) for name in told} == told
 
@@ -301,12 +301,12 @@ def test_what_is_explained_is_what_happens() -> None:
 
 
 def test_the_rights_of_a_caller_are_told_route_by_route() -> None:
-    rights = {(r["method"], r["route"]): r for r in CLOSED._door.rights(ADA)}
+    rights = {(r["method"], r["route"]): r for r in CLOSED._dispatcher.rights(ADA)}
 
     assert len(rights) == len(ROUTES)
     run = rights["POST", "/agents/{agent_id}/runs"]
     assert (run["allowed"], run["only"]) == (True, ["alpha"])
     assert rights["GET", "/teams/{team_id}"]["missing"] == "teams:read"
-    trusted = OPEN._door.rights(Principal(trusted=True))
+    trusted = OPEN._dispatcher.rights(Principal(trusted=True))
     by = {right.get("by") for right in trusted if right.get("reason") != "signature"}
     assert by <= {"excluded route", "authorization is off"}

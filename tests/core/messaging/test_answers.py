@@ -14,7 +14,7 @@ from legation.http.messages import compact_json
 from legation.messaging.answers import _said, owner_of
 from legation.store.failures import Busy, Unavailable
 from legation.store.inbox import AttachRun, ClaimMessages, CompleteMessage, FailMessage, PutMessages
-from legation.store.letters import FetchLetter, Letter
+from legation.store.letters import FetchMessageRecord, MessageRecord
 from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
 from legation_testing import Client, Says, ScriptedModel, call
@@ -43,10 +43,10 @@ def texts(provider: Provider) -> list[str]:
     return [message.text for message in provider.seen]
 
 
-def letter(c: Client, message_id: str) -> Letter:
+def letter(c: Client, message_id: str) -> MessageRecord:
     keys = (f"reply-{message_id}", f"apology-{message_id}")
-    found = c.simulation.run(_transact(FetchLetter("whatsapp", message_id, keys)))
-    assert isinstance(found, Letter)
+    found = c.simulation.run(_transact(FetchMessageRecord("whatsapp", message_id, keys)))
+    assert isinstance(found, MessageRecord)
     return found
 
 

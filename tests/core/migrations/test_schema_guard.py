@@ -30,8 +30,8 @@ from legation.migrations.plan import Drift
 from legation.migrations.schema_guard import (
     ANSWER_SECONDS,
     LOOK_SECONDS,
-    Served,
-    Serving,
+    GuardedJob,
+    SchemaGuard,
     WatchSchema,
     WatchSchemas,
 )
@@ -92,8 +92,8 @@ def reading(version: Version, seal: str | None = None, serves: Version = V1) -> 
     return LedgerReading(Dialect.SQLITE, (), State(version, sealed, serves, 1))
 
 
-def serving(reason: str | None = None) -> Serving:
-    made = Serving(("main",), TWO)
+def serving(reason: str | None = None) -> SchemaGuard:
+    made = SchemaGuard(("main",), TWO)
     if reason is not None:
         made.reasons["main"] = reason
     return made
@@ -239,9 +239,9 @@ def test_what_a_guarded_program_spawns_is_guarded() -> None:
     def program() -> Program[None]:
         yield from Spawn(Asking())
 
-    play(made.guard(program()), [(Spawn(Served(made, Asking())), None)])
+    play(made.guard(program()), [(Spawn(GuardedJob(made, Asking())), None)])
     with pytest.raises(NotServed):
-        play(Served(made, Asking()).program(), [])
+        play(GuardedJob(made, Asking()).program(), [])
 
 
 def test_what_a_guarded_program_may_interrupt_is_guarded() -> None:
@@ -310,7 +310,7 @@ def test_a_database_is_migrated_at_the_start_where_that_is_due() -> None:
         states = {told["id"]: told["state"] for told in client.get("/databases").json()}
 
         assert states == {"main": "current", "second": "current", "third": "empty"}
-        assert client.platform.serving.due == set()  # type: ignore[attr-defined]
+        assert client.platform.schema_guard.due == set()  # type: ignore[attr-defined]
         history = client.get("/databases/main/migrations").json()["data"]
         assert [entry["actor"] for entry in history] == ["startup"]
 
@@ -387,14 +387,14 @@ def test_who_takes_a_database_down_finds_it_left_there() -> None:
 
 
 @pytest.fixture
-def watched() -> Generator[tuple[Serving, Program[None]]]:
+def watched() -> Generator[tuple[SchemaGuard, Program[None]]]:
     made = serving()
     program = WatchSchema(made, "main").program()
     yield made, program
     program.close()
 
 
-def test_the_watch_tells_of_each_change_once(watched: tuple[Serving, Program[None]]) -> None:
+def test_the_watch_tells_of_each_change_once(watched: tuple[SchemaGuard, Program[None]]) -> None:
     made, program = watched
     told: list[Log] = []
     answer: Any = None
@@ -532,7 +532,7 @@ def test_a_connection_that_broke_is_left_to_the_next_look() -> None:
 
 
 def test_a_watch_writes_one_line_of_a_file_that_was_replaced(
-    watched: tuple[Serving, Program[None]],
+    watched: tuple[SchemaGuard, Program[None]],
 ) -> None:
     _, program = watched
     asked: list[Effect] = []
@@ -546,7 +546,7 @@ def test_a_watch_writes_one_line_of_a_file_that_was_replaced(
 
 
 def test_every_database_has_a_watch_of_its_own() -> None:
-    made = Serving(("main", "second"), TWO)
+    made = SchemaGuard(("main", "second"), TWO)
 
     play(
         WatchSchemas(made).program(),
@@ -558,4 +558,4 @@ def test_every_database_has_a_watch_of_its_own() -> None:
 
 
 def test_the_catalogue_is_the_released_one_unless_told() -> None:
-    assert Serving(()).catalogue is CATALOGUE
+    assert SchemaGuard(()).catalogue is CATALOGUE

@@ -11,8 +11,8 @@ from legation.observability.request_log import (
     NOWHERE,
     Arrival,
     Gauge,
-    Line,
-    Watch,
+    RequestLine,
+    Telemetry,
     method_label,
     read_request_id,
 )
@@ -26,20 +26,20 @@ def arrival(method: str = "GET", template: str = "/agents") -> Arrival:
     return Arrival(request, CAME, "id-1", template, "get_agents")
 
 
-def samples(watch: Watch) -> dict[str, float]:
+def samples(telemetry: Telemetry) -> dict[str, float]:
     return {
         f"{s.name} {' '.join(s.labels.values())}".strip(): s.value
-        for family in text_string_to_metric_families(exposition(watch.families()))
+        for family in text_string_to_metric_families(exposition(telemetry.families()))
         for s in family.samples
     }
 
 
 def test_requests_are_counted_by_route_method_and_class_of_status() -> None:
-    watch = Watch()
+    telemetry = Telemetry()
     for status in (200, 201, 404):
-        watch.count_answer(arrival(), status, CAME + 2_000)
-    watch.count_answer(arrival("POST"), 200, CAME + 2_000)
-    found = samples(watch)
+        telemetry.count_answer(arrival(), status, CAME + 2_000)
+    telemetry.count_answer(arrival("POST"), 200, CAME + 2_000)
+    found = samples(telemetry)
     name = "legation_http_request_duration_seconds_count /agents"
 
     assert [found[f"{name} {kind}"] for kind in ("GET 2xx", "GET 4xx", "POST 2xx")] == [2, 1, 1]
@@ -56,9 +56,9 @@ def test_requests_are_counted_by_route_method_and_class_of_status() -> None:
     ],
 )
 def test_a_duration_falls_into_the_buckets_that_reach_it(took_us: int, bounds: str) -> None:
-    watch = Watch()
-    watch.count_answer(arrival(), 200, CAME + took_us)
-    found = samples(watch)
+    telemetry = Telemetry()
+    telemetry.count_answer(arrival(), 200, CAME + took_us)
+    found = samples(telemetry)
 
     name = "legation_http_request_duration_seconds"
     some = ("0.001", "0.005", "60.0", "+Inf")
@@ -68,11 +68,11 @@ def test_a_duration_falls_into_the_buckets_that_reach_it(took_us: int, bounds: s
 
 
 def test_methods_nobody_has_heard_of_are_one_kind() -> None:
-    watch = Watch()
+    telemetry = Telemetry()
     for number in range(50):
-        watch.count_answer(arrival(f"BREW{number}", NOWHERE), 404, CAME)
-        watch.count_cut(arrival(f"BREW{number}", NOWHERE))
-    found = samples(watch)
+        telemetry.count_answer(arrival(f"BREW{number}", NOWHERE), 404, CAME)
+        telemetry.count_cut(arrival(f"BREW{number}", NOWHERE))
+    found = samples(telemetry)
 
     assert found["legation_http_request_duration_seconds_count * other 4xx"] == 50
     assert found["legation_http_requests_cut_total * other"] == 50
@@ -81,50 +81,50 @@ def test_methods_nobody_has_heard_of_are_one_kind() -> None:
 
 
 def test_gauges_of_the_host_are_among_the_measurements() -> None:
-    watch = Watch(gauges={"things": Gauge("gauge", "How many.", {(("of", "x"),): 3})})
+    telemetry = Telemetry(gauges={"things": Gauge("gauge", "How many.", {(("of", "x"),): 3})})
 
-    assert samples(watch)["things x"] == 3
+    assert samples(telemetry)["things x"] == 3
 
 
 def test_active_requests_are_told() -> None:
-    found = samples(Watch(active=2, streams=1))
+    found = samples(Telemetry(active=2, streams=1))
 
     assert (found["legation_http_requests_active"], found["legation_http_streams_active"]) == (2, 1)
 
 
 def test_no_line_is_kept_unless_somebody_wants_it() -> None:
-    watch = Watch()
-    watch.count_answer(arrival(), 200, CAME)
-    watch.count_cut(arrival())
+    telemetry = Telemetry()
+    telemetry.count_answer(arrival(), 200, CAME)
+    telemetry.count_cut(arrival())
 
-    assert watch.take_lines() == ()
+    assert telemetry.take_lines() == ()
 
 
 def test_a_line_says_what_a_request_was_and_nothing_that_was_sent() -> None:
-    watch = Watch()
-    watch.keep_lines()
+    telemetry = Telemetry()
+    telemetry.keep_lines()
     seen = arrival()
-    watch.count_answer(seen, 200, CAME + 5)
+    telemetry.count_answer(seen, 200, CAME + 5)
     seen.trace = Trace("a" * 32, "b" * 16)
-    watch.count_cut(seen, 200)
-    watch.count_cut(arrival("BREW"))
-    lines = watch.take_lines()
+    telemetry.count_cut(seen, 200)
+    telemetry.count_cut(arrival("BREW"))
+    lines = telemetry.take_lines()
 
     assert lines == (
-        Line(CAME, CAME + 5, "id-1", "GET", "/agents", "get_agents", 200, ""),
-        Line(CAME, None, "id-1", "GET", "/agents", "get_agents", 200, "a" * 32, cut=True),
-        Line(CAME, None, "id-1", "other", "/agents", "get_agents", None, "", cut=True),
+        RequestLine(CAME, CAME + 5, "id-1", "GET", "/agents", "get_agents", 200, ""),
+        RequestLine(CAME, None, "id-1", "GET", "/agents", "get_agents", 200, "a" * 32, cut=True),
+        RequestLine(CAME, None, "id-1", "other", "/agents", "get_agents", None, "", cut=True),
     )
     assert "secret" not in str(lines)
-    assert watch.take_lines() == ()
+    assert telemetry.take_lines() == ()
 
 
 def test_lines_that_nobody_takes_give_way_to_newer_ones() -> None:
-    watch = Watch()
-    watch.keep_lines()
+    telemetry = Telemetry()
+    telemetry.keep_lines()
     for number in range(100_001):
-        watch.count_answer(arrival(), 200, CAME + number)
-    lines = watch.take_lines()
+        telemetry.count_answer(arrival(), 200, CAME + number)
+    lines = telemetry.take_lines()
 
     assert (len(lines), lines[0].end_us) == (100_000, CAME + 1)
 
@@ -137,56 +137,56 @@ CUT: Final = "legation_http_requests_cut_total"
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a log", "without"])
 def test_an_answer_to_what_was_given_up_just_now_is_the_answer_to_it(kept: bool) -> None:
-    watch = Watch()
+    telemetry = Telemetry()
     if kept:
-        watch.keep_lines()
+        telemetry.keep_lines()
     seen = arrival()
-    watch.count_cut(seen)
+    telemetry.count_cut(seen)
     other = Arrival(seen.request, CAME + 5, "id-2")
     after_all: list[tuple[Arrival, int, int]] = []
-    watch.after_all = lambda asked, status, at: after_all.append((asked, status, at))
-    found = (watch.instead(other, 503, CAME + 9), samples(watch))
-    line = Line(CAME, CAME + 9, "id-1", "GET", "/agents", "get_agents", 503, "")
+    telemetry.after_all = lambda asked, status, at: after_all.append((asked, status, at))
+    found = (telemetry.instead(other, 503, CAME + 9), samples(telemetry))
+    line = RequestLine(CAME, CAME + 9, "id-1", "GET", "/agents", "get_agents", 503, "")
 
     assert found[0] == "id-1"
     assert after_all == [(seen, 503, CAME + 9)]
     assert (found[1][f"{ANSWERED} /agents GET 5xx"], found[1][f"{CUT} /agents GET"]) == (1, 0)
-    assert watch.take_lines() == ((line,) if kept else ())
+    assert telemetry.take_lines() == ((line,) if kept else ())
 
 
 def test_an_answer_to_anything_else_stands_for_itself() -> None:
-    watch = Watch()
-    watch.keep_lines()
-    watch.count_cut(arrival())
+    telemetry = Telemetry()
+    telemetry.keep_lines()
+    telemetry.count_cut(arrival())
     unread = Arrival(Request("BREW", "*"), CAME, "id-2")
-    watch.after_all = lambda *_: pytest.fail("nothing was given up")
+    telemetry.after_all = lambda *_: pytest.fail("nothing was given up")
 
-    assert [watch.instead(unread, 400, CAME + 1) for _ in range(2)] == ["id-2", "id-2"]
-    assert samples(watch)[f"{ANSWERED} * other 4xx"] == 2
-    assert samples(watch)[f"{CUT} /agents GET"] == 1
-    assert [line.status for line in watch.take_lines()] == [None, 400, 400]
+    assert [telemetry.instead(unread, 400, CAME + 1) for _ in range(2)] == ["id-2", "id-2"]
+    assert samples(telemetry)[f"{ANSWERED} * other 4xx"] == 2
+    assert samples(telemetry)[f"{CUT} /agents GET"] == 1
+    assert [line.status for line in telemetry.take_lines()] == [None, 400, 400]
 
 
 def test_a_line_that_was_taken_already_stays_what_it_was() -> None:
-    watch = Watch()
-    watch.keep_lines()
+    telemetry = Telemetry()
+    telemetry.keep_lines()
     seen = arrival()
-    watch.count_cut(seen)
-    [taken] = watch.take_lines()
-    watch.count_answer(arrival(), 200, CAME)
-    watch.instead(seen, 503, CAME)
+    telemetry.count_cut(seen)
+    [taken] = telemetry.take_lines()
+    telemetry.count_answer(arrival(), 200, CAME)
+    telemetry.instead(seen, 503, CAME)
 
     assert (taken.status, taken.cut) == (None, True)
-    assert [line.status for line in watch.take_lines()] == [200, 503]
+    assert [line.status for line in telemetry.take_lines()] == [200, 503]
 
 
 def test_a_stream_that_was_cut_has_been_answered_already() -> None:
-    watch = Watch()
+    telemetry = Telemetry()
     seen = arrival()
-    watch.count_cut(seen, 200)
-    watch.instead(Arrival(seen.request, CAME, "id-2"), 500, CAME)
+    telemetry.count_cut(seen, 200)
+    telemetry.instead(Arrival(seen.request, CAME, "id-2"), 500, CAME)
 
-    assert samples(watch)[f"{CUT} /agents GET"] == 1
+    assert samples(telemetry)[f"{CUT} /agents GET"] == 1
 
 
 @pytest.mark.parametrize(

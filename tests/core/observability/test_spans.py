@@ -29,7 +29,15 @@ from legation.messaging.answers import AnswerMessage
 from legation.messaging.leases import Desk
 from legation.observability import genai
 from legation.observability.request_log import Arrival
-from legation.observability.spans import Carried, Kind, Recorder, Span, Way, Work, with_trace
+from legation.observability.spans import (
+    Kind,
+    Recorder,
+    Span,
+    TraceContext,
+    TracedJob,
+    Work,
+    with_trace,
+)
 from legation.observability.tracing import Trace, read_note, with_note
 from legation.runs.executor import ExecuteRun
 from legation.store.audit import Audited, AuditEntry
@@ -355,20 +363,20 @@ def errand() -> Program[Any]:
 
 
 def test_what_is_sent_bears_the_trace() -> None:
-    way = Way(TRACE)
+    way = TraceContext(TRACE)
     script = [
         (Fetch("GET", "http://x", (("a", "b"), *SENT)), None),
         (OpenStream("POST", "http://x", SENT), None),
-        (Spawn(Carried(NOTHING, way)), None),
+        (Spawn(TracedJob(NOTHING, way)), None),
         (Sleep(1), None),
         (Transact, Busy()),
     ]
 
-    assert play(with_trace(errand(), Way(TRACE)), script) == "busy"
-    assert close_at_every_effect(lambda: with_trace(errand(), Way(TRACE)), script) == 5
-    job = Carried(NOTHING, way)
+    assert play(with_trace(errand(), TraceContext(TRACE)), script) == "busy"
+    assert close_at_every_effect(lambda: with_trace(errand(), TraceContext(TRACE)), script) == 5
+    job = TracedJob(NOTHING, way)
     play(job.program(), [(Fetch("GET", "http://x", SENT), None)])
-    play(with_trace(NOTHING.program(), Way(None)), [(Fetch("GET", "http://x"), None)])
+    play(with_trace(NOTHING.program(), TraceContext(None)), [(Fetch("GET", "http://x"), None)])
 
 
 def test_programs_within_a_program_are_on_the_same_way() -> None:
@@ -376,7 +384,7 @@ def test_programs_within_a_program_are_on_the_same_way() -> None:
         yield from Interruptible(NOTHING.program(), "topic", 1)
         yield from Concurrently((NOTHING.program(), NOTHING.program()))
 
-    program = with_trace(asking(), Way(TRACE))
+    program = with_trace(asking(), TraceContext(TRACE))
     interruptible = program.send(None)
     assert isinstance(interruptible, Interruptible)
     play(interruptible.program, [(Fetch("GET", "http://x", SENT), None)])
@@ -393,7 +401,7 @@ def test_published_events_are_folded() -> None:
         yield from Publish("r1", TURN[2:])
 
     recorder = Recorder()
-    way = Way(None, recorder, parent=TRACE)
+    way = TraceContext(None, recorder, parent=TRACE)
     play(with_trace(run(), way), [(Publish, None), (Publish, None)])
     *_, span = recorder.take(0)
 
@@ -406,20 +414,20 @@ def claimed(trace: Trace | None = TRACE, run_id: str = "r1", events: int = 0) ->
     return ExecuteRun(demo(None).workshop, "main", run)
 
 
-def onward(way: Way, job: Job) -> Way:
+def onward(way: TraceContext, job: Job) -> TraceContext:
     """Return the way that `job` is sent on."""
-    carried = way.onward(job)
-    assert isinstance(carried, Carried)
-    return carried.way
+    carried = way.wrap_job(job)
+    assert isinstance(carried, TracedJob)
+    return carried.context
 
 
 def test_a_run_is_within_what_asked_for_it_and_hands_its_own_span_on() -> None:
-    way = onward(Way(None, Recorder()), claimed())
+    way = onward(TraceContext(None, Recorder()), claimed())
     run = folded(TURN)[2]
 
     assert way.parent == TRACE
     assert way.trace == Trace(TRACE.trace_id, run.span_id, state="vendor=1")
-    again = onward(Way(None, Recorder()), claimed(events=7))
+    again = onward(TraceContext(None, Recorder()), claimed(events=7))
     assert again.trace is not None
     assert again.trace.span_id != run.span_id
 
@@ -427,13 +435,13 @@ def test_a_run_is_within_what_asked_for_it_and_hands_its_own_span_on() -> None:
 def test_a_run_that_is_not_recorded_hands_its_callers_span_on() -> None:
     unsampled = Trace("a" * 32, "b" * 16, sampled=False)
     for trace, recorder in ((TRACE, None), (unsampled, Recorder())):
-        way = onward(Way(None, recorder), claimed(trace))
+        way = onward(TraceContext(None, recorder), claimed(trace))
         assert (way.trace, way.recorder) == (trace, None)
 
 
 def test_the_next_run_of_a_session_is_in_the_trace_it_was_asked_for_in() -> None:
     other = Trace("c" * 32, "d" * 16)
-    way = Way(TRACE, Recorder(), parent=TRACE)
+    way = TraceContext(TRACE, Recorder(), parent=TRACE)
 
     assert onward(way, claimed(other)).parent == other
     assert onward(way, claimed(None)).parent is None
@@ -445,19 +453,19 @@ def test_the_next_run_of_a_session_is_in_the_trace_it_was_asked_for_in() -> None
 def test_a_run_that_is_recorded_may_follow_one_that_is_not() -> None:
     unsampled = evolve(TRACE, sampled=False)
     recorder = Recorder()
-    first = onward(Way(unsampled, beyond=recorder), claimed(unsampled))
+    first = onward(TraceContext(unsampled, beyond=recorder), claimed(unsampled))
     second = onward(first, claimed())
 
     assert (first.trace, first.recorder) == (unsampled, None)
     assert (second.parent, second.recorder) == (TRACE, recorder)
-    assert onward(Way(TRACE), claimed(None)) == Way(None)
+    assert onward(TraceContext(TRACE), claimed(None)) == TraceContext(None)
 
 
 def test_a_message_of_which_nobody_is_told_goes_its_own_way() -> None:
     message = ClaimedMessage(LEASE, "4911", '{"message_id":"m"}', 1, 1, None)
     job = AnswerMessage(Desk(demo(None).workshop, "main"), message)
 
-    assert Way(TRACE).onward(job) is job
+    assert TraceContext(TRACE).wrap_job(job) is job
 
 
 def test_each_run_of_a_session_is_in_the_trace_of_its_own_request() -> None:
@@ -573,7 +581,7 @@ def test_a_run_that_goes_on_is_within_the_request_that_answered_it() -> None:
     unit = ContinueRun("o", "s", "r", 1, row, "t", "n", 1, 2)
     script = [(Transact("main", evolve(unit, input=with_note(row, TRACE))), None)]
 
-    play(with_trace(iter(Transact("main", unit)), Way(TRACE)), script)
+    play(with_trace(iter(Transact("main", unit)), TraceContext(TRACE)), script)
 
 
 def neglected(events: int = 3, trace: Trace | None = TRACE, more: str = "", **of: Any) -> Neglected:
@@ -612,7 +620,7 @@ def taken_over(found: Neglected, *events: RunEvent) -> tuple[Span, ...]:
         yield from Publish("r1", events)
 
     script = [(Transact("main", FindNeglected(9)), found), (Publish, None)]
-    play(with_trace(keeping(), Way(None, recorder)), script)
+    play(with_trace(keeping(), TraceContext(None, recorder)), script)
     return recorder.take(0)
 
 
@@ -651,7 +659,7 @@ def test_nobody_remembers_lost_runs_where_no_spans_are_recorded(
 ) -> None:
     monkeypatch.setattr("legation.observability.spans._RUNS", 1)
     script = [(Transact("main", FindNeglected(9)), neglected())]
-    play(with_trace(iter(Transact("main", FindNeglected(9))), Way(None)), script)
+    play(with_trace(iter(Transact("main", FindNeglected(9))), TraceContext(None)), script)
     recorder, (row,) = Recorder(), neglected().expired
     recorder.remember_neglected(Neglected((row, evolve(row, run_id="r2")), waiting=False))
     recorder.record_events("r1", (ENDED,), None)
@@ -739,7 +747,7 @@ def test_work_that_fails_is_told_and_work_that_is_broken_off() -> None:
             yield from Transact("main", FailMessage(LEASE, "why", 9, 5))
 
     recorder = Recorder()
-    job = Carried(Failing(), Way(TRACE, recorder, work=work()))
+    job = TracedJob(Failing(), TraceContext(TRACE, recorder, work=work()))
     spawned: list[Any] = []
     program = job.program()
     for answer in (None, 1, None):
@@ -753,7 +761,7 @@ def test_work_that_fails_is_told_and_work_that_is_broken_off() -> None:
     assert (span.name, span.start_us, span.end_us, span.error) == ("process chat", 1, 7, "failed")
     assert (span.parent_id, span.link) == (None, None)
     assert spawned[1].job.way.work is None
-    broken_off = Carried(Failing(), Way(TRACE, recorder, work=work())).program()
+    broken_off = TracedJob(Failing(), TraceContext(TRACE, recorder, work=work())).program()
     broken_off.send(None)
     broken_off.send(1)
     broken_off.close()
@@ -775,5 +783,5 @@ def test_replies_bear_the_trace_and_what_is_not_for_others_does_not() -> None:
         (Transact("main", FailMessage(LEASE, "why", None, 1, told)), True),
         (Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry)), None),
     ]
-    play(with_trace(storing(), Way(TRACE)), script)
+    play(with_trace(storing(), TraceContext(TRACE)), script)
     assert read_note(told[0].payload) == TRACE

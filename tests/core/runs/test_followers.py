@@ -203,11 +203,11 @@ def test_a_cut_stream_is_counted_as_cut(client: Client, peer: Client) -> None:
     assert isinstance(made, Platform)
     peer.begin("GET", f"{SLOW}/{run_id}/events")
     peer.settle()
-    assert made.watch.streams == 1
+    assert made.telemetry.streams == 1
     drain(peer, 1.0, 0.0)
     peer.advance(2)
 
-    assert made.watch.streams == 0
+    assert made.telemetry.streams == 0
     assert made.workshop.followers == 0
 
 

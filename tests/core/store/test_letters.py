@@ -12,7 +12,7 @@ from legation.store.inbox import (
     NewMessage,
     PutMessages,
 )
-from legation.store.letters import FetchLetter, Retried, RetryLetter
+from legation.store.letters import FetchMessageRecord, Retried, RetryDeadMessage
 from legation.store.outbox import ClaimReplies, FailReply, NewReply
 from legation.store.units import Dialect
 
@@ -41,7 +41,7 @@ def kill_replies(database: Database) -> None:
 
 
 def test_a_message_comes_with_its_own_replies_in_their_order(database: Database) -> None:
-    letter = database.run(FetchLetter("c", "m", KEYS))
+    letter = database.run(FetchMessageRecord("c", "m", KEYS))
 
     assert letter is not None
     assert (letter.message.message_id, letter.message.state) == ("m", "done")
@@ -49,12 +49,12 @@ def test_a_message_comes_with_its_own_replies_in_their_order(database: Database)
 
 
 def retry(database: Database, message_id: str) -> object:
-    return database.run(RetryLetter("c", message_id, keys_of(message_id), 9))
+    return database.run(RetryDeadMessage("c", message_id, keys_of(message_id), 9))
 
 
 def test_no_message_is_no_letter(database: Database) -> None:
-    assert database.run(FetchLetter("c", "x", keys_of("x"))) is None
-    assert database.run(FetchLetter("d", "m", KEYS)) is None
+    assert database.run(FetchMessageRecord("c", "x", keys_of("x"))) is None
+    assert database.run(FetchMessageRecord("d", "m", KEYS)) is None
     assert retry(database, "x") is None
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_dead_is_not_revived(database: Database) -> None:
 def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Database) -> None:
     kill_replies(database)
 
-    assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m", KEYS, 9)) == Retried(message=False, replies=1)
     states = database.ask("select idempotency_key, state from outbox order by idempotency_key")
     assert dict(states) == {
         "reply-2-m": "dead",
@@ -82,14 +82,14 @@ def test_a_dead_message_is_revived() -> None:
     (message,) = database.run(ClaimMessages("n", 2, 30, 9, 20)).messages
     database.run(FailMessage(message.lease, "no", None, 3))
 
-    assert database.run(RetryLetter("c", "m", KEYS, 9)) == Retried(message=True, replies=0)
+    assert database.run(RetryDeadMessage("c", "m", KEYS, 9)) == Retried(message=True, replies=0)
     assert database.ask("select state, ready_us, done_us, attempts from inbox") == [
         ("ready", 9, None, 1)
     ]
 
 
 def test_postgresql_takes_the_keys_as_an_array() -> None:
-    work = FetchLetter("c", "m", ("a", "b")).statements(Dialect.POSTGRESQL)
+    work = FetchMessageRecord("c", "m", ("a", "b")).statements(Dialect.POSTGRESQL)
     next(work)
     statement = work.send([("c", "m", "ada", "done", 1, 0, 1, 1, None, None, 2)])
 

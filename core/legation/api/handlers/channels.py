@@ -19,7 +19,7 @@ from ...messaging.answers import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.inbox import CountMessages, ListMessages, MessageDepth, MessagePlace, MessageRow
-from ...store.letters import FetchLetter, RetryLetter
+from ...store.letters import FetchMessageRecord, RetryDeadMessage
 from ...store.outbox import CountReplies, ListReplies, ReplyDepth, ReplyPlace, ReplyRow
 from ...values import frozen
 from ..call import Call
@@ -186,7 +186,7 @@ def get_message(call: Call) -> Program[Answer | Refusal]:
     if isinstance(channel, NotFound):
         return channel
     message_id = call.params["message_id"]
-    fetch = FetchLetter(channel.id, message_id, keys_of(message_id))
+    fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return _no_message(message_id)
@@ -201,7 +201,7 @@ def retry_message(call: Call) -> Program[Answer | Refusal]:
     if isinstance(channel, NotFound):
         return channel
     message_id, database = call.params["message_id"], channel.component.database
-    retry = RetryLetter(channel.id, message_id, keys_of(message_id), call.now_us)
+    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id), call.now_us)
     retried = yield from call.change(database, retry)
     if retried is None:
         return _no_message(message_id)

@@ -89,7 +89,7 @@ def openapi(call: Call) -> Program[Answer | Refusal]:
     """Return the OpenAPI document."""
     if not call.registry.config.docs:
         return NotFound()
-    return _send_asset(call, call.surface.manual.document)
+    return _send_asset(call, call.surface.documentation.document)
     yield  # a program without effects
 
 
@@ -115,7 +115,7 @@ def oauth2_redirect(call: Call) -> Program[Answer | Refusal]:
 def asset(call: Call) -> Program[Answer | Refusal]:
     """Return a file of the pages."""
     name = call.params["name"]
-    found = _OWN.get(name) or call.surface.manual.assets.get(name)
+    found = _OWN.get(name) or call.surface.documentation.assets.get(name)
     if found is None or not call.registry.config.docs:
         return NotFound()
     return _send_asset(call, found)
@@ -129,7 +129,7 @@ def _page(
     if not config.docs:
         return NotFound()
     root = _root(call.request.target)
-    missing = {*styles, *scripts} - {*_OWN, *call.surface.manual.assets}
+    missing = {*styles, *scripts} - {*_OWN, *call.surface.documentation.assets}
     document = f"{root}openapi.json"
     if missing:
         styles, scripts = ("page.css",), ()

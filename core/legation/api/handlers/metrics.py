@@ -44,11 +44,16 @@ class _DatabaseCounts:
 
 def show(call: Call) -> Program[Answer | Refusal]:
     """Return every measurement, as text that Prometheus reads."""
-    watch = call.surface.watch
-    if watch.surveyed is None or call.now_us - watch.surveyed[0] >= _FRESH_US:
-        watch.surveyed = (call.now_us, (yield from _survey(call)))
-    families = (*_process(call), *watch.families(), _build_ended_family(call), *watch.surveyed[1])
-    text = exposition(families, watch.labels)
+    telemetry = call.surface.telemetry
+    if telemetry.surveyed is None or call.now_us - telemetry.surveyed[0] >= _FRESH_US:
+        telemetry.surveyed = (call.now_us, (yield from _survey(call)))
+    families = (
+        *_process(call),
+        *telemetry.families(),
+        _build_ended_family(call),
+        *telemetry.surveyed[1],
+    )
+    text = exposition(families, telemetry.labels)
     no_store = ((b"cache-control", b"no-store"),)
     return text_response(200, text, MEDIA_TYPE, no_store)
 

@@ -36,7 +36,7 @@ def find_session(
     if isinstance(found, SeveralOwners):
         return _several(found)
     if found is not None:
-        call.account.owner = found.owner
+        call.audit.owner = found.owner
     return found
 
 

@@ -137,7 +137,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     named = call.principal.session_id or asked.session_id
     session_id = named or (yield from call.new_id("session"))
     owner = yield from _owner(call, hosted.database, asked, session_id, run_id)
-    call.account.owner = owner
+    call.audit.owner = owner
     new = NewRun(
         owner=owner,
         session_id=session_id,
@@ -492,7 +492,7 @@ def _own_run(
     wanted = call.principal.session_id or session_id
     if own is None or wanted not in (None, own.row.session_id):
         return absent
-    call.account.owner = own.row.owner
+    call.audit.owner = own.row.owner
     return own
 
 

@@ -254,7 +254,7 @@ def create_session(call: Call) -> Program[Answer | Refusal]:
         return BadRequest("This platform hosts no workflows")
     session_id = call.principal.session_id or session_id or (yield from call.new_id("session"))
     owners = call.whose(user_id or where.user_id).owners
-    owner = call.account.owner = owners[0] if owners else f"~nobody:{session_id}"
+    owner = call.audit.owner = owners[0] if owners else f"~nobody:{session_id}"
     now_us = yield from Now()
     unit = CreateSession(
         owner=owner,
@@ -393,7 +393,7 @@ def _delete(
     call: Call, where: _Where, meant: tuple[tuple[str, str | None], ...]
 ) -> Program[Deleted | Refusal]:
     """Delete the sessions of these ids and kinds, each of one owner; tell their executors."""
-    database, account = where.database, call.account
+    database, audit = where.database, call.audit
     ids = tuple(dict.fromkeys(session_id for session_id, _ in meant))
     owners = yield from find_owners(call, database, ids, where.user_id)
     if isinstance(owners, Refusal):
@@ -403,7 +403,7 @@ def _delete(
         return Deleted(0, ())
     own = call.principal.own if call.whose(where.user_id).others else None
     unit = DeleteSessions(tuple(named), own, (yield from Now()))
-    resource = "/".join(account.of(resource_of((one,)), owners.get(one)) for one in ids)
+    resource = "/".join(audit.of(resource_of((one,)), owners.get(one)) for one in ids)
     change = partial(call.change, status=204, resource=resource)
     deleted = yield from _store(database, unit, change)
     for run_id in deleted.runs:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 import pytest
 
 from legation import Platform
-from legation.api.documentation import Asset, Manual
+from legation.api.documentation import ApiDocumentation, Asset
 from legation.config import structure
 from legation_testing import Client, ClientResponse
 
@@ -29,7 +29,7 @@ def issuer() -> Issuer:
 
 
 def built(platform: Platform) -> Platform:
-    platform.manual.bring(FILES)
+    platform.documentation.bring(FILES)
     return platform
 
 
@@ -190,9 +190,9 @@ def test_the_description_is_made_when_somebody_asks() -> None:
         made.append(1)
         return {}
 
-    manual = Manual(describe)
+    documentation = ApiDocumentation(describe)
     assert not made
-    assert manual.document.body == manual.document.body == b"{}"
+    assert documentation.document.body == documentation.document.body == b"{}"
     assert made == [1]
 
 

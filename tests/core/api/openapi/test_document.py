@@ -40,7 +40,7 @@ def document(issuer: Issuer) -> dict[str, Any]:
 
 
 def told(platform: Platform) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(bytes(platform.manual.document.body))
+    document: dict[str, Any] = json.loads(bytes(platform.documentation.document.body))
     return document
 
 
@@ -342,11 +342,11 @@ def test_every_parameter_and_every_content_has_a_schema(document: dict[str, Any]
 def test_it_is_made_once(issuer: Issuer) -> None:
     platform = demo(issuer)
 
-    assert platform.manual.document is platform.manual.document
+    assert platform.documentation.document is platform.documentation.document
 
 
 def test_the_same_configuration_has_the_same_document(issuer: Issuer) -> None:
-    assert demo(issuer).manual.document.etag == demo(issuer).manual.document.etag
+    assert demo(issuer).documentation.document.etag == demo(issuer).documentation.document.etag
 
 
 def test_it_names_no_agent_and_no_database(issuer: Issuer) -> None:
@@ -430,6 +430,6 @@ def test_every_client_is_checked(written: Contract) -> None:
 
 def test_verification_keys_are_not_in_it(issuer: Issuer) -> None:
     config = AuthorizationConfig(verification_keys=(issuer.pem,))
-    body = Platform(authorization=True, authorization_config=config).manual.document.body
+    body = Platform(authorization=True, authorization_config=config).documentation.document.body
 
     assert b"PUBLIC KEY" not in body
