@@ -427,8 +427,9 @@ def test_two_channels_do_not_share_a_sender(provider: WhatsAppApi) -> None:
     from ...providers.deliveries import channels
 
     (first, *_) = channels("http://127.0.0.1:9")
-    secrets = {"app_secret_env": "OTHER", "previous_app_secret_env": first.app_secret_env}
-    other = evolve(first, id="other", **secrets)  # alike, but for what it is told apart by
+    old = first.app_secret_env
+    # Alike, but for the secret that tells their deliveries apart.
+    other = evolve(first, id="other", app_secret_env="OTHER", previous_app_secret_env=old)
     environ = {**ENVIRON, "OTHER": "another-app-secret-of-the-tests"}
     with opened(provider, channels=[first, other], environ=environ) as c:
         sent = whatsapp(("4911", "a", "hi"))

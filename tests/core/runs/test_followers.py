@@ -10,7 +10,7 @@ import pytest
 from legation import Platform
 from legation.config import Agent, Model, Team
 from legation.store.run_reads import EventsPage, FetchEvents
-from legation_testing import BadResponse, Client, Exchange
+from legation_testing import BadResponse, Client, ClientResponse, Exchange
 
 SLOW = "/agents/sloth/runs"
 PATIENCE = 20.0
@@ -53,7 +53,7 @@ def drain(client: Client, patience_seconds: float = PATIENCE, grace_seconds: flo
     return client.simulation.start(program, "closing", node=client.node)
 
 
-def names(exchange: Exchange) -> list[str]:
+def names(exchange: Exchange | ClientResponse) -> list[str]:
     return [event.name for event in exchange.events()]
 
 
