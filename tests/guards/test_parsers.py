@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from legation.access.jose import Malformed, decode_header, decode_object
-from legation.channels.markup import marked, spans
+from legation.channels.markup import mark_up, spans
 from legation.channels.messages import read_object, rest_of_new
 from legation.channels.replies import split_text
 from legation.http.authority import origin_form, well_formed_host
@@ -20,7 +20,7 @@ from legation.http.sse import Decoder
 from legation.models.conversation import Message, Prompt
 from legation.models.echo import Echo
 from legation.observability.tracing import read_trace
-from legation.tools.docstrings import explained
+from legation.tools.docstrings import explain
 from legation.tools.structured import check_output
 from legation_server import parse_networks
 from legation_testing import play
@@ -86,10 +86,10 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "server-sent events": fed,
     "a delivery": lambda text: read_object(text.encode()),
     "a command": rest_of_new,
-    "markdown": marked,
+    "markdown": mark_up,
     "spans of markdown": spans,
     "a reply in parts": lambda text: list(split_text(text, 4096)),
-    "a docstring": explained,
+    "a docstring": explain,
     "an answer in JSON": lambda text: check_output({"type": "object"}, text),
     "an echo": echoed,
 }

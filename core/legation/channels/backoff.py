@@ -1,4 +1,4 @@
-"""When to try again, and when to stop.
+"""The back-off of messages and replies: the time of the next retry, and the end of all retries.
 
 Twenty attempts or a day, whichever comes first, then the dead letters.  Attempts are also the
 fencing token of a lease and never go back, so what an operator revives gets one attempt more.

@@ -12,7 +12,7 @@ from typing import Final
 from ..values import frozen
 from .replies import utf16_length
 
-__all__ = ["Span", "marked", "spans"]
+__all__ = ["Span", "mark_up", "spans"]
 
 _MARKDOWN: Final = re.compile(
     r"""^[ \t]*```(?P<info>[^`\n]*)\n(?!\s*```)(?P<block>.*?\S.*?)(?:\n[ \t]*```[ \t]*$|\Z)
@@ -28,7 +28,7 @@ _LINK: Final = re.compile(r"\[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+
 
 @frozen
 class Span:
-    """What is shown in another way: where it begins and how long it is, in UTF-16 units.
+    """A span of text with a style: its offset and its length, in UTF-16 units.
 
     `kind` is `bold`, `strikethrough`, `code` or `pre`, the last with a `language` or "".
     """
@@ -39,12 +39,12 @@ class Span:
     language: str = ""
 
 
-def marked(text: str) -> str:
+def mark_up(text: str) -> str:
     """Return `text` with `*bold*` and `~struck~` words, as WhatsApp and Slack write them."""
-    return _MARKDOWN.sub(_marked, text)
+    return _MARKDOWN.sub(_mark, text)
 
 
-def _marked(found: re.Match[str]) -> str:
+def _mark(found: re.Match[str]) -> str:
     whole, kind, words = found[0], *_read(found)
     if kind == "pre":  # its first line would be shown
         start, end = (at - found.start() for at in found.span("info"))
@@ -57,7 +57,7 @@ def _marked(found: re.Match[str]) -> str:
 def spans(text: str) -> tuple[str, tuple[Span, ...]]:
     """Return `text` without its markup, and what that said, in order."""
     pieces: list[str] = []
-    told: list[Span] = []
+    result: list[Span] = []
     done = units = 0
     for found in _MARKDOWN.finditer(text):
         kind, words = _read(found)
@@ -65,11 +65,11 @@ def spans(text: str) -> tuple[str, tuple[Span, ...]]:
         units += utf16_length(before)
         length = utf16_length(words)
         if kind:
-            told.append(Span(kind, units, length, (found["info"] or "").strip()))
+            result.append(Span(kind, units, length, (found["info"] or "").strip()))
         pieces += [before, words]
         units += length
         done = found.end()
-    return "".join([*pieces, text[done:]]), tuple(told)
+    return "".join([*pieces, text[done:]]), tuple(result)
 
 
 def _read(found: re.Match[str]) -> tuple[str, str]:
@@ -81,9 +81,9 @@ def _read(found: re.Match[str]) -> tuple[str, str]:
     if found["struck"] is not None:
         return "strikethrough", found["struck"]
     if found["url"] is not None:
-        return "", _linked(found)
+        return "", _link_text(found)
     words = _without_tail(found["heading"]) if found["heading"] else found["bold"]
-    words = _LINK.sub(_linked, words.replace("**", "")).strip()
+    words = _LINK.sub(_link_text, words.replace("**", "")).strip()
     return ("bold", words) if words else ("", found[0])
 
 
@@ -93,7 +93,7 @@ def _without_tail(heading: str) -> str:
     return bare if bare.endswith((" ", "\t")) else heading
 
 
-def _linked(found: re.Match[str]) -> str:
+def _link_text(found: re.Match[str]) -> str:
     """Return a link in words; its label never hides where it leads."""
     label, url = found["label"], found["url"]
     known = url.rstrip("/"), url.partition("://")[2].rstrip("/")

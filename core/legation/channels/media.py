@@ -30,7 +30,7 @@ _HOST: Final = re.compile(r"[a-z0-9.-]+", re.ASCII)
 
 
 class Source(Protocol):
-    """What a channel knows of the files of its provider."""
+    """The requests by which a channel gets files from its provider."""
 
     def locate(self, media: Media) -> Fetch | None:
         """Return the question where `media` is; None when there is nothing to ask."""
@@ -48,14 +48,14 @@ def fetch_media(source: Source, media: Media, most_bytes: int) -> Program[bytes 
     found: FetchReply | None = None
     question = source.locate(media)
     if question is not None:
-        told = yield from _asked(question)
-        if isinstance(told, str):
-            return told
-        found = told
+        located = yield from _ask(question)
+        if isinstance(located, str):
+            return located
+        found = located
     request = source.download(media, found)
     if request is None:
         return _GONE
-    answer = yield from _asked(evolve(request, max_bytes=most_bytes))
+    answer = yield from _ask(evolve(request, max_bytes=most_bytes))
     if isinstance(answer, str):
         return answer
     return _GONE if _is_page(answer, media) else answer.body
@@ -67,7 +67,7 @@ def _is_page(answer: FetchReply, media: Media) -> bool:
     return kind == "text/html" != media.mime_type
 
 
-def _asked(request: Fetch) -> Program[FetchReply | str]:
+def _ask(request: Fetch) -> Program[FetchReply | str]:
     """Return a successful answer, after a few tries if need be, else what went wrong."""
     for pause in (*_PAUSES, None):
         answer = yield from request

@@ -1,4 +1,4 @@
-"""What a channel's delivery means, in values that are the same for every provider."""
+"""The messages in a channel's delivery, as values that are the same for every provider."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ APOLOGY: Final = "Sorry, something went wrong here and I could not answer. Pleas
 
 
 class Kind(Enum):
-    """What a message carries."""
+    """The kind of content that a message carries."""
 
     TEXT = "text"
     BUTTON = "button"
@@ -133,7 +133,7 @@ class Undelivered:
 
 @frozen
 class Delivery:
-    """What one POST brought: every message in order, and the kinds of what else was in it."""
+    """The content of one POST: every message in order, and the kinds of what else was in it."""
 
     messages: tuple[IncomingMessage, ...]
     ignored: tuple[str, ...] = ()

@@ -142,7 +142,7 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def _fitting(text: str, start: int, limit: int) -> int:
+def _fit(text: str, start: int, limit: int) -> int:
     """Return the end of the longest piece from `start` on that has at most `limit` units."""
     end = min(len(text), start + limit)
     units = utf16_length(text[start:end])
@@ -152,7 +152,7 @@ def _fitting(text: str, start: int, limit: int) -> int:
     return end
 
 
-def _joined(text: str, end: int) -> bool:
+def _is_joined(text: str, end: int) -> bool:
     """Tell whether a person would see one character across `end` (after UAX #29, roughly)."""
     before, after = text[end - 1], text[end]
     if _JOINER in (before, after) or category(after) in {"Mn", "Mc", "Me"}:
@@ -174,7 +174,7 @@ def _border(text: str, start: int, end: int) -> int:
         if found:
             return found[-1]
     for cut in range(end, max(middle, end - _LONGEST_CLUSTER), -1):
-        if not _joined(text, cut):
+        if not _is_joined(text, cut):
             return cut
     return end
 
@@ -193,7 +193,7 @@ def _begin(text: str, start: int, limit: int) -> int:
 
 
 def _end(text: str, start: int, size: int, limit: int) -> int:
-    end = _fitting(text, start, limit)
+    end = _fit(text, start, limit)
     return _border(text, start, end) if end < size else size
 
 

@@ -1,4 +1,4 @@
-"""Who sent these bytes: five ways to sign a webhook, over the raw body.
+"""The signatures of webhooks: five schemes, each over the raw body.
 
 All follow one discipline.  Exactly one header of each name; its form is checked on bytes, so no
 text of a header can raise; every active secret is compared, in constant time and without an early

@@ -17,7 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .markup import marked
+from .markup import mark_up
 from .media import is_provider
 from .messages import (
     Challenge,
@@ -146,7 +146,7 @@ class Slack:
         """
         message: dict[str, object] = {
             "channel": reply.recipient,
-            "text": _escaped(marked(reply.text)),
+            "text": _escape(mark_up(reply.text)),
             "unfurl_links": False,
             "unfurl_media": False,
             "metadata": {
@@ -186,24 +186,24 @@ def _is_direct(event: JsonValue) -> bool:
     return at(event, "channel_type") == "im"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _plain(text: str, own: frozenset[str]) -> str:
     """Return `text` as its writer saw it, without the mentions of `own`."""
 
-    def shown(found: re.Match[str]) -> str:
+    def show(found: re.Match[str]) -> str:
         sigil, target, label, space = found[1], found[2], found[3] or "", found[4]
         if sigil == "@" and target in own:
             return ""
-        return _shown(sigil, target, label) + space
+        return _render_reference(sigil, target, label) + space
 
-    plain = _MARKUP.sub(shown, text)
+    plain = _MARKUP.sub(show, text)
     return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip()
 
 
-def _shown(sigil: str, target: str, label: str) -> str:
+def _render_reference(sigil: str, target: str, label: str) -> str:
     if sigil == "!":  # `<!here>`, `<!subteam^S1|@team>`, `<!date^…|tomorrow>`
         return label or f"@{target}"
     if sigil:

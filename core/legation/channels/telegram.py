@@ -267,8 +267,11 @@ class Telegram:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("error_code")
-        told = _DESCRIPTION.fullmatch(string_at(answer, "description"))
-        parts = (f"code {code}" if isinstance(code, int) else "", told[0] if told else "")
+        description = _DESCRIPTION.fullmatch(string_at(answer, "description"))
+        parts = (
+            f"code {code}" if isinstance(code, int) else "",
+            description[0] if description else "",
+        )
         said = ", ".join(filter(None, parts))
         asked = at(answer, "parameters", "retry_after")
         if isinstance(asked, int) and 0 <= asked <= 24 * 3600:
@@ -334,8 +337,8 @@ def _media(message: JsonObject) -> tuple[Media, ...]:
     for name, mime_type in _FILES:
         file = message.get(name)
         if isinstance(file, dict):
-            told = string_at(file, "mime_type") or mime_type
-            return media_of(_file_id(file), told, file.get("file_name"), file.get("file_size"))
+            declared = string_at(file, "mime_type") or mime_type
+            return media_of(_file_id(file), declared, file.get("file_name"), file.get("file_size"))
     return ()
 
 

@@ -17,7 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .markup import marked
+from .markup import mark_up
 from .media import is_provider
 from .messages import (
     Challenge,
@@ -187,10 +187,10 @@ class WhatsApp:
         """Return the request that sends `reply`; its key stands wherever Meta has a place."""
         message: dict[str, object] = {
             "messaging_product": "whatsapp",
-            **_addressed(reply.recipient),
+            **_address(reply.recipient),
             "type": "text",
             # No preview: it would make Meta fetch whatever address a model wrote.
-            "text": {"body": marked(reply.text), "preview_url": False},
+            "text": {"body": mark_up(reply.text), "preview_url": False},
             "biz_opaque_callback_data": reply.key,
         }
         if reply.quotes:
@@ -221,10 +221,10 @@ class WhatsApp:
         outcome = general_outcome(reply, now_us, said)
         if outcome is None and error is not None:
             return GiveUp(f"HTTP {reply.status}: {said}")
-        return outcome or Sent(_sent_id(answer))
+        return outcome or Sent(_message_id(answer))
 
 
-def _addressed(recipient: str) -> dict[str, str]:
+def _address(recipient: str) -> dict[str, str]:
     """Return the members that say to whom: a phone number, a user without one, or a group."""
     if _USER_ID.fullmatch(recipient):
         return {"recipient_type": "individual", "recipient": recipient}
@@ -242,7 +242,7 @@ def _digits(number: str) -> str:
     return "".join(character for character in number if character.isdigit())
 
 
-def _sent_id(answer: JsonValue) -> str:
+def _message_id(answer: JsonValue) -> str:
     return next((identifier(m.get("id")) for m in objects(at(answer, "messages"))), "")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 from attrs import fields
 
 from ..config import Agent, Team, ToolLike
-from ..tools import Hosted, Tool, ToolFault, as_tool, hosted
+from ..tools import Hosted, Tool, ToolFault, as_tool, host_function
 from ..tools.structured import check_schema
 from ..values import frozen
 
@@ -130,7 +130,7 @@ def _make_hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
         say(f"{path}.run", f"{agent.run!r} {_NOT_IMPORTED}")
         return None
     try:
-        return hosted(agent.run)
+        return host_function(agent.run)
     except ToolFault as fault:
         say(f"{path}.run", str(fault))
         return None

@@ -85,14 +85,16 @@ class AnswerMessage(Job):
         message = decode_message(self.claimed.payload)
         match treat(message):
             case Ask(text):
-                answer = yield from self._asked(channel, message, text)
+                answer = yield from self._ask_agent(channel, message, text)
             case Say(text):
                 answer = text
             case _:
                 answer = ""
         yield from self._complete(channel, message, answer)
 
-    def _asked(self, channel: HostedChannel, message: IncomingMessage, text: str) -> Program[str]:
+    def _ask_agent(
+        self, channel: HostedChannel, message: IncomingMessage, text: str
+    ) -> Program[str]:
         """Return what the agent says to `text`."""
         owner = owner_of(channel.id, message.sender)
         base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
@@ -106,7 +108,7 @@ class AnswerMessage(Job):
                 return _NEW
             text = rest
         row = yield from self._run(channel, message, owner, session_id, text)
-        return _said(row) or channel.apology
+        return _answer_of(row) or channel.apology
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
         now_us = yield from Now()
@@ -223,7 +225,7 @@ def _is_interrupted(row: RunRow | None) -> bool:
     return row is not None and row.reason == _INTERRUPTED
 
 
-def _said(row: RunRow | None) -> str:
+def _answer_of(row: RunRow | None) -> str:
     """Return what a run answered, else nothing; of one that waits for a person, that it does."""
     if row is None or row.status not in ("COMPLETED", "PAUSED") or row.output is None:
         return ""

@@ -1,4 +1,4 @@
-"""What comes with a message beside its words: fetched, and handed to the run like an upload.
+"""Attachments of a message: fetched, and handed to the run like an upload.
 
 A file that cannot be had costs nobody the answer: the agent reads in its place that it could not.
 """
@@ -45,7 +45,7 @@ def attachments(channel: HostedChannel, message: IncomingMessage, text: str) -> 
             found = yield from _content(channel, media, room)
         if isinstance(found, str):
             notes.append(_UNREAD.format(media.name, found))
-            yield from _told(channel, media, found)
+            yield from _log_unread(channel, media, found)
         else:
             room -= len(found)
             kept = encode_file(media.name, media.mime_type, found)
@@ -60,6 +60,6 @@ def _content(channel: HostedChannel, media: Media, room: int) -> Program[bytes |
     return (yield from fetch_media(channel.codec, media, room))
 
 
-def _told(channel: HostedChannel, media: Media, reason: str) -> Program[None]:
+def _log_unread(channel: HostedChannel, media: Media, reason: str) -> Program[None]:
     fields = (("channel", channel.id), ("type", media.mime_type), ("reason", reason))
     yield from Log("warning", "attachment not read", fields)

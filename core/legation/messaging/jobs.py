@@ -48,7 +48,7 @@ def channel_jobs(desks: Iterable[Desk]) -> tuple[Job, ...]:
 
 def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) -> Program[None]:
     """Go round for ever, whatever goes wrong; the same trouble is told once."""
-    told = ""
+    logged = ""
     while True:
         trouble: Exception | None = None
         try:
@@ -56,19 +56,19 @@ def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) 
         except Exception as error:  # noqa: BLE001 (a bug in one round must not end all of them)
             trouble = error
         if trouble is None:
-            told = ""
+            logged = ""
             yield from pause
             continue
         found = where(trouble)
-        if found != told:
+        if found != logged:
             fields = (("database", desk.database), ("error", found))
             level = "warning" if isinstance(trouble, StoreFailure) else "error"
             yield from Log(level, "channels have to wait", fields)
-        told = found
+        logged = found
         yield from Sleep(_TROUBLE_SECONDS)
 
 
-def _claimed(
+def _claim(
     desk: Desk, held: int, claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]]
 ) -> Program[R | None]:
     """Return what was claimed; None where there is no room, or the process is about to end."""
@@ -96,7 +96,7 @@ class AnswerInbox(Job):
         return _rounds(self.desk, self._round, AwaitNudge(self.desk.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claimed(self.desk, len(self.desk.leases), ClaimMessages)
+        claimed = yield from _claim(self.desk, len(self.desk.leases), ClaimMessages)
         if claimed is None:
             return
         for message in claimed.messages:
@@ -117,7 +117,7 @@ class SendOutbox(Job):
         return _rounds(self.desk, self._round, AwaitNudge(self.desk.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claimed(self.desk, len(self.desk.sending), ClaimReplies)
+        claimed = yield from _claim(self.desk, len(self.desk.sending), ClaimReplies)
         if claimed is None:
             return
         for reply in claimed.replies:

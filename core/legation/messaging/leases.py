@@ -1,4 +1,4 @@
-"""The desk of one database: what this node is working on of its inbox and outbox."""
+"""The leases of one database: the messages and replies that this node works on."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ..effects import Program
 from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
 from ..values import frozen
-from .anthropic_schema import narrowed
+from .anthropic_schema import narrow
 from .conversation import (
     Image,
     Listener,
@@ -42,12 +42,12 @@ from .reading import (
     Draft,
     arguments_of,
     count,
-    finished_calls,
+    finish_calls,
     is_table,
     items,
     json_value,
     new_draft,
-    required_table,
+    require_table,
     table,
     text,
     verbatim,
@@ -140,7 +140,7 @@ class AnthropicMessages(HostedModel):
         if prompt.tools and prompt.tool_choice is not None:
             body["tool_choice"] = _choice(prompt.tool_choice)
         if prompt.output_schema is not None:
-            shape = {"type": "json_schema", "schema": narrowed(dict(prompt.output_schema))}
+            shape = {"type": "json_schema", "schema": narrow(dict(prompt.output_schema))}
             body["output_config"] = {"format": shape}
         return body
 
@@ -181,20 +181,22 @@ def _blocks(model: str, message: Message) -> Iterable[dict[str, Any]]:
     characters = calls = 0
     for thought in message.thoughts:
         if thought.model == model:  # another could not read it
-            yield from _said(message, slice(characters, thought.characters), calls, thought.calls)
+            yield from _encode_content(
+                message, slice(characters, thought.characters), calls, thought.calls
+            )
             yield json.loads(thought.block)
             characters, calls = thought.characters, thought.calls
-    yield from _said(message, slice(characters, None), calls, None)
+    yield from _encode_content(message, slice(characters, None), calls, None)
 
 
-def _said(
+def _encode_content(
     message: Message, characters: slice, begin: int, end: int | None
 ) -> Iterable[dict[str, Any]]:
     """Yield a part of the text, and of the calls."""
     content = message.content[characters]
     if content.strip():
         yield {"type": "text", "text": content}
-    yield from map(_called, message.calls[begin:end])
+    yield from map(_encode_call, message.calls[begin:end])
 
 
 def _wire_id(call_id: str) -> str:
@@ -202,7 +204,7 @@ def _wire_id(call_id: str) -> str:
     return _NO_NAME.sub("_", call_id) or "_"
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
         "id": _wire_id(call.id),
@@ -229,7 +231,7 @@ class _Thinking:
     shown: list[str] = field(factory=list[str])
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What is shown of it."""
         return "".join(self.shown)
 
@@ -244,7 +246,7 @@ class _Thinking:
         block = {"type": "redacted_thinking", "data": self.seal}
         if not self.redacted:
             seal = {"signature": self.seal} if self.seal else {}
-            block = {"type": "thinking", "thinking": self.said, **seal}
+            block = {"type": "thinking", "thinking": self.text, **seal}
         return json.dumps(block, separators=(",", ":"))
 
 
@@ -277,7 +279,7 @@ class _Answer:
         """
         if not event.data.strip():
             return ""
-        value = required_table(json_value(event.data))
+        value = require_table(json_value(event.data))
         match value.get("type", event.name):
             case "message_start":
                 self._count(table(value.get("message")).get("usage"))
@@ -291,16 +293,16 @@ class _Answer:
             case "message_stop":
                 self.complete = True
             case "error":
-                raise _told(value.get("error"))
+                raise _judge_error(value.get("error"))
             case _:
                 pass
         return ""
 
     def whole(self, value: Any) -> str:
         """Take an answer that was not streamed."""
-        message = required_table(value)
+        message = require_table(value)
         if message.get("type") == "error":
-            raise _told(message.get("error"))
+            raise _judge_error(message.get("error"))
         if message.get("content") is None:
             raise Trouble("broken")
         said = "".join(
@@ -318,7 +320,7 @@ class _Answer:
             raise Trouble(_BAD_ENDS[self.stop])
         if not self.ended:
             raise Trouble("broken", passing=True)
-        calls = finished_calls(list(self.blocks.values()), self.taken)
+        calls = finish_calls(list(self.blocks.values()), self.taken)
         thoughts = self._thoughts() if calls else ()
         return Reply(
             "".join(self.pieces), self.usage, calls, thoughts, storable("".join(self.shown))
@@ -336,7 +338,7 @@ class _Answer:
         return tuple(Thought(self.model, one.block(), *one.place) for one in known)
 
     def _is_unsigned(self, thinking: _Thinking) -> bool:
-        return bool(thinking.said) and not self.signed
+        return bool(thinking.text) and not self.signed
 
     def _say(self, said: str) -> str:
         if said:
@@ -386,9 +388,9 @@ class _Answer:
             draft.argue(delta.get("partial_json"))
         return ""
 
-    def _count(self, told: Any) -> None:
+    def _count(self, usage: Any) -> None:
         """Keep the counts of tokens, which go on from event to event and never fall."""
-        known = table(told)
+        known = table(usage)
         details = known.get("output_tokens_details")
         if is_table(details):
             known = {**known, "thinking_tokens": details.get("thinking_tokens")}
@@ -397,7 +399,7 @@ class _Answer:
                 self.counts[name] = max(self.counts.get(name, 0), count(known[name]))
 
 
-def _told(error: Any) -> Trouble:
+def _judge_error(error: Any) -> Trouble:
     """Judge an error that came in place of an answer; its text is not kept."""
     kind = error.get("type") if is_table(error) else None
     reason = _ERRORS.get(str(kind), "unreachable")

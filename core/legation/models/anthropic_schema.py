@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..http.messages import compact_json
 from .reading import is_array, is_table
 
-__all__ = ["narrowed"]
+__all__ = ["narrow"]
 
 _KEPT: Final = frozenset({"$ref", "const", "enum", "required", "title", "type"})
 _TABLES: Final = frozenset({"$defs", "definitions", "properties"})
@@ -24,7 +24,7 @@ _FORMATS: Final = frozenset(
 )
 
 
-def narrowed(schema: Any) -> Any:
+def narrow(schema: Any) -> Any:
     """Return `schema` without what is not taken; it allows whatever `schema` allows.
 
     An object with members that have no name in the schema is the exception: there is no such thing.
@@ -34,7 +34,7 @@ def narrowed(schema: Any) -> Any:
     kinds = schema.get("type")
     if is_array(kinds):
         rest = {key: value for key, value in schema.items() if key != "type"}
-        return {"anyOf": [narrowed({"type": kind, **rest}) for kind in kinds]}
+        return {"anyOf": [narrow({"type": kind, **rest}) for kind in kinds]}
     kept: dict[str, Any] = {}
     left: dict[str, Any] = {}
     for key, value in schema.items():
@@ -56,11 +56,11 @@ def _sort(key: str, value: Any, kept: dict[str, Any], left: dict[str, Any]) -> N
     if key in _KEPT or (isinstance(value, str) and _is_kept_text(key, value)):
         kept[key] = value
     elif key in _TABLES and is_table(value):
-        kept[key] = {name: narrowed(part) for name, part in value.items()}
+        kept[key] = {name: narrow(part) for name, part in value.items()}
     elif key in _LISTS and is_array(value):
-        kept[_LISTS[key]] = [narrowed(part) for part in value]
+        kept[_LISTS[key]] = [narrow(part) for part in value]
     elif key == "items":
-        kept[key] = narrowed(value)
+        kept[key] = narrow(value)
     elif key == "minItems" and value in (0, 1):
         kept[key] = value
     elif key not in _SILENT:

@@ -30,13 +30,13 @@ from .reading import (
     Draft,
     arguments_of,
     count,
-    finished_calls,
+    finish_calls,
     is_array,
     is_table,
     items,
     json_value,
     new_draft,
-    required_table,
+    require_table,
     table,
     text,
 )
@@ -132,33 +132,33 @@ class ChatCompletions(HostedModel):
 
     def _message(self, message: Message) -> dict[str, Any]:
         """Return a message, with what the model thought where that is asked for."""
-        told = _message(message)
+        payload = _message(message)
         if message.role == "assistant":
             for provider, unknown in UNKNOWN_THOUGHTS.items():
                 if self._is_at(provider):
-                    told["reasoning_content"] = unknown
+                    payload["reasoning_content"] = unknown
         for thought in message.thoughts:
             if thought.model == self.id:  # another could not read it
-                tell_again(thought, told)
-        return told
+                tell_again(thought, payload)
+        return payload
 
 
 def _message(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    payload: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.role == "assistant" and not message.content.strip():
-        told["content"] = _NO_TEXT
+        payload["content"] = _NO_TEXT
     if message.calls:
-        told["content"] = message.content or None
-        told["tool_calls"] = [_called(call) for call in message.calls]
+        payload["content"] = message.content or None
+        payload["tool_calls"] = [_encode_call(call) for call in message.calls]
     if message.images:
         words = [{"type": "text", "text": message.content}] if message.content else []
-        told["content"] = [*words, *map(_picture, message.images)]
-    return told
+        payload["content"] = [*words, *map(_picture, message.images)]
+    return payload
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     """Return a call as it is told again.
 
     What the model made up is put right, because endpoints check it: the model learns from the
@@ -219,15 +219,15 @@ class _Completion:
         self.complete = data == _DONE
         if self.complete or not data:
             return ""
-        chunk = required_table(json_value(data))
+        chunk = require_table(json_value(data))
         if event.name == "error":
-            raise _told(chunk.get("error") or chunk)
+            raise _judge_error(chunk.get("error") or chunk)
         _check(chunk)
         return self._chunk(chunk, "delta")
 
     def whole(self, value: Any) -> str:
         """Take an answer that was not streamed."""
-        completion = required_table(value)
+        completion = require_table(value)
         _check(completion)
         if not items(completion.get("choices")):
             raise Trouble("broken")
@@ -242,9 +242,11 @@ class _Completion:
             raise Trouble(reason, passing=reason == "broken")
         if not self.ended:
             raise Trouble("broken", passing=True)
-        calls = finished_calls(self.drafts, self.taken)
+        calls = finish_calls(self.drafts, self.taken)
         thoughts = tuple(self.thinking.thoughts(self.model)) if calls else ()
-        return Reply("".join(self.pieces), self.usage, calls, thoughts, self.thinking.seen())
+        return Reply(
+            "".join(self.pieces), self.usage, calls, thoughts, self.thinking.visible_text()
+        )
 
     def _chunk(self, chunk: dict[str, Any], key: str) -> str:
         """Take what is under `key` in the first choice, and the usage; return the text."""
@@ -306,21 +308,21 @@ def _is_another(part: dict[str, Any], draft: Draft) -> bool:
     return begun and is_table(json_value("".join(draft.arguments)))
 
 
-def _usage(told: dict[str, Any]) -> Usage:
+def _usage(counts: dict[str, Any]) -> Usage:
     """Return what is told of the tokens, the details of which few endpoints know."""
-    heard, said = _details(told, "prompt"), _details(told, "completion")
+    heard, said = _details(counts, "prompt"), _details(counts, "completion")
     return Usage(
-        count(told.get("prompt_tokens")),
-        count(told.get("completion_tokens")),
+        count(counts.get("prompt_tokens")),
+        count(counts.get("completion_tokens")),
         reasoning_tokens=count(said.get("reasoning_tokens")),
         cache_read_tokens=count(heard.get("cached_tokens")),
         cache_write_tokens=count(heard.get("cache_write_tokens")),
     )
 
 
-def _details(told: dict[str, Any], side: str) -> dict[str, Any]:
+def _details(counts: dict[str, Any], side: str) -> dict[str, Any]:
     """Return the details of one side; nothing depends on them, so nothing of them is trouble."""
-    details = told.get(f"{side}_tokens_details")
+    details = counts.get(f"{side}_tokens_details")
     return details if is_table(details) else {}
 
 
@@ -335,12 +337,12 @@ def _words(content: Any) -> str:
 def _check(value: dict[str, Any]) -> None:
     """Raise the error that came in place of an answer, if one did."""
     if value.get("error"):
-        raise _told(value["error"])
+        raise _judge_error(value["error"])
     if value.get("object") == "error":
-        raise _told(value)
+        raise _judge_error(value)
 
 
-def _told(error: Any) -> Trouble:
+def _judge_error(error: Any) -> Trouble:
     """Judge an error that came in place of an answer; its text is not kept."""
     known = error if is_table(error) else {}
     words = {str(known.get(key)) for key in ("type", "code")}

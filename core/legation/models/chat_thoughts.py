@@ -1,4 +1,4 @@
-"""What a model behind chat completions thinks on the way to its answer.
+"""The thoughts of a model behind chat completions on the way to its answer.
 
 It is in no standard.  To be shown it is `reasoning_content`, `reasoning` (OpenRouter, Groq, vLLM,
 Ollama), or parts of the content (Mistral).  Some of it has to be told again with the calls that it
@@ -86,26 +86,26 @@ class Thinking:
     def sign(self, place: int, call: dict[str, Any]) -> None:
         """Take the signature of the call in this place, if it has one."""
         extra = call.get("extra_content")
-        for server, told in extra.items() if is_table(extra) else ():
-            signature = told.get("thought_signature") if is_table(told) else None
+        for server, fields in extra.items() if is_table(extra) else ():
+            signature = fields.get("thought_signature") if is_table(fields) else None
             if isinstance(signature, str):
                 self._signatures[place] = {server: {"thought_signature": signature}}
 
-    def seen(self) -> str:
+    def visible_text(self) -> str:
         """Return all that can be seen."""
         return storable("".join(self.shown))
 
     def thoughts(self, model: str) -> Iterator[Thought]:
         """Yield what has to be told again with the calls."""
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self._content:
-            told["reasoning_content"] = "".join(self._content)
+            fields["reasoning_content"] = "".join(self._content)
         if self._details:
-            told["reasoning_details"] = [detail.block() for detail in self._details]
-        if told:
-            yield Thought(model, _written(told))
+            fields["reasoning_details"] = [detail.block() for detail in self._details]
+        if fields:
+            yield Thought(model, _encode(fields))
         for place, signature in self._signatures.items():
-            yield Thought(model, _written({"extra_content": signature}), calls=place)
+            yield Thought(model, _encode({"extra_content": signature}), calls=place)
 
 
 def tell_again(thought: Thought, message: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
     return list(filter(is_table, value)) if is_array(value) else []
 
 
-def _written(block: dict[str, Any]) -> str:
+def _encode(block: dict[str, Any]) -> str:
     """Return `block` in ASCII, so that it can be stored whatever is in it."""
     try:
         return json.dumps(block, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What an agent says to a model and hears back, whatever the provider."""
+"""The conversation with a model: prompt, reply and tool calls, whatever the provider."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Image:
 
 @frozen
 class Thought:
-    """What a model thought on the way to its calls, to be given back to it and to nobody else.
+    """A thought of a model before its calls, which is sent back to that model and nobody else.
 
     The provider signs it, so nothing of it may change: neither its content nor its place.
 
@@ -100,7 +100,7 @@ class ToolSpec:
 
 @frozen
 class Prompt:
-    """What a model is asked: a conversation, tools to choose from, and the shape of the answer.
+    """A question to a model: a conversation, tools to choose from, and the shape of the answer.
 
     `output_schema`: the answer is to be JSON that satisfies it.  `max_tokens` bounds the answer.
     `tool_choice` names the one tool that must be called, `*` any; None leaves it to the model.
@@ -115,7 +115,7 @@ class Prompt:
 
 @frozen
 class Usage:
-    """What a call cost, in tokens as the provider counts them.
+    """The cost of a call, in tokens as the provider counts them.
 
     Of the input, `cache_read_tokens` came from the provider's cache and `cache_write_tokens` went
     into it; of the output, `reasoning_tokens` were thought and not said.
@@ -174,7 +174,7 @@ class ModelFailed(Exception):
 
 
 class Listener(Protocol):
-    """Who follows an answer while it is made."""
+    """A listener follows an answer while it is made."""
 
     @property
     def streamed(self) -> bool:

@@ -55,7 +55,7 @@ _END_SECONDS: Final = 0.25
 
 @frozen
 class Question:
-    """A request, and how much patience there is for its answer.
+    """A request, with the time and the retries that its answer may take.
 
     Attributes:
         model: Its name, for the log.
@@ -112,8 +112,8 @@ class Answer(Protocol):
 
 
 @define
-class _Ear:
-    """What was heard, over all attempts; `shown` is whether somebody may have read any of it."""
+class _Progress:
+    """The progress over all attempts; `shown` is whether somebody may have read a piece of it."""
 
     listener: Listener
     heard: bool = False
@@ -150,33 +150,33 @@ def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener
     Raises:
         Trouble: There is none, and it is in the log why.
     """
-    ear, tries, spent = _Ear(listener), _Tries(question.retries), Usage()
+    progress, tries, spent = _Progress(listener), _Tries(question.retries), Usage()
     while True:
         answer = new_answer()
-        outcome = yield from _attempt(question, answer, ear)
+        outcome = yield from _attempt(question, answer, progress)
         if isinstance(outcome, Reply):
             return evolve(outcome, usage=spent.plus(outcome.usage))
         pause: float | None = None
-        if tries.has_left(outcome) and not ear.shown:
-            pause = yield from _pause(outcome, tries.made)
-        yield from _log(question, outcome, tries.made, pause)
+        if tries.has_left(outcome) and not progress.shown:
+            pause = yield from _pause(outcome, tries.count)
+        yield from _log(question, outcome, tries.count, pause)
         if pause is None:
             raise outcome
         yield from Sleep(pause)
-        ear.begin_anew()
+        progress.begin_anew()
         spent = spent.plus(answer.usage)
 
 
 @define
 class _Tries:
-    """How often a question was asked in vain: refused or not answered, and broken off."""
+    """The count of failed attempts: refused or not answered, and broken off."""
 
     retries: int
     failed: int = 0
     broken: int = 0
 
     @property
-    def made(self) -> int:
+    def count(self) -> int:
         return self.failed + self.broken
 
     def has_left(self, trouble: Trouble) -> bool:
@@ -213,7 +213,7 @@ def _log(question: Question, trouble: Trouble, attempt: int, pause: float | None
     yield from Log("warning", "model failed" if pause is None else "model asked again", fields)
 
 
-def _attempt(question: Question, answer: Answer, ear: _Ear) -> Program[Reply | Trouble]:
+def _attempt(question: Question, answer: Answer, progress: _Progress) -> Program[Reply | Trouble]:
     """Send the question once."""
     q = question
     head = yield from OpenStream("POST", q.url, q.headers, q.body, q.timeout_seconds)
@@ -224,11 +224,11 @@ def _attempt(question: Question, answer: Answer, ear: _Ear) -> Program[Reply | T
         yield from CloseStream(head.stream)
         return _judge(head, now_us)
     try:
-        return (yield from _read(question, head, answer, ear))
+        return (yield from _read(question, head, answer, progress))
     except Trouble as trouble:
         failure = trouble
     # What could be read until here is a sound answer, which was spoiled on its way.
-    failure.passing |= ear.heard and failure.reason == "broken"
+    failure.passing |= progress.heard and failure.reason == "broken"
     yield from CloseStream(head.stream)
     return failure
 
@@ -254,15 +254,17 @@ def _judge(head: Streaming, now_us: int) -> Trouble:
     return Trouble(reason, passing=passing, status=status, wait_seconds=wait)
 
 
-def _read(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Program[Reply]:
+def _read(
+    question: Question, head: Streaming, answer: Answer, progress: _Progress
+) -> Program[Reply]:
     """Read the body, and return the reply it holds."""
     kind = head.headers.get("content-type", "").strip().lower()
     if kind.startswith("application/json"):
-        yield from _read_whole(question, head, answer, ear)
+        yield from _read_whole(question, head, answer, progress)
         return answer.reply()
     decoder, size = Decoder(), 0
     while not answer.complete:
-        yield from ear.settle()
+        yield from progress.settle()
         patience = min(_TAIL_SECONDS, question.idle_seconds) if answer.ended else None
         chunk = yield from NextChunk(head.stream, patience or question.idle_seconds)
         if isinstance(chunk, Unreachable):
@@ -274,14 +276,14 @@ def _read(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Pro
         size += len(chunk)
         if size > question.max_bytes:
             raise Trouble("too_large")
-        _take(decoder.feed(chunk), answer, ear)
+        _take(decoder.feed(chunk), answer, progress)
     reply = answer.reply()
     if answer.complete:
         yield from _let_go(head)
     return reply
 
 
-def _take(events: Iterable[ForeignEvent], answer: Answer, ear: _Ear) -> None:
+def _take(events: Iterable[ForeignEvent], answer: Answer, progress: _Progress) -> None:
     """Read `events`; what was said in them is one piece, also when one of them is trouble."""
     pieces: list[str] = []
     known = len(answer.shown)
@@ -291,11 +293,13 @@ def _take(events: Iterable[ForeignEvent], answer: Answer, ear: _Ear) -> None:
                 break
             pieces.append(answer.event(event))
     finally:
-        ear.think(answer.shown[known:])
-        ear.hear("".join(pieces))
+        progress.think(answer.shown[known:])
+        progress.hear("".join(pieces))
 
 
-def _read_whole(question: Question, head: Streaming, answer: Answer, ear: _Ear) -> Program[None]:
+def _read_whole(
+    question: Question, head: Streaming, answer: Answer, progress: _Progress
+) -> Program[None]:
     """Read an answer that is not streamed."""
     body = bytearray()
     while chunk := (yield from NextChunk(head.stream, question.idle_seconds)):
@@ -305,8 +309,8 @@ def _read_whole(question: Question, head: Streaming, answer: Answer, ear: _Ear) 
         if len(body) > question.max_bytes:
             raise Trouble("too_large")
     said = answer.whole(json_value(bytes(body)))
-    ear.think(answer.shown)
-    ear.hear(said)
+    progress.think(answer.shown)
+    progress.hear(said)
 
 
 def _cut(chunk: Unreachable) -> Trouble:

@@ -1,4 +1,4 @@
-"""What there is to say of any model behind HTTP."""
+"""The settings that every model behind HTTP has."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is_retries(_: object, __: Attribute[Any], value: int) -> None:
 
 @frozen(kw_only=True)
 class HostedModel:
-    """Where a model is, and how much patience there is for it.
+    """The address of a model, with its time limits and retries.
 
     Attributes:
         id: The provider's name for the model.

@@ -1,4 +1,4 @@
-"""What a provider sends, taken apart without trusting it.
+"""Readers for the JSON of a provider, which is not trusted.
 
 A member of the wrong type makes an answer nonsense (`Trouble` with the reason broken); one that is
 absent or null has its empty value, because "compatible" endpoints leave out a lot.
@@ -22,13 +22,13 @@ __all__ = [
     "Draft",
     "arguments_of",
     "count",
-    "finished_calls",
+    "finish_calls",
     "is_array",
     "is_table",
     "items",
     "json_value",
     "new_draft",
-    "required_table",
+    "require_table",
     "table",
     "text",
     "verbatim",
@@ -68,7 +68,7 @@ def table(value: Any) -> dict[str, Any]:
     return value
 
 
-def required_table(value: Any) -> dict[str, Any]:
+def require_table(value: Any) -> dict[str, Any]:
     """Return the object that `value` is; nothing is no answer."""
     if value is None:
         raise Trouble("broken")
@@ -113,7 +113,7 @@ class Draft:
 
     def argue(self, value: Any) -> None:
         """Add to the arguments: text as it comes, or the object itself, as some send it."""
-        said = _written(value) if is_table(value) else value
+        said = _encode(value) if is_table(value) else value
         if said is None and value is not None:
             raise Trouble("broken")
         self.arguments.append(text(said))
@@ -126,7 +126,7 @@ def new_draft(among: Sized) -> Draft:
     return Draft()
 
 
-def _written(value: Any) -> str | None:
+def _encode(value: Any) -> str | None:
     """Return `value` as JSON; a number beyond the range of a double has none."""
     try:
         return compact_json(value)
@@ -143,7 +143,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     return given if is_table(given) else None
 
 
-def finished_calls(drafts: list[Draft], taken: Container[str]) -> tuple[ToolCall, ...]:
+def finish_calls(drafts: list[Draft], taken: Container[str]) -> tuple[ToolCall, ...]:
     """Return the calls that `drafts` have become.
 
     One without an id, or with an id of a call before it, gets one that is not `taken`: the results

@@ -1,4 +1,4 @@
-"""What goes wrong between the platform and the provider of a model."""
+"""Failures between the platform and the provider of a model."""
 
 from __future__ import annotations
 

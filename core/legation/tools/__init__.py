@@ -7,7 +7,7 @@ told of it, and what the model wants it called with is read.
 from __future__ import annotations
 
 from .arguments import plain_arguments, read_arguments
-from .hosted import OFFERED, Hosted, hosted
+from .hosted import OFFERED, Hosted, host_function
 from .making import Tool, ToolError, ToolFault, as_tool, tool
 from .results import MAX_RESULT, render
 
@@ -19,7 +19,7 @@ __all__ = [
     "ToolError",
     "ToolFault",
     "as_tool",
-    "hosted",
+    "host_function",
     "plain_arguments",
     "read_arguments",
     "render",

@@ -1,4 +1,4 @@
-"""Which JSON schemas an answer can be asked to satisfy.
+"""The JSON schemas that an answer can be asked to satisfy.
 
 They come from callers, so what is read of JSON Schema 2020-12 is what can be checked at a bounded
 cost and without asking anybody.  A keyword that is not read here is refused with the schema, never
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from ..http.messages import compact_json
 
-__all__ = ["MAX_SCHEMA", "TYPES", "check_schema", "is_array", "is_number", "is_object", "referred"]
+__all__ = ["MAX_SCHEMA", "TYPES", "check_schema", "is_array", "is_number", "is_object", "resolve"]
 
 MAX_SCHEMA: Final = 1 << 16
 """How long a schema may be, in characters of compact JSON."""
@@ -157,10 +157,10 @@ def check_schema(schema: Mapping[str, Any]) -> str | None:
             return f"must be shorter than {MAX_SCHEMA} characters"
     except (TypeError, ValueError, RecursionError):
         return "must be JSON"
-    return _malformed(schema, schema, "", 0) or _circular(schema)
+    return _find_fault(schema, schema, "", 0) or _circular(schema)
 
 
-def _malformed(root: Mapping[str, Any], schema: Any, where: str, depth: int) -> str | None:
+def _find_fault(root: Mapping[str, Any], schema: Any, where: str, depth: int) -> str | None:
     if not is_object(schema):
         return None
     if depth > _MAX_DEPTH:
@@ -170,10 +170,10 @@ def _malformed(root: Mapping[str, Any], schema: Any, where: str, depth: int) -> 
             return f"cannot use {str(key)[:_SHOWN]!r}{where}: it is not read here"
         if not _WELL_FORMED[key](value):
             return f"cannot be read: {key!r}{where} has a value that it cannot have"
-    if "$ref" in schema and referred(root, schema["$ref"]) is None:
+    if "$ref" in schema and resolve(root, schema["$ref"]) is None:
         return f"cannot use $ref {schema['$ref'][:_SHOWN]!r}{where}: only what is inside is read"
     for key, inner in _inside(schema):
-        if said := _malformed(root, inner, f" of {str(key)[:_SHOWN]!r}", depth + 1):
+        if said := _find_fault(root, inner, f" of {str(key)[:_SHOWN]!r}", depth + 1):
             return said
     return None
 
@@ -190,7 +190,7 @@ def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from schema.get(key, {}).items()
 
 
-def referred(root: Mapping[str, Any], reference: str) -> Any:
+def resolve(root: Mapping[str, Any], reference: str) -> Any:
     """Return the schema that a JSON pointer (RFC 6901) in a fragment leads to, or None."""
     if not reference.startswith("#") or "%" in reference:
         return None

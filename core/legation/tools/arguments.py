@@ -1,4 +1,4 @@
-"""What a model wants a tool called with, taken strictly from the text it gave."""
+"""The arguments of a tool call, read strictly from the text that the model gave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MAX_ARGUMENTS", "plain_arguments", "read_arguments"]
 MAX_ARGUMENTS: Final = 1 << 18
 """How long the text of the arguments may be, in characters."""
 
-_TOLD: Final = 8  # problems; a model that hears these can mend the rest
+_MOST_PROBLEMS: Final = 8  # of one sentence; a model that reads these can mend the rest
 
 
 def read_arguments(tool: Tool, text: str) -> Mapping[str, Any] | str:
@@ -46,7 +46,7 @@ def plain_arguments(text: str) -> JsonObject | str:
 
 
 def _sentence(problems: Problems) -> str:
-    told = [f"{where} {what}" if where else what for where, what in problems[:_TOLD]]
-    more = len(problems) - len(told)
+    parts = [f"{where} {what}" if where else what for where, what in problems[:_MOST_PROBLEMS]]
+    more = len(problems) - len(parts)
     tail = f"; and {more} more" if more else ""
-    return f"The arguments do not fit: {'; '.join(told)}{tail}."
+    return f"The arguments do not fit: {'; '.join(parts)}{tail}."

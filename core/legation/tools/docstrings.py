@@ -1,4 +1,4 @@
-"""What a docstring says for a model: what the function is for, and what its parameters mean.
+"""The description of a function and its parameters, read from its docstring.
 
 Two styles are read: Google's (`Args:` with an indented entry each) and Sphinx's (`:param name:`).
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from ..values import frozen
 
-__all__ = ["Explained", "explained"]
+__all__ = ["Explanation", "explain"]
 
 _SECTION: Final = re.compile(
     r"(Args|Arguments|Parameters|Attributes|Returns?|Yields?|Raises|Examples?|Notes?|See Also"
@@ -27,18 +27,18 @@ _PARAMETER_FIELDS: Final = frozenset(("param", "parameter", "arg", "argument", "
 
 
 @frozen
-class Explained:
-    """What a docstring says: the text before any section, and a text for each parameter."""
+class Explanation:
+    """The content of a docstring: the text before any section, and a text for each parameter."""
 
     description: str
     parameters: Mapping[str, str]
 
 
-def explained(docstring: str | None) -> Explained:
+def explain(docstring: str | None) -> Explanation:
     """Read `docstring`.  Total: what is in neither style is description."""
     lines = inspect.cleandoc(docstring or "").split("\n")
     end = next((i for i, line in enumerate(lines) if _begins_section(line)), len(lines))
-    return Explained("\n".join(lines[:end]).strip(), _parameters(lines[end:]))
+    return Explanation("\n".join(lines[:end]).strip(), _parameters(lines[end:]))
 
 
 def _begins_section(line: str) -> bool:

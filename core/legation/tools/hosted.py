@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..values import frozen
 from .making import ToolFault
 
-__all__ = ["OFFERED", "Hosted", "hosted"]
+__all__ = ["OFFERED", "Hosted", "host_function"]
 
 OFFERED: Final = (
     "message",
@@ -32,7 +32,7 @@ class Hosted:
     takes: tuple[str, ...]
 
 
-def hosted(function: Callable[..., Any]) -> Hosted:
+def host_function(function: Callable[..., Any]) -> Hosted:
     """Return `function` as what answers for an agent.
 
     Raises:

@@ -12,9 +12,9 @@ from attrs import field
 
 from ..models.conversation import ToolSpec
 from ..values import frozen
-from .docstrings import explained
+from .docstrings import explain
 from .schema import schema_of
-from .shapes import Member, Record, Unfit, member_name, peeled, shape_of
+from .shapes import Member, Record, Unfit, member_name, peel, shape_of
 
 __all__ = ["Tool", "ToolError", "ToolFault", "as_tool", "tool"]
 
@@ -92,7 +92,7 @@ def tool(
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
-        called, spec, accepts = _inspected(function, name, description)
+        called, spec, accepts = _inspect(function, name, description)
         if requires_confirmation and external_execution:
             raise ToolFault(f"tool {called!r}: what the client executes, the client confirms")
         if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
@@ -119,7 +119,7 @@ def as_tool(item: Tool | Callable[..., Any]) -> Tool:
     return item if isinstance(item, Tool) else tool(item)
 
 
-def _inspected(
+def _inspect(
     function: Callable[..., Any], name: str | None, description: str | None
 ) -> tuple[str, ToolSpec, Record]:
     """Return the name of the tool, what a model is told, and how the arguments are read."""
@@ -130,10 +130,10 @@ def _inspected(
         raise ToolFault(f"tool {called!r}: it is no function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolFault(f"tool {called!r}: it is a generator; a tool returns its result")
-    said = explained(function.__doc__)
+    said = explain(function.__doc__)
     accepts = Record(_members(called, function, said.parameters), dict)
-    told = said.description if description is None else description
-    return called, ToolSpec(called, told, schema_of(accepts)), accepts
+    text = said.description if description is None else description
+    return called, ToolSpec(called, text, schema_of(accepts)), accepts
 
 
 def _members(
@@ -165,7 +165,7 @@ def _member(
         raise Unfit("is positional-only; tools are called by keyword")
     if parameter.name not in hints:
         raise Unfit("is not annotated")
-    hint, text, _ = peeled(hints[parameter.name])
+    hint, text, _ = peel(hints[parameter.name])
     required = parameter.default is parameter.empty
     return Member(
         member_name(parameter.name),

@@ -11,7 +11,7 @@ from ..http.bodies.json_text import JsonValue
 from ..http.messages import compact_json
 from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
 
-__all__ = ["Problems", "described", "read"]
+__all__ = ["Problems", "describe", "read"]
 
 Problems: TypeAlias = list[tuple[str, str]]  # where, and what is wrong there
 
@@ -57,17 +57,17 @@ def _scalar(
     try:
         return taken(value)
     except ValueError:
-        problems.append((where, f"must be {described(shape)}"))
+        problems.append((where, f"must be {describe(shape)}"))
         return None
 
 
 def _exactly(kind: type[Any]) -> Callable[[Any], Any]:
-    def taken(value: Any) -> Any:
+    def take(value: Any) -> Any:
         if type(value) is not kind:
             raise _Mismatch
         return value
 
-    return taken
+    return take
 
 
 def _integer(value: Any) -> int:
@@ -123,7 +123,7 @@ def _chosen(options: tuple[tuple[str | float | None, Any], ...], value: Any) -> 
 
 def _array(shape: Listed | Fixed, value: JsonValue, where: str, problems: Problems) -> Any:
     if not isinstance(value, list) or (isinstance(shape, Fixed) and len(value) != len(shape.items)):
-        problems.append((where, f"must be {described(shape)}"))
+        problems.append((where, f"must be {describe(shape)}"))
         return None
     shapes = shape.items if isinstance(shape, Fixed) else [shape.item] * len(value)
     items = [
@@ -135,7 +135,7 @@ def _array(shape: Listed | Fixed, value: JsonValue, where: str, problems: Proble
 
 def _object(shape: Mapped | Record, value: JsonValue, where: str, problems: Problems) -> Any:
     if not isinstance(value, dict):
-        problems.append((where, f"must be {described(shape)}"))
+        problems.append((where, f"must be {describe(shape)}"))
         return None
     if isinstance(shape, Record):
         return _record(shape, value, where, problems)
@@ -155,7 +155,7 @@ def _record(record: Record, value: dict[str, JsonValue], where: str, problems: P
         for member in record.members
         if member.required or member.name in value
     }
-    return _made(record, members, where, problems) if len(problems) == before else None
+    return _make(record, members, where, problems) if len(problems) == before else None
 
 
 def _member(member: Member, value: dict[str, JsonValue], where: str, problems: Problems) -> Any:
@@ -166,7 +166,7 @@ def _member(member: Member, value: dict[str, JsonValue], where: str, problems: P
     return read(member.shape, value[member.name], here, problems)
 
 
-def _made(record: Record, members: dict[str, Any], where: str, problems: Problems) -> Any:
+def _make(record: Record, members: dict[str, Any], where: str, problems: Problems) -> Any:
     """Return the record; a class may know more about its members than their hints say."""
     try:
         return record.make(**members)
@@ -187,7 +187,7 @@ def _either(shape: Either, value: JsonValue, where: str, problems: Problems) -> 
         if any(place != where for place, _ in found):
             inner.append(found)
     # Where a single option is of the right kind, what is wrong inside it is what helps.
-    problems += inner[0] if len(inner) == 1 else [(where, f"must be {described(shape)}")]
+    problems += inner[0] if len(inner) == 1 else [(where, f"must be {describe(shape)}")]
     return None
 
 
@@ -209,7 +209,7 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def described(shape: Shape) -> str:
+def describe(shape: Shape) -> str:
     """Return what is wanted, after "must be"."""
     match shape:
         case Plain(kind):
@@ -224,6 +224,6 @@ def described(shape: Shape) -> str:
         case Mapped() | Record():
             return "an object"
         case Either(options):
-            return " or ".join(dict.fromkeys(described(option) for option in options))
+            return " or ".join(dict.fromkeys(describe(option) for option in options))
         case _:
             assert_never(shape)

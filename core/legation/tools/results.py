@@ -1,4 +1,4 @@
-"""What a tool returned, as the text that a model is shown."""
+"""The result of a tool, as the text that a model is shown."""
 
 from __future__ import annotations
 

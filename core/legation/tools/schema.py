@@ -30,7 +30,7 @@ def schema_of(shape: Shape) -> dict[str, Any]:
         case Listed(item):
             return {"type": "array", "items": schema_of(item)}
         case Fixed(items):
-            return _fixed([schema_of(item) for item in items])
+            return _tuple([schema_of(item) for item in items])
         case Mapped(value):
             return {"type": "object", "additionalProperties": schema_of(value)}
         case Either(options):
@@ -58,7 +58,7 @@ def _choice(written: list[str | float | None]) -> dict[str, Any]:
     return typed | {"enum": written}
 
 
-def _fixed(items: list[dict[str, Any]]) -> dict[str, Any]:
+def _tuple(items: list[dict[str, Any]]) -> dict[str, Any]:
     """Describe a tuple to readers of 2020-12, and to those who look at `items` alone."""
     distinct = [item for index, item in enumerate(items) if item not in items[:index]]
     return {
@@ -71,21 +71,21 @@ def _fixed(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _record(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {member.name: _member(member) for member in record.members},
     }
     if required := [member.name for member in record.members if member.required]:
-        told["required"] = required
-    told["additionalProperties"] = False
-    return told
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
 
 
 def _member(member: Member) -> dict[str, Any]:
-    told = schema_of(member.shape)
+    schema = schema_of(member.shape)
     if member.description:
-        told["description"] = member.description
+        schema["description"] = member.description
     default = member.default.value if isinstance(member.default, Enum) else member.default
     if isinstance(default, str | int) or (isinstance(default, float) and math.isfinite(default)):
-        told["default"] = default
-    return told
+        schema["default"] = default
+    return schema

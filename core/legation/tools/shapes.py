@@ -1,4 +1,4 @@
-"""Which JSON values a type hint admits, as a value.
+"""The JSON values that a type hint admits, as a shape.
 
 A `Shape` has two readers: `schema` tells a model, `reading` takes what the model gave.  Both go
 over the same shape, so that what is told and what is accepted cannot differ.
@@ -41,7 +41,7 @@ import attrs
 from attrs import NOTHING
 
 from ..values import frozen
-from .docstrings import explained
+from .docstrings import explain
 
 __all__ = [
     "Choice",
@@ -55,7 +55,7 @@ __all__ = [
     "Shape",
     "Unfit",
     "member_name",
-    "peeled",
+    "peel",
     "shape_of",
 ]
 
@@ -129,7 +129,7 @@ class Record:
 
 @frozen
 class Either:
-    """What at least one of `options` admits; the first that does counts."""
+    """A union of shapes: a value fits at least one of `options`, and the first that fits counts."""
 
     options: tuple[Shape, ...]
 
@@ -176,7 +176,7 @@ def member_name(name: str) -> str:
     return name
 
 
-def peeled(hint: Any) -> tuple[Any, str, bool | None]:
+def peel(hint: Any) -> tuple[Any, str, bool | None]:
     """Return what `hint` is about, its text (`Annotated`), and whether it says `Required`."""
     text, required = "", None
     while True:
@@ -202,14 +202,14 @@ def shape_of(hint: Any, inside: tuple[Any, ...] = ()) -> Shape:
     Raises:
         Unfit: JSON has no such values, or the hint says too little about them.
     """
-    hint, _, _ = peeled(hint)
+    hint, _, _ = peel(hint)
     for known, plain in _PLAIN:
         if hint is known:
             return plain
     if any(hint is outer for outer in inside):
-        raise Unfit(f"contains {_shown(hint)}, which contains itself")
+        raise Unfit(f"contains {_name_of(hint)}, which contains itself")
     if type(hint).__name__ == "TypeAliasType":  # `type X = …`, from Python 3.12 on
-        return shape_of(_aliased(hint), (*inside, hint))
+        return shape_of(_resolve_alias(hint), (*inside, hint))
     origin = get_origin(hint)
     if origin is Literal:
         return _literal(get_args(hint))
@@ -229,11 +229,11 @@ def _container(kind: Any, arguments: tuple[Any, ...], hint: Any, inside: tuple[A
     if kind in _MAPPINGS:
         key, value = arguments or (str, Any)
         if shape_of(key, inside) != Plain("string"):
-            raise Unfit(f"contains {_shown(hint)}; the keys of an object are strings")
+            raise Unfit(f"contains {_name_of(hint)}; the keys of an object are strings")
         return Mapped(shape_of(value, inside))
     if _is_class(hint) and (found := _record(hint, (*inside, hint))):
         return found
-    raise Unfit(f"contains {_shown(hint)}, which has no form in JSON")
+    raise Unfit(f"contains {_name_of(hint)}, which has no form in JSON")
 
 
 def _tuple(arguments: tuple[Any, ...], hint: Any, inside: tuple[Any, ...]) -> Shape:
@@ -246,16 +246,18 @@ def _tuple(arguments: tuple[Any, ...], hint: Any, inside: tuple[Any, ...]) -> Sh
     return Fixed(tuple(shape_of(item, inside) for item in arguments))
 
 
-def _shown(hint: Any) -> str:
+def _name_of(hint: Any) -> str:
     name = hint.__name__ if isinstance(hint, type) and not get_args(hint) else repr(hint)
     return name.removeprefix("typing.")[:_HINT_SHOWN]
 
 
-def _aliased(alias: Any) -> Any:
+def _resolve_alias(alias: Any) -> Any:
     try:
         return alias.__value__
     except NameError as error:
-        raise Unfit(f"contains {_shown(alias)}, whose definition has no meaning: {error}") from None
+        raise Unfit(
+            f"contains {_name_of(alias)}, whose definition has no meaning: {error}"
+        ) from None
 
 
 def _constant(value: Any) -> str | float | None:
@@ -319,19 +321,19 @@ def _with_members(
 ) -> Record:
     """Make the record of `cls`: the keyword, the attribute and whether it is required, of each."""
     hints = _hints(cls)
-    texts = explained(cls.__doc__).parameters
+    texts = explain(cls.__doc__).parameters
     members: list[Member] = []
     for keyword, attribute, needed in made:
         try:
-            hint, text, required = peeled(hints[attribute])
+            hint, text, required = peel(hints[attribute])
             shape = shape_of(hint, inside)
-            told = needed if required is None else required
+            is_required = needed if required is None else required
             name = member_name(keyword)
         except KeyError:
             raise Unfit(f"contains {cls.__name__}, whose {attribute} is not annotated") from None
         except Unfit as unfit:
             raise Unfit(f"contains {cls.__name__}, whose {attribute} {unfit}") from None
-        members.append(Member(name, shape, told, text or texts.get(attribute, "")))
+        members.append(Member(name, shape, is_required, text or texts.get(attribute, "")))
     return Record(tuple(members), make)
 
 

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import compact_json
-from .accepted import TYPES, check_schema, is_array, is_number, is_object, referred
+from .accepted import TYPES, check_schema, is_array, is_number, is_object, resolve
 
 __all__ = ["MAX_OUTPUT", "check_output", "check_schema"]
 
@@ -19,7 +19,7 @@ MAX_OUTPUT: Final = 1 << 20
 
 _MAX_STEPS: Final = 50_000  # pairs of a value and a schema, or of two values: 0.2 s at worst
 _MAX_NESTED: Final = 150  # such pairs in one another; each takes a few frames of Python's stack
-_TOLD: Final = 8
+_MOST_PROBLEMS: Final = 8
 _SHOWN: Final = 80  # characters of a name or a constant
 _PLACE_SHOWN: Final = 300  # characters
 _CHOICES_SHOWN: Final = 12
@@ -38,7 +38,7 @@ def check_output(schema: Mapping[str, Any], text: str) -> JsonObject | str:
     """
     if len(text) > MAX_OUTPUT:
         return f"The answer is too long: at most {MAX_OUTPUT} characters are read."
-    value = parse_json(_unfenced(text).encode("utf-8", "surrogatepass"))
+    value = parse_json(_strip_fence(text).encode("utf-8", "surrogatepass"))
     if isinstance(value, BadJson):
         return f"The answer must be JSON and nothing else; this is {value.reason}."
     if not isinstance(value, dict):
@@ -51,7 +51,7 @@ def check_output(schema: Mapping[str, Any], text: str) -> JsonObject | str:
     return _sentence(problems) if problems else value
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """Return what stands in a fence of Markdown, where the whole text is one."""
     text = text.strip()
     if not (text.startswith("```") and text.endswith("```") and "\n" in text):
@@ -60,16 +60,16 @@ def _unfenced(text: str) -> str:
 
 
 def _sentence(problems: list[str]) -> str:
-    more = len(problems) - _TOLD
+    more = len(problems) - _MOST_PROBLEMS
     tail = f"; and {more} more" if more > 0 else ""
-    return f"The answer does not fit the schema: {'; '.join(problems[:_TOLD])}{tail}."
+    return f"The answer does not fit the schema: {'; '.join(problems[:_MOST_PROBLEMS])}{tail}."
 
 
-def _shown(values: Sequence[Any]) -> str:
+def _render(values: Sequence[Any]) -> str:
     """Return the constants as JSON, the first of them, and short."""
     cut = [v[:_SHOWN] if isinstance(v, str) else v for v in values[:_CHOICES_SHOWN]]
-    told = [compact_json(v) for v in cut if not is_object(v) and not is_array(v)]
-    return ", ".join(told if len(told) == len(values) else [*told, "…"])
+    texts = [compact_json(v) for v in cut if not is_object(v) and not is_array(v)]
+    return ", ".join(texts if len(texts) == len(values) else [*texts, "…"])
 
 
 @define
@@ -87,7 +87,7 @@ class _Checking:
         if isinstance(schema, bool):
             return [] if schema else [f"{where or 'the answer'} is not allowed"]
         found = [f"{where or 'the answer'} {said}" for said in self._bounds(schema, value)]
-        found += self._applied(schema, value, where, depth + 1)
+        found += self._applicators(schema, value, where, depth + 1)
         match value:
             case dict():
                 found += self._object(schema, value, where, depth + 1)
@@ -105,9 +105,9 @@ class _Checking:
             if not any(TYPES[name](value) for name in names):
                 yield f"must be of type {' or '.join(names)}"
         if "enum" in schema and not any(self._same(value, choice) for choice in schema["enum"]):
-            yield f"must be one of {_shown(schema['enum'])}"
+            yield f"must be one of {_render(schema['enum'])}"
         if "const" in schema and not self._same(value, schema["const"]):
-            yield f"must be {_shown((schema['const'],))}"
+            yield f"must be {_render((schema['const'],))}"
         if is_number(value):
             yield from _number_bounds(schema, value)
         elif isinstance(value, str | list | dict):
@@ -132,14 +132,14 @@ class _Checking:
     def _fits(self, schema: Any, value: JsonValue, depth: int) -> bool:
         return not self.problems(schema, value, "", depth)
 
-    def _applied(
+    def _applicators(
         self, schema: Mapping[str, Any], value: JsonValue, where: str, depth: int
     ) -> list[str]:
         """Ask the schemas that are about the same value (section 10.2)."""
         found: list[str] = []
         place = where or "the answer"
         if "$ref" in schema:
-            found += self.problems(referred(self.root, schema["$ref"]), value, where, depth)
+            found += self.problems(resolve(self.root, schema["$ref"]), value, where, depth)
         for inner in schema.get("allOf", ()):
             found += self.problems(inner, value, where, depth)
         if "anyOf" in schema:

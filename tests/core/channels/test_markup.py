@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from legation.channels.markup import Span, marked, spans
+from legation.channels.markup import Span, mark_up, spans
 from legation.channels.replies import utf16_length
 
 
@@ -31,7 +31,7 @@ from legation.channels.replies import utf16_length
     ],
 )
 def test_markdown_is_written_as_whatsapp_and_slack_write_it(text: str, shown: str) -> None:
-    assert marked(text) == shown
+    assert mark_up(text) == shown
 
 
 def test_markup_is_told_apart_from_the_text() -> None:
@@ -65,13 +65,13 @@ TEXTS = st.lists(
 @given(TEXTS)
 @example("` `")
 def test_no_text_grows_or_is_lost_and_every_span_lies_within_it(text: str) -> None:
-    plain, told = spans(text)
+    plain, found = spans(text)
 
-    assert utf16_length(marked(text)) <= utf16_length(text)
+    assert utf16_length(mark_up(text)) <= utf16_length(text)
     assert utf16_length(plain) <= utf16_length(text)
-    assert bool(plain.strip()) == bool(marked(text).strip()) == bool(text.strip())
+    assert bool(plain.strip()) == bool(mark_up(text).strip()) == bool(text.strip())
     at = 0
-    for span in told:
+    for span in found:
         assert at <= span.offset
         assert span.length > 0
         at = span.offset + span.length
@@ -82,4 +82,4 @@ def test_no_text_grows_or_is_lost_and_every_span_lies_within_it(text: str) -> No
 def test_a_part_full_of_unfinished_markup_is_read_at_once(piece: str) -> None:
     text = (piece * 4096)[:4096]
 
-    assert len(marked(text)) <= 4096
+    assert len(mark_up(text)) <= 4096

@@ -11,7 +11,7 @@ from attrs import evolve
 from legation import Agent, Model
 from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
-from legation.messaging.answers import _said, owner_of
+from legation.messaging.answers import _answer_of, owner_of
 from legation.store.failures import Busy, Unavailable
 from legation.store.inbox import AttachRun, ClaimMessages, CompleteMessage, FailMessage, PutMessages
 from legation.store.letters import FetchMessageRecord, MessageRecord
@@ -189,7 +189,7 @@ ROW = RunRow(
     ],
 )
 def test_what_a_run_says_is_its_answer_or_what_it_waits_for(row: RunRow | None, said: str) -> None:
-    assert _said(row) == said
+    assert _answer_of(row) == said
 
 
 def test_a_run_that_fails_is_apologized_for_once() -> None:

@@ -232,9 +232,9 @@ def failed(provider: Callable[[Fetch], Any], **content: Any) -> tuple[str, list[
 
 
 def test_a_file_that_is_gone_is_told_to_the_agent_and_logged_without_its_name() -> None:
-    told, logs = failed(WhatsAppApi())
+    text, logs = failed(WhatsAppApi())
 
-    assert told == note("image.jpg", "the provider does not give it out")
+    assert text == note("image.jpg", "the provider does not give it out")
     fields = (
         ("channel", "whatsapp"),
         ("type", "image/jpeg"),
@@ -246,18 +246,18 @@ def test_a_file_that_is_gone_is_told_to_the_agent_and_logged_without_its_name() 
 def test_a_type_that_no_run_takes_is_not_fetched() -> None:
     provider = WhatsAppApi()
     provider.files["55"] = ("application/x-msdownload", b"MZ")
-    told, _ = failed(provider, mime_type="application/x-msdownload")
+    text, _ = failed(provider, mime_type="application/x-msdownload")
 
     reason = "files of type application/x-msdownload are not read"
-    assert told == note("application.x-msdownload", reason)
+    assert text == note("application.x-msdownload", reason)
     assert provider.fetched == []
 
 
 @pytest.mark.parametrize("mime_type", [None, 7, "", "nonsense", "a/b/c", "image/" + "x" * 200])
 def test_a_type_that_is_none_is_not_fetched(mime_type: Any) -> None:
-    told, _ = failed(WhatsAppApi(), mime_type=mime_type)
+    text, _ = failed(WhatsAppApi(), mime_type=mime_type)
 
-    assert "application/octet-stream are not read" in told
+    assert "application/octet-stream are not read" in text
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ def test_a_type_that_is_none_is_not_fetched(mime_type: Any) -> None:
 )
 def test_trouble_with_the_address_costs_nobody_the_answer(answer: Any, reason: str) -> None:
     provider = WhatsAppApi()
-    told, _ = failed(lambda fetch: answer if "/55" in fetch.url else provider(fetch))
+    text, _ = failed(lambda fetch: answer if "/55" in fetch.url else provider(fetch))
 
-    assert told == note("image.jpg", reason)
-    assert [message.text for message in provider.seen] == [f"Hi\n\n{told}"]
+    assert text == note("image.jpg", reason)
+    assert [message.text for message in provider.seen] == [f"Hi\n\n{text}"]
 
 
 def test_a_file_that_cannot_be_downloaded_is_told_as_well() -> None:
@@ -332,8 +332,8 @@ def test_the_token_goes_nowhere_but_to_the_provider(url: str) -> None:
         asked.append(fetch.url)
         return FetchReply(200, {}, json.dumps({"url": url}).encode())
 
-    told, _ = failed(network)
-    assert told == note("image.jpg", "the provider does not give it out")
+    text, _ = failed(network)
+    assert text == note("image.jpg", "the provider does not give it out")
     assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in asked)
 
 

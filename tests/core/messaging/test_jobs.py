@@ -137,8 +137,8 @@ def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
                 assert run(c, claim) is not None
         c.advance(2)
 
-        told = [(log.event, dict(log.fields)) for log in c.logs if "given up" in log.event]
-        assert told == [
+        logged = [(log.event, dict(log.fields)) for log in c.logs if "given up" in log.event]
+        assert logged == [
             ("message given up", {"channel": "whatsapp"}),
             ("reply given up", {"channel": "whatsapp"}),
         ]
@@ -161,8 +161,8 @@ def test_trouble_of_a_round_is_told_once_and_ends_when_it_does(
         fault.disarm()
         c.advance(6)
 
-        told = [log.level for log in c.logs if log.event == "channels have to wait"]
-        assert told == [level]
+        levels = [log.level for log in c.logs if log.event == "channels have to wait"]
+        assert levels == [level]
         assert [message.text for message in provider.seen] == ["hi"]
 
 

@@ -179,11 +179,11 @@ def test_a_picture_of_another_kind_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "payload"),
     [("*", {"type": "any"}), ("weather", {"type": "tool", "name": "weather"})],
 )
-def test_a_tool_can_be_asked_for(choice: str, told: Any) -> None:
-    assert sent(Prompt(HELLO.messages, (WEATHER,), tool_choice=choice))["tool_choice"] == told
+def test_a_tool_can_be_asked_for(choice: str, payload: Any) -> None:
+    assert sent(Prompt(HELLO.messages, (WEATHER,), tool_choice=choice))["tool_choice"] == payload
     assert "tool_choice" not in sent(Prompt(HELLO.messages, tool_choice=choice))
 
 
@@ -329,10 +329,10 @@ def test_thinking_that_nobody_signed_is_told_again_where_thinking_is_not_signed(
     assert reply is not None
     said = Message("assistant", "", calls=reply.calls, thoughts=reply.thoughts)
 
-    (_, told) = sent(Prompt((*HELLO.messages, said)), model)["messages"]
+    (_, message) = sent(Prompt((*HELLO.messages, said)), model)["messages"]
 
-    assert [block["type"] for block in told["content"]] == kinds
-    assert told["content"][0] in (thought, CALLED)
+    assert [block["type"] for block in message["content"]] == kinds
+    assert message["content"][0] in (thought, CALLED)
 
 
 def test_what_was_thought_before_an_answer_is_shown_and_not_told_again() -> None:
@@ -356,9 +356,9 @@ def test_what_keeps_a_stream_alive_may_say_nothing_at_all(noise: tuple[str, str]
 
 
 def test_an_event_without_a_type_is_of_the_type_of_its_name() -> None:
-    told = ("error", '{"error": {"type": "rate_limit_error"}}')
+    event = ("error", '{"error": {"type": "rate_limit_error"}}')
 
-    assert streamed(START, told).reason == "rate_limited"
+    assert streamed(START, event).reason == "rate_limited"
 
 
 def test_a_count_of_tokens_never_falls() -> None:
@@ -546,8 +546,8 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES, max_size=4), st.booleans())
 def test_any_json_gives_a_reply_or_a_reason(values: list[Any], is_whole: bool) -> None:
-    told = [json.dumps(value) for value in values]
-    body = told[0].encode() if is_whole and told else sse(("", data) for data in told)
+    texts = [json.dumps(value) for value in values]
+    body = texts[0].encode() if is_whole and texts else sse(("", data) for data in texts)
 
     outcome = asked(MODEL, HELLO, Played((body,), headers=WHOLE if is_whole else {}))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.models.anthropic_schema import narrowed
+from legation.models.anthropic_schema import narrow
 from legation.models.reading import is_array, is_table
 
 
@@ -60,7 +60,7 @@ from legation.models.reading import is_array, is_table
     ],
 )
 def test_what_is_not_taken_goes_into_the_description(schema: Any, expected: Any) -> None:
-    assert narrowed(schema) == expected
+    assert narrow(schema) == expected
 
 
 SCHEMAS = st.recursive(
@@ -82,7 +82,7 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS)
 def test_any_schema_is_narrowed_once_and_for_all(schema: Any) -> None:
-    once = narrowed(schema)
+    once = narrow(schema)
 
     assert closed(once)
 

@@ -35,8 +35,8 @@ WEATHER = ToolSpec("weather", "Tell the weather.", {"type": "object", "propertie
 
 def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> str:
     choice: Any = {"index": 0, "delta": delta or {}, "finish_reason": finish}
-    told: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
-    return json.dumps(told | more)
+    payload: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
+    return json.dumps(payload | more)
 
 
 def calling(*parts: dict[str, Any]) -> str:
@@ -71,10 +71,10 @@ USAGE = chunk(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 3, "to
 def test_what_was_thought_and_what_the_cache_knew_is_told_apart(
     details: dict[str, Any], usage: Usage
 ) -> None:
-    told = {"prompt_tokens": 7, "completion_tokens": 3, **details}
+    counts = {"prompt_tokens": 7, "completion_tokens": 3, **details}
     end = chunk({"content": "a"}, finish="stop")
 
-    assert streamed(end, chunk(choices=[], usage=told), "[DONE]").reply == Reply("a", usage)
+    assert streamed(end, chunk(choices=[], usage=counts), "[DONE]").reply == Reply("a", usage)
 
 
 def streamed(*data: str) -> Outcome:
@@ -187,13 +187,13 @@ def test_a_conversation_with_tools_and_pictures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "payload"),
     [("*", "required"), ("weather", {"type": "function", "function": {"name": "weather"}})],
 )
-def test_a_tool_can_be_asked_for(choice: str, told: Any) -> None:
+def test_a_tool_can_be_asked_for(choice: str, payload: Any) -> None:
     prompt = Prompt(HELLO.messages, tools=(WEATHER,), tool_choice=choice)
 
-    assert sent(MODEL, prompt)["tool_choice"] == told
+    assert sent(MODEL, prompt)["tool_choice"] == payload
 
 
 def test_no_choice_is_sent_without_tools() -> None:
@@ -278,9 +278,9 @@ def test_usage_may_stand_in_any_chunk_and_the_last_one_counts() -> None:
 
 @pytest.mark.parametrize("tokens", [None, -1, "7", True, 7.0, 1 << 60])
 def test_a_count_that_is_none_is_nothing(tokens: Any) -> None:
-    told = {"prompt_tokens": tokens, "completion_tokens": 1}
+    counts = {"prompt_tokens": tokens, "completion_tokens": 1}
 
-    assert streamed(chunk(finish="stop", usage=told)).reply == Reply("", Usage(0, 1))
+    assert streamed(chunk(finish="stop", usage=counts)).reply == Reply("", Usage(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -412,11 +412,11 @@ def test_what_cannot_be_stored_is_replaced() -> None:
     ],
 )
 def test_an_error_in_place_of_an_answer(error: Any, reason: str) -> None:
-    told = json.dumps({"error": error})
+    data = json.dumps({"error": error})
 
     for outcome in (
-        streamed(chunk({"content": "a"}), told),
-        asked(MODEL, HELLO, Played((told.encode(),), headers=WHOLE)),
+        streamed(chunk({"content": "a"}), data),
+        asked(MODEL, HELLO, Played((data.encode(),), headers=WHOLE)),
     ):
         assert outcome.reason == reason
         assert "secret" not in repr(outcome.failure) + str(outcome.effects[1:])
@@ -535,8 +535,8 @@ def test_ids_are_new_in_the_conversation() -> None:
 
 def whole(message: Any, finish: str = "stop", **more: Any) -> bytes:
     choice = {"index": 0, "message": message, "finish_reason": finish}
-    told = {"object": "chat.completion", "choices": [choice]} | more
-    return json.dumps(told).encode()
+    payload = {"object": "chat.completion", "choices": [choice]} | more
+    return json.dumps(payload).encode()
 
 
 def test_an_answer_that_was_not_streamed() -> None:
@@ -597,8 +597,8 @@ DELTAS = st.recursive(
 
 @given(st.lists(DELTAS | st.just("[DONE]"), max_size=4), st.booleans())
 def test_any_json_gives_a_reply_or_a_reason(values: list[Any], is_whole: bool) -> None:
-    told = [value if value == "[DONE]" else json.dumps(value) for value in values]
-    body = told[0].encode() if is_whole and told else sse(("", data) for data in told)
+    texts = [value if value == "[DONE]" else json.dumps(value) for value in values]
+    body = texts[0].encode() if is_whole and texts else sse(("", data) for data in texts)
     headers = WHOLE if is_whole else {}
 
     outcome = asked(MODEL, HELLO, Played((body,), headers=headers))
@@ -706,11 +706,11 @@ def test_thoughts_that_led_to_calls_are_told_again_with_them() -> None:
     assert [thought.block for thought in thoughts] == [
         '{"reasoning_content": "I must \\ud800 call."}'
     ]
-    (told,) = MODEL.encode(Prompt((before,)))["messages"]
-    assert told["reasoning_content"] == "I must \ud800 call."
+    (message,) = MODEL.encode(Prompt((before,)))["messages"]
+    assert message["reasoning_content"] == "I must \ud800 call."
     assert "reasoning_content" not in others.encode(Prompt((before,)))["messages"][0]
     assert sent(MODEL, Prompt((evolve(before, thoughts=()),)))["messages"] == [
-        {key: value for key, value in told.items() if key != "reasoning_content"}
+        {key: value for key, value in message.items() if key != "reasoning_content"}
     ]
 
 
@@ -777,9 +777,9 @@ def test_what_a_provider_of_another_kind_thought_is_not_told_again() -> None:
     thoughts = (Thought("gpt", '{"type":"thinking","thinking":"a","signature":"s"}'),)
     before = Message("assistant", "", calls=(ToolCall("a", "f", "{}"),), thoughts=thoughts)
 
-    (told,) = sent(MODEL, Prompt((before,)))["messages"]
+    (message,) = sent(MODEL, Prompt((before,)))["messages"]
 
-    assert set(told) == {"role", "content", "tool_calls"}
+    assert set(message) == {"role", "content", "tool_calls"}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def detail(kind: str, index: int | None = 0, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_can_be_seen(parts: list[dict[str, Any]], seen: str) -> None:
-    assert thinking(*parts).seen() == seen
+    assert thinking(*parts).visible_text() == seen
 
 
 def test_only_what_was_asked_back_for_is_told_again() -> None:
@@ -133,8 +133,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.lists(st.dictionaries(st.sampled_from(NAMES.split()), JSON, max_size=4), max_size=4))
 def test_any_json_can_be_told_again(parts: list[dict[str, Any]]) -> None:
-    told = told_again(*parts)
+    message = told_again(*parts)
 
-    assert set(told) <= {"reasoning_content", "reasoning_details"}
-    json.dumps(told, allow_nan=False)
-    thinking(*parts).seen().encode()
+    assert set(message) <= {"reasoning_content", "reasoning_details"}
+    json.dumps(message, allow_nan=False)
+    thinking(*parts).visible_text().encode()

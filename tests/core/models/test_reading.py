@@ -14,11 +14,11 @@ from legation.models.reading import (
     Draft,
     arguments_of,
     count,
-    finished_calls,
+    finish_calls,
     is_table,
     items,
     json_value,
-    required_table,
+    require_table,
     table,
     text,
     verbatim,
@@ -46,10 +46,10 @@ def test_any_value_is_what_it_is_taken_for_or_trouble(value: Any) -> None:
         (items, list),
         (text, str),
         (verbatim, str),
-        (required_table, dict),
+        (require_table, dict),
     )
     for read, kind in kinds:
-        if isinstance(value, kind) or (value is None and read is not required_table):
+        if isinstance(value, kind) or (value is None and read is not require_table):
             assert isinstance(read(value), kind)
         else:
             with pytest.raises(Trouble, match=SENTENCES["broken"]):
@@ -61,7 +61,7 @@ def test_nothing_is_the_empty_value_where_it_may_be() -> None:
     assert (table(None), items(None), text(None), verbatim(None)) == ({}, [], "", "")
     assert count(None) == 0
     with pytest.raises(Trouble):
-        required_table(None)
+        require_table(None)
 
 
 def test_a_string_is_storable_or_as_it_is() -> None:
@@ -78,19 +78,19 @@ drafts = st.builds(
 
 @given(st.lists(drafts, max_size=5), st.sets(st.sampled_from(["a", "call_1", "call_2"])))
 def test_ids_are_there_and_none_is_twice(made: list[Draft], taken: set[str]) -> None:
-    calls = finished_calls(made, taken)
+    calls = finish_calls(made, taken)
 
     ids = [call.id for call in calls]
     assert len(set(ids)) == len(ids) == len(made)
     assert not taken & set(ids)
     assert all(ids)
-    assert calls == finished_calls(made, taken)
+    assert calls == finish_calls(made, taken)
 
 
 def test_an_id_that_is_free_is_kept() -> None:
     made = [Draft("a", "f", ["{}"]), Draft("", "g")]
 
-    assert finished_calls(made, ()) == (ToolCall("a", "f", "{}"), ToolCall("call_2", "g", "{}"))
+    assert finish_calls(made, ()) == (ToolCall("a", "f", "{}"), ToolCall("call_2", "g", "{}"))
 
 
 def test_arguments_come_as_text_or_as_the_object_itself() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.tools.accepted import MAX_SCHEMA, TYPES, check_schema, referred
+from legation.tools.accepted import MAX_SCHEMA, TYPES, check_schema, resolve
 
 
 def of_object(**more: Any) -> dict[str, Any]:
@@ -154,22 +154,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "told"), REFUSED, ids=range(len(REFUSED)))
-def test_a_schema_that_cannot_be_checked_is_refused(schema: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("schema", "sentence"), REFUSED, ids=range(len(REFUSED)))
+def test_a_schema_that_cannot_be_checked_is_refused(schema: dict[str, Any], sentence: str) -> None:
     said = check_schema(schema)
 
     assert said is not None
-    assert said.startswith(told)
+    assert said.startswith(sentence)
 
 
 def test_a_reference_leads_to_a_definition() -> None:
     root = {"$defs": {"a": {"type": "null"}, "b": False, "c": 1}}
 
-    assert referred(root, "#") is root
-    assert referred(root, "#/$defs/a") == {"type": "null"}
-    assert referred(root, "#/$defs/b") is False
-    assert referred(root, "#/$defs/c") is None
-    assert referred(root, "#/definitions/a") is None
+    assert resolve(root, "#") is root
+    assert resolve(root, "#/$defs/a") == {"type": "null"}
+    assert resolve(root, "#/$defs/b") is False
+    assert resolve(root, "#/$defs/c") is None
+    assert resolve(root, "#/definitions/a") is None
 
 
 @pytest.mark.parametrize(

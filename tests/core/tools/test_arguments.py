@@ -30,7 +30,7 @@ def test_nothing_is_no_arguments(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
         ("", "The arguments do not fit: city is missing."),
         (
@@ -65,15 +65,15 @@ def test_nothing_is_no_arguments(text: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(text: str, told: str) -> None:
-    assert read_arguments(weather, text) == told
+def test_what_is_wrong_is_told_in_a_sentence(text: str, sentence: str) -> None:
+    assert read_arguments(weather, text) == sentence
 
 
 def test_a_few_problems_are_told_and_the_others_counted() -> None:
-    told = read_arguments(weather, json.dumps({f"x{i}": 1 for i in range(1000)}))
+    sentence = read_arguments(weather, json.dumps({f"x{i}": 1 for i in range(1000)}))
 
-    assert isinstance(told, str)
-    assert told.endswith("x7 is not known; and 993 more.")
+    assert isinstance(sentence, str)
+    assert sentence.endswith("x7 is not known; and 993 more.")
 
 
 @given(st.text(max_size=20) | st.dictionaries(st.text(max_size=5), st.integers()).map(json.dumps))

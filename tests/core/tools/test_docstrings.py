@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.tools.docstrings import explained
+from legation.tools.docstrings import explain
 
 GOOGLE = """Look up the weather.
 
@@ -38,7 +38,7 @@ SPHINX = """
 
 
 def test_google_style_is_read() -> None:
-    found = explained(GOOGLE)
+    found = explain(GOOGLE)
 
     assert found.description == (
         "Look up the weather.\n\nIt is the forecast of the service,\nnot ours."
@@ -51,7 +51,7 @@ def test_google_style_is_read() -> None:
 
 
 def test_sphinx_style_is_read() -> None:
-    found = explained(SPHINX)
+    found = explain(SPHINX)
 
     assert found.description == "Look up the weather."
     assert found.parameters == {"city": "Where, in English.", "days": "How many."}
@@ -59,12 +59,12 @@ def test_sphinx_style_is_read() -> None:
 
 @pytest.mark.parametrize("docstring", [None, "", "\n  \n"])
 def test_no_docstring_says_nothing(docstring: str | None) -> None:
-    assert explained(docstring).description == ""
-    assert explained(docstring).parameters == {}
+    assert explain(docstring).description == ""
+    assert explain(docstring).parameters == {}
 
 
 def test_a_section_may_be_all_there_is() -> None:
-    found = explained("\n    Args:\n        a: One.\n")
+    found = explain("\n    Args:\n        a: One.\n")
 
     assert found.description == ""
     assert found.parameters == {"a": "One."}
@@ -77,7 +77,7 @@ LINES = st.sampled_from(
 
 @given(st.lists(LINES | st.text(max_size=9), max_size=8).map("\n".join))
 def test_any_docstring_is_read(docstring: str) -> None:
-    found = explained(docstring)
+    found = explain(docstring)
 
     assert found.description in inspect.cleandoc(docstring)
     assert all(name and "\n" not in text for name, text in found.parameters.items())

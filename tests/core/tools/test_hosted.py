@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from legation.tools import OFFERED, ToolFault, hosted
+from legation.tools import OFFERED, ToolFault, host_function
 
 
 def plain(message: str, history: Any, late: int = 0) -> str:
@@ -27,12 +27,12 @@ class Agent:
 
 
 def test_a_function_is_given_what_it_names() -> None:
-    assert hosted(plain).function is plain
-    assert hosted(plain).takes == ("message", "history")
-    assert hosted(generator).takes == ("message",)
-    assert hosted(everything).takes == OFFERED
-    assert hosted(nothing).takes == ()
-    assert hosted(Agent()).takes == ("session_id",)
+    assert host_function(plain).function is plain
+    assert host_function(plain).takes == ("message", "history")
+    assert host_function(generator).takes == ("message",)
+    assert host_function(everything).takes == OFFERED
+    assert host_function(nothing).takes == ()
+    assert host_function(Agent()).takes == ("session_id",)
 
 
 def asks(question: str) -> None: ...
@@ -46,7 +46,7 @@ def pieces(message: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "sentence"),
     [
         (asks, "parameter 'question' is none of: message, session_id, user_id, "),
         (first, "parameter 'message' is positional-only"),
@@ -55,8 +55,8 @@ def pieces(message: str) -> Iterator[str]:
         (type, "is no function"),
     ],
 )
-def test_what_cannot_be_called_so_is_refused(function: Any, told: str) -> None:
+def test_what_cannot_be_called_so_is_refused(function: Any, sentence: str) -> None:
     with pytest.raises(ToolFault) as caught:
-        hosted(function)
+        host_function(function)
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)

@@ -150,12 +150,14 @@ FAULTS: list[tuple[Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "told"), FAULTS, ids=range(len(FAULTS)))
-def test_what_cannot_be_a_tool_is_refused_by_name(function: Callable[..., Any], told: str) -> None:
+@pytest.mark.parametrize(("function", "sentence"), FAULTS, ids=range(len(FAULTS)))
+def test_what_cannot_be_a_tool_is_refused_by_name(
+    function: Callable[..., Any], sentence: str
+) -> None:
     with pytest.raises(ToolFault) as caught:
         tool(function)
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan])

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.tools.reading import Problems, described, read
+from legation.tools.reading import Problems, describe, read
 from legation.tools.schema import schema_of
 from legation.tools.shapes import shape_of
 
@@ -176,7 +176,7 @@ def test_long_names_and_many_choices_are_cut() -> None:
     many = Enum("many", [(f"M{i}", i) for i in range(100)])  # type: ignore[misc]  # made here
 
     assert len(problem) < 120
-    assert described(shape_of(many)).endswith("39, …")
+    assert describe(shape_of(many)).endswith("39, …")
 
 
 # --- The schema and the reader agree -------------------------------------------------------------

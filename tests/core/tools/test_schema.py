@@ -82,9 +82,9 @@ def test_parameters_are_told_with_their_meaning_and_what_they_are_without() -> N
             days: How many.
         """
 
-    told = parameters(weather)
+    schema = parameters(weather)
 
-    assert told == {
+    assert schema == {
         "type": "object",
         "properties": {
             "city": {"type": "string", "description": "In English."},
@@ -99,8 +99,8 @@ def test_parameters_are_told_with_their_meaning_and_what_they_are_without() -> N
         "required": ["city"],
         "additionalProperties": False,
     }
-    json.dumps(told)
-    jsonschema_rs.validator_for(told)
+    json.dumps(schema)
+    jsonschema_rs.validator_for(schema)
 
 
 def test_a_function_without_parameters_takes_an_empty_object() -> None:

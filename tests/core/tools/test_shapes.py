@@ -36,7 +36,7 @@ from legation.tools.shapes import (
     Shape,
     Unfit,
     member_name,
-    peeled,
+    peel,
     shape_of,
 )
 
@@ -220,12 +220,12 @@ UNFIT: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "told"), UNFIT, ids=[str(hint) for hint, _ in UNFIT])
-def test_a_hint_that_json_has_no_values_for_is_refused(hint: Any, told: str) -> None:
+@pytest.mark.parametrize(("hint", "sentence"), UNFIT, ids=[str(hint) for hint, _ in UNFIT])
+def test_a_hint_that_json_has_no_values_for_is_refused(hint: Any, sentence: str) -> None:
     with pytest.raises(Unfit) as caught:
         shape_of(hint)
 
-    assert told in str(caught.value)
+    assert sentence in str(caught.value)
 
 
 def test_numbers_that_json_lacks_are_no_choices() -> None:
@@ -277,10 +277,10 @@ def test_the_statement_makes_such_an_alias() -> None:
 
 
 def test_a_hint_is_peeled() -> None:
-    assert peeled(Annotated[Annotated[City, 1, "inner"], "outer"]) == (str, "inner", None)
-    assert peeled(Annotated[int, 1]) == (int, "", None)
-    assert peeled(Required[Annotated[int, "a"]]) == (int, "a", True)
-    assert peeled(NotRequired[int]) == (int, "", False)
+    assert peel(Annotated[Annotated[City, 1, "inner"], "outer"]) == (str, "inner", None)
+    assert peel(Annotated[int, 1]) == (int, "", None)
+    assert peel(Required[Annotated[int, "a"]]) == (int, "a", True)
+    assert peel(NotRequired[int]) == (int, "", False)
 
 
 @given(st.text(max_size=70))

@@ -45,7 +45,7 @@ def test_a_fence_is_taken_off_and_nothing_else(text: str, found: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
         (
             "Hello",
@@ -65,11 +65,11 @@ def test_a_fence_is_taken_off_and_nothing_else(text: str, found: Any) -> None:
         (" " * MAX_OUTPUT + "{}", "The answer is too long: at most 1048576 characters are read."),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(text: str, told: str) -> None:
+def test_what_is_wrong_is_told_in_a_sentence(text: str, sentence: str) -> None:
     read = check_output(ORDER, text)
 
     assert isinstance(read, str)
-    assert read.startswith(told)
+    assert read.startswith(sentence)
 
 
 def test_a_few_problems_are_told_and_the_others_counted() -> None:
@@ -108,13 +108,13 @@ SAID: list[tuple[dict[str, Any], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "value", "told"), SAID, ids=range(len(SAID)))
-def test_a_problem_says_what_would_fit(schema: dict[str, Any], value: Any, told: str) -> None:
+@pytest.mark.parametrize(("schema", "value", "sentence"), SAID, ids=range(len(SAID)))
+def test_a_problem_says_what_would_fit(schema: dict[str, Any], value: Any, sentence: str) -> None:
     whole = {"type": "object", "properties": {"x": schema}, "$defs": {"none": False}}
 
     assert check_schema(whole) is None
     read = check_output(whole, json.dumps({"x": value}))
-    assert read == f"The answer does not fit the schema: {told}."
+    assert read == f"The answer does not fit the schema: {sentence}."
 
 
 @pytest.mark.parametrize(
