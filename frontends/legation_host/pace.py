@@ -64,6 +64,7 @@ class Pace:
 
     write: Write = quiet
     noted: Noted = NOWHERE
+    slow_seconds: float = SLOW_SECONDS
 
     def measured(self, label: str, program: Program[Any]) -> Callable[[Any], Any]:
         """Return the `send` of `program`, under measurement.
@@ -71,7 +72,7 @@ class Pace:
         It raises `Blocked` after a step that took too long, whatever came of it.
         """
         send, begin, end, name = program.send, self.noted.begin, self.noted.end, label.encode()
-        wall, cpu = time.monotonic, time.thread_time
+        wall, cpu, slow = time.monotonic, time.thread_time, self.slow_seconds
 
         def step(value: Any) -> Any:
             begin(name)
@@ -82,7 +83,7 @@ class Pace:
                 # The wall clock costs a tenth of the other, and nothing is slow in less time.
                 passed = wall() - begun
                 end()
-                if passed > SLOW_SECONDS and (used := cpu() - used) > SLOW_SECONDS:
+                if passed > slow and (used := cpu() - used) > slow:
                     self._name(label, program, used)
                     raise Blocked
 

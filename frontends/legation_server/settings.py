@@ -47,8 +47,9 @@ class Settings:
             connection; a longer one ends it.
         drain_seconds: From the order to drain to the end of the last connection; a day at most.
         grace_seconds: What idle connections get of that, and streams of runs that others execute.
-        step_seconds: For one step of a run, in which nothing else is done.  A process that does
-            not come back from one by then is killed, and the run ends.
+        step_seconds: For one step of a run, in which nothing else is done: CPU that it uses, and
+            time that it sleeps.  A process that does not come back from one by then is killed, and
+            the run ends.
         backlog: Connections that the kernel queues before they are accepted.
         remembered_heads: Heads that need not be parsed when the same bytes come again, whatever
             their bearer token, which is not kept; 0 parses every head.

@@ -6,6 +6,11 @@ processes share, and the watcher, forked before the event loop begins, looks at 
 it asks for the stack, which `faulthandler` writes without the interpreter; then it kills the
 worker, and ends the run through a connection to the database of its own, so that nobody takes the
 run up again.
+
+A step is as old as it could have gone on: CPU counts that its thread used, and time that it slept,
+as in a lock.  Time does not count in which the thread was stopped, or wanted a CPU or a disk and
+did not get it, nor in which the watcher itself did not run: a machine that is starved or suspended
+ends nobody.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, NoReturn
 
 from attrs import define, field
@@ -36,8 +42,13 @@ _SIGNAL: Final = signal.SIGXCPU
 
 _QUIET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_SECONDS: Final = 1.0
+"""Between two looks, at most, and the most that one of them adds to the age of a step."""
+
 _STACK_SECONDS: Final = 2.0
 _LONGEST_STACK: Final = 16 << 10
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+"""In a second of the CPU times of `/proc`."""
 
 _SIZE: Final = 4096
 _HEAD: Final = struct.Struct("dI")
@@ -127,14 +138,48 @@ def _become(
 
 def _wait(page: Page, worker: int, seconds: float) -> str | None:
     """Return the label of a step that does not come back; None when the worker is gone."""
+    age, look = _Age(worker), min(_LOOK_SECONDS, seconds / 4)
     while os.getppid() == worker:
         step = page.step()
-        now = time.monotonic()
-        if step is not None and now - step[0] >= seconds:
+        if step is not None and age.at(step[0], look) >= seconds:
             return step[1]
-        left = seconds if step is None else seconds - (now - step[0])
-        time.sleep(min(_LOOK_SECONDS, left))
+        time.sleep(look)
     return None
+
+
+@define(eq=False)
+class _Age:
+    """How long a step of the event loop's thread, the first of `worker`, could have gone on."""
+
+    worker: int
+    _begun: float = 0.0
+    _seconds: float = 0.0
+    _looked: float = 0.0
+    _cpu: float = 0.0
+
+    def at(self, begun: float, most: float) -> float:
+        """Return the age of the step that began at `begun`; a look adds at most `most`."""
+        now, (sleeps, cpu) = time.monotonic(), _state_of(self.worker)
+        if begun != self._begun:
+            self._begun, self._seconds = begun, 0.0
+        else:
+            passed = now - self._looked if sleeps else cpu - self._cpu
+            self._seconds += min(passed, most)
+        self._looked, self._cpu = now, cpu
+        return self._seconds
+
+
+def _state_of(worker: int) -> tuple[bool, float]:
+    """Return whether the first thread of `worker` sleeps, and the seconds of CPU it has used.
+
+    Where there is no `/proc` nobody knows, and it passes for asleep: then all time counts.
+    """
+    try:
+        stat = Path(f"/proc/{worker}/task/{worker}/stat").read_bytes()
+    except OSError:
+        return True, 0.0
+    fields = stat.rpartition(b")")[2].split()  # the name of the process may hold spaces
+    return fields[0] == b"S", (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _stack_of(worker: int, stack: int) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from legation.effects import Concurrently, Interrupted, Interruptible, Now, Program, Sleep
 from legation_host import open_host
-from legation_host.pace import SLOW_SECONDS, Pace
+from legation_host.pace import Pace
 
 from .host_units import BACKENDS, Lines, run
 
+SLOW_SECONDS = 0.2
 LABEL = json.dumps({"run_id": "r", "agent_id": "a"})
 
 
@@ -66,6 +67,7 @@ def outcome_of(backend: str, program: Callable[[], Program[Any]], lines: Lines) 
 
     async def main() -> None:
         async with open_host(log=lines.write) as host:
+            host.pace = Pace(lines.write, slow_seconds=SLOW_SECONDS)
             found.append(await host.run(program()))
 
     run(backend, main)
