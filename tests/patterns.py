@@ -49,8 +49,14 @@ _codes: Final[Any] = import_module("re._constants")
 LENGTHS: Final = (3072, 6144)
 """Characters of the inputs that are compared."""
 
-_RAMP: Final = (12, 16, 20, 24, 96, 384, 1536, LENGTHS[1])
-"""Short inputs come first: what is worse than a square takes its time with these already."""
+_RAMP: Final = (
+    *(12, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 1536),
+    LENGTHS[1],
+)
+"""Short inputs come first: what is worse than a square takes its time with these already.
+
+The steps are small enough that a power of any base is judged before it takes minutes.
+"""
 
 JUDGED: Final = 0.005
 """Seconds of CPU under which nothing is judged: the noise of the clock would be."""

@@ -162,7 +162,7 @@ class Client:
         return data
 
     async def reply(self, method: str = "GET") -> Reply | None:
-        """Return the next response, or None at the end of the connection."""
+        """Return the next response, which must be whole, or None at the end of the connection."""
         head = await self.until(b"\r\n\r\n")
         if head is None:
             return None
@@ -173,11 +173,15 @@ class Client:
         if method == "HEAD" or status in (204, 304) or status < 200:
             return Reply(status, headers, b"")
         if headers.get("transfer-encoding") == "chunked":
-            while (piece := await self.chunk()) not in (b"", None):
-                chunks.append(piece or b"")
+            while piece := await self.chunk():
+                chunks.append(piece)
+            assert piece is not None, "the body has no last chunk"
             return Reply(status, headers, b"".join(chunks), tuple(chunks))
         if "content-length" in headers:
-            return Reply(status, headers, await self.exactly(int(headers["content-length"])))
+            size = int(headers["content-length"])
+            body = await self.exactly(size)
+            assert len(body) == size, "the body is cut"
+            return Reply(status, headers, body)
         return Reply(status, headers, await self.rest())
 
     async def chunk(self) -> bytes | None:

@@ -91,10 +91,22 @@ class Remote:
             return list(read(response))
 
 
+def lines_of(response: HTTPResponse) -> Generator[bytes]:
+    """Yield the lines of a body; `http.client` itself takes one that was cut for a whole one."""
+    rest = b""
+    while data := response.read1(65536):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+
+
 def read(response: HTTPResponse) -> Generator[Event]:
-    """Yield the events of a stream as they come; a comment is none."""
+    """Yield the events of a stream as they come; a comment is none.
+
+    Raises:
+        HTTPException: The body is cut.
+    """
     fields: dict[str, str] = {}
-    for line in response:
+    for line in lines_of(response):
         name, _, value = line.decode().rstrip("\n").partition(": ")
         if name:
             fields[name] = value
