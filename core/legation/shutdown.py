@@ -68,7 +68,7 @@ class Shutdown:
                 return
             yield from Sleep(_STEP_SECONDS)
         if self._busy():
-            yield from Log("warning", "ended with work at hand", self._count_left())
+            yield from Log("warning", "shutdown_incomplete", self._count_left())
 
     def _busy(self) -> bool:
         return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)

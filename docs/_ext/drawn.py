@@ -24,6 +24,7 @@ from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.http import refusals
 from legation.migrations.catalogue import CATALOGUE
+from legation.observability.log_events import LOG_EVENTS
 from legation.runs.states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings
@@ -37,6 +38,7 @@ __all__ = [
     "errors",
     "keys_of",
     "limits",
+    "log_events",
     "meanings",
     "run_arguments",
     "run_states",
@@ -241,6 +243,20 @@ def errors() -> str:
         if kind is not refusals.Refusal
     ]
     return _table(("status", "`error_code`", "refusal", "when"), rows)
+
+
+def log_events() -> str:
+    """Return every event of the log, with its level, its fields and its meaning."""
+    rows = [
+        (
+            f"`{event.name}`",
+            ", ".join(event.levels),
+            ", ".join(f"`{field}`" for field in event.fields) or "none",
+            event.meaning,
+        )
+        for event in LOG_EVENTS.values()
+    ]
+    return _table(("`event`", "`level`", "fields", "meaning"), rows)
 
 
 # --- effects, states, versions -------------------------------------------------------------------

@@ -187,6 +187,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         drawn.effects,
         drawn.errors,
         drawn.limits,
+        drawn.log_events,
         drawn.run_arguments,
         drawn.schema_versions,
         drawn.surface,

@@ -261,7 +261,7 @@ class Service:
                 take_keys(self.platform, jwks, path, self.log.write)
             self._reload_certificate()
         except (LoadError, CannotGoOn) as error:
-            self.log.write("error", "not_reloaded", {"reason": str(error)})
+            self.log.write("error", "reload_failed", {"reason": str(error)})
         self.notifier.ready()
 
     def _reload_certificate(self) -> None:
@@ -278,7 +278,7 @@ class Service:
         # without databases has no threads, and the event loop has ended.
         trio.run(_open_nothing)
         self.log.let_go()
-        self.log.write("info", "starting", {"workers": len(slots)})
+        self.log.write("info", "workers_starting", {"workers": len(slots)})
         url = self._url(slots[0])
 
         def ready() -> None:
@@ -327,7 +327,7 @@ class Service:
                 platform = self._loaded()
                 self._reload_certificate()
         except CannotGoOn as error:
-            self.log.write("error", "not_reloaded", {"reason": error.message})
+            self.log.write("error", "reload_failed", {"reason": error.message})
             return None
         finally:
             if self._up:

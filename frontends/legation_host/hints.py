@@ -270,7 +270,7 @@ class Hints:
         """Write that hints are lost, once until they are back."""
         if not self._lost:
             words = f"{type(error).__name__}: {error}".splitlines()[0]
-            self.log("warning", "hints lost", {"database": self.database, "error": words})
+            self.log("warning", "hints_lost", {"database": self.database, "error": words})
         self._lost = True
 
     async def _once(self) -> None:
@@ -279,7 +279,7 @@ class Hints:
         line = self._line = _Line(connection, channel)
         self._pause = FIRST_PAUSE_SECONDS
         if self._lost:
-            self.log("info", "hints back", {"database": self.database})
+            self.log("info", "hints_restored", {"database": self.database})
             self._lost = False
         try:
             await self._talk(line)

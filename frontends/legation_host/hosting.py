@@ -99,7 +99,7 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
         try:
             jwks = await anyio.Path(path).read_bytes()
         except OSError as error:
-            log("error", "keys not reloaded", {"reason": error.strerror or "unreadable"})
+            log("error", "keys_reload_failed", {"reason": error.strerror or "unreadable"})
             continue
         take_keys(platform, jwks, path, log)
 
@@ -110,9 +110,9 @@ def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:
     faults = platform.load_jwks(jwks)
     if faults:
         reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
-        log("error", "keys not reloaded", {"reason": reasons})
+        log("error", "keys_reload_failed", {"reason": reasons})
     elif platform.keys_generation != before:
-        log("info", "keys reloaded", {"path": path})
+        log("info", "keys_reloaded", {"path": path})
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -157,7 +157,7 @@ class _Parent:
         needed = self._supervisor.generations
         self._works = {number: kept for number, kept in self._works.items() if number in needed}
         self._works[generation] = work
-        self.log("info", "restarting", {"workers": len(self.slots)})
+        self.log("info", "workers_restarting", {"workers": len(self.slots)})
 
     def _act(self, actions: Sequence[Action]) -> None:
         for action in actions:

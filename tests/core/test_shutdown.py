@@ -239,9 +239,9 @@ def test_a_database_that_does_not_answer_keeps_its_leases_and_the_process_ends()
             c.fail_at(_failing(kind), Busy("x"), times=None)
         close(c, 0.0)
 
-        told = [log for log in c.logs if log.event == "ended with work at hand"]
+        told = [log for log in c.logs if log.event == "shutdown_incomplete"]
         fields = (("runs", 0), ("messages", 1), ("replies", 0))
-        assert told == [Log("warning", "ended with work at hand", fields)]
+        assert told == [Log("warning", "shutdown_incomplete", fields)]
 
 
 def test_a_release_that_fails_once_is_tried_again() -> None:

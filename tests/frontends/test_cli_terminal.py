@@ -94,7 +94,7 @@ def test_the_log_of_a_server_has_no_colours_either(tmp_path: Path) -> None:
     folder = {"LEGATION_DATA": str(tmp_path), "NO_COLOR": "1"}
     started, screen = start(tmp_path, "serve", "--port", "0", environ=folder)
     shown, deadline = "", time.monotonic() + SECONDS
-    while "database migrated" not in shown:
+    while "database_migrated" not in shown:
         assert time.monotonic() < deadline, shown
         shown += os.read(screen, 1 << 16).decode()
     started.terminate()

@@ -126,7 +126,7 @@ def test_another_node_answers_within_two_seconds_after_one_was_drained(
 
     figures(f"drain: the next node answered {took:.1f} s after one was drained (leases: 30 s)")
     assert took < 2.0
-    assert one.named("ended with work at hand") == []
+    assert one.named("shutdown_incomplete") == []
 
 
 def test_what_comes_to_its_end_within_the_limit_is_finished_by_the_node_itself(

@@ -274,12 +274,12 @@ def test_a_connection_that_is_killed_is_made_again(backend: str, postgres_databa
     async def main() -> None:
         async with two.connected() as (one, other):
             await anyio.to_thread.run_sync(kill, postgres_database)
-            await until(lambda: two.log.events.count("hints back") == 2)
+            await until(lambda: two.log.events.count("hints_restored") == 2)
             assert one.connected
             one.nudge("t")
             await until(lambda: other.heard == 1)
             assert list(two.hubs[1]._told) == [digest("t")]
-        assert sorted(two.log.events) == ["hints back"] * 2 + ["hints lost"] * 2
+        assert sorted(two.log.events) == ["hints_restored"] * 2 + ["hints_lost"] * 2
 
     run(backend, main)
 
@@ -335,7 +335,7 @@ def test_a_database_that_is_not_there_is_told_of_once() -> None:
             tasks.cancel_scope.cancel()
 
     run("trio", main)
-    assert [(level, event) for level, event, _ in one.log] == [("warning", "hints lost")]
+    assert [(level, event) for level, event, _ in one.log] == [("warning", "hints_lost")]
     assert "secret" not in str(one.log)
     assert "secret" not in repr(hints)
     assert hint_gauges({"main": hints})["legation_hints_connected"].values == {
@@ -494,14 +494,14 @@ def test_without_its_connection_a_node_finds_everything_and_hints_come_back(
                 assert await two.ask("POST", f"{path}/cancel") == {}
                 events = await two.ask("GET", f"{path}/events")
             assert events[-1]["event"] == "RunCancelled"
-            await until(lambda: log.events.count("hints back") == 2)
+            await until(lambda: log.events.count("hints_restored") == 2)
             heard = lines[0].heard
             lines[1].nudge("t")
             await until(lambda: lines[0].heard > heard)
         await until(lambda: lines_of(postgres_database) == 0)
 
     run("trio", main)
-    assert log.events.count("hints lost") == log.events.count("hints back") == 2
+    assert log.events.count("hints_lost") == log.events.count("hints_restored") == 2
 
 
 def test_without_hints_a_run_is_cancelled_and_followed_from_another_node(postgres: str) -> None:

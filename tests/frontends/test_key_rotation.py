@@ -136,10 +136,10 @@ async def test_keys_change_under_load(tmp_path: Path, figures: Callable[[str], N
         with trio.fail_after(SECONDS):
             while len(server.seen) < 2 or min(map(len, server.seen.values())) <= CLIENTS:
                 await trio.sleep(0.01)
-        both = await server.change(jwks(old, new), "keys reloaded")
-        broken = await server.change(b'{"keys": [', "keys not reloaded")
-        empty = await server.change(b'{"keys": []}', "keys not reloaded")
-        last = await server.change(jwks(new), "keys reloaded")
+        both = await server.change(jwks(old, new), "keys_reloaded")
+        broken = await server.change(b'{"keys": [', "keys_reload_failed")
+        empty = await server.change(b'{"keys": []}', "keys_reload_failed")
+        last = await server.change(jwks(new), "keys_reloaded")
         ended = trio.current_time()
         clients.cancel_scope.cancel()
 
@@ -154,7 +154,7 @@ async def test_keys_change_under_load(tmp_path: Path, figures: Callable[[str], N
             sum(a.status != b.status for a, b in pairwise(tried)) for tried in server.seen.values()
         ]
         assert max(changes) <= 2 * CLIENTS  # in flight at the change, never back and forth
-        reasons = [str(f["reason"]) for _, e, f in server.logged if e == "keys not reloaded"]
+        reasons = [str(f["reason"]) for _, e, f in server.logged if e == "keys_reload_failed"]
         assert len(reasons) == 2
         assert all(reason.startswith("authorization_config.") for reason in reasons)
         total = sum(len(tried) for tried in server.seen.values())
@@ -167,7 +167,7 @@ async def test_a_file_that_is_gone_keeps_the_keys_and_is_told(tmp_path: Path) ->
     old, new = Issuer(kid="old"), Issuer(kid="new")
     async with running(tmp_path / "keys.json", jwks(old)) as server:
         server.path.unlink()
-        await server.heard("keys not reloaded", 0)
+        await server.heard("keys_reload_failed", 0)
         async with httpx2.AsyncClient(base_url=server.url) as client:
 
             async def status(issuer: Issuer) -> int:
@@ -176,7 +176,7 @@ async def test_a_file_that_is_gone_keeps_the_keys_and_is_told(tmp_path: Path) ->
                 return (await client.get("/agents", headers=headers)).status_code
 
             assert (await status(old), await status(new)) == (200, 401)
-            await server.change(jwks(new), "keys reloaded")
+            await server.change(jwks(new), "keys_reloaded")
             assert (await status(old), await status(new)) == (401, 200)
 
 

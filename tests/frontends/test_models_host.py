@@ -301,7 +301,7 @@ def fails(protocol: Protocol, backend: str, item: Item, reason: str) -> None:
 
     assert outcome.reason == reason
     ((level, event, fields),) = outcome.log
-    assert (level, event, fields["reason"]) == ("warning", "model failed", reason)
+    assert (level, event, fields["reason"]) == ("warning", "model_failed", reason)
 
 
 @PROTOCOLS
@@ -342,7 +342,7 @@ def test_what_passes_is_asked_again(protocol: Protocol, trouble: Item) -> None:
     assert outcome.reply.content == "Hello"
     assert outcome.reply.usage in (Usage(7, 3), Usage(14, 6))  # some say at once what it costs
     assert len(outcome.server.seen) == 2
-    assert [line[1] for line in outcome.log] == ["model asked again"]
+    assert [line[1] for line in outcome.log] == ["model_retried"]
     assert 0.2 < outcome.seconds < 5
 
 

@@ -170,7 +170,7 @@ def test_a_sighup_before_anybody_obeys_it_waits(tmp_path: Path, workers: int) ->
         command.until((tmp_path / "loading").exists)
         command.signal(HUP)
         command.port()
-        command.until(lambda: workers == 1 or command.named("restarting"))
+        command.until(lambda: workers == 1 or command.named("workers_restarting"))
         assert command.popen.poll() is None
 
 

@@ -247,7 +247,7 @@ def test_a_broken_certificate_leaves_the_old_one(tmp_path: Path) -> None:
         served = Served(command, pair, command.port(), tmp_path)
         pair.certfile.write_text("nothing")
         command.signal(signal.SIGHUP)
-        command.until(lambda: command.named("not_reloaded"))
+        command.until(lambda: command.named("reload_failed"))
         (tmp_path / "good.pem").write_bytes(good)
         with closing(served.connect(trusted=tmp_path / "good.pem")) as client:
             assert ask(client)[0] == 200

@@ -238,7 +238,7 @@ def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path
         good = path.read_text()
         path.write_text("[[agents]]\nid = 7\n")
         command.signal(signal.SIGHUP)
-        command.until(lambda: command.named("not_reloaded"))
+        command.until(lambda: command.named("reload_failed"))
         assert command.workers == before
 
         path.write_text(good + '\n[[agents]]\nid = "second"\n')

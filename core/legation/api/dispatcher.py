@@ -214,7 +214,7 @@ def _refuse_caller(arrival: Arrival, refused: Refused) -> Program[Outcome]:
     """Return the refusal; what is wrong with a token is for the log alone."""
     if refused.refusal.sent:
         fields = (("request_id", arrival.request_id), ("reason", refused.reason))
-        yield from Log("info", "token refused", fields)
+        yield from Log("info", "token_refused", fields)
     return refused.refusal
 
 
@@ -244,7 +244,7 @@ def catch_failures(program: Program[Outcome], arrival: Arrival) -> Program[Outco
         ("request_id", arrival.request_id),
         ("error", where(trouble)),
     )
-    yield from Log("error", "request failed", fields)
+    yield from Log("error", "request_failed", fields)
     if isinstance(trouble, NotServed):
         return Unavailable(str(trouble), retry_after=5)
     if isinstance(trouble, StoreFailure):

@@ -191,7 +191,7 @@ class AnswerMessage(Job):
             ("error", reason),
             ("dead", again_us is None),
         )
-        yield from Log("warning" if again_us else "error", "message not answered", fields)
+        yield from Log("warning" if again_us else "error", "message_failed", fields)
         failed = FailMessage(lease, reason[:200], again_us, now_us, replies)
         lost = False
         try:
@@ -199,7 +199,7 @@ class AnswerMessage(Job):
         except StoreFailure:
             lost = True  # the lease runs out, and the message is claimed again
         if lost:
-            yield from Log("warning", "message not put back", fields)
+            yield from Log("warning", "message_release_failed", fields)
         elif replies:
             yield from Nudge(self.desk.outbox)
 

@@ -62,4 +62,4 @@ def _content(channel: HostedChannel, media: Media, room: int) -> Program[bytes |
 
 def _log_unread(channel: HostedChannel, media: Media, reason: str) -> Program[None]:
     fields = (("channel", channel.id), ("type", media.mime_type), ("reason", reason))
-    yield from Log("warning", "attachment not read", fields)
+    yield from Log("warning", "attachment_failed", fields)

@@ -63,7 +63,7 @@ def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) 
         if found != logged:
             fields = (("database", desk.database), ("error", found))
             level = "warning" if isinstance(trouble, StoreFailure) else "error"
-            yield from Log(level, "channels have to wait", fields)
+            yield from Log(level, "channel_round_failed", fields)
         logged = found
         yield from Sleep(_TROUBLE_SECONDS)
 
@@ -103,7 +103,7 @@ class AnswerInbox(Job):
             self.desk.take(message.lease)
             yield from Spawn(AnswerMessage(self.desk, message))
         for key in claimed.buried:
-            yield from Log("error", "message given up", (("channel", key.channel),))
+            yield from Log("error", "message_abandoned", (("channel", key.channel),))
 
 
 @frozen
@@ -124,7 +124,7 @@ class SendOutbox(Job):
             self.desk.take(reply.lease)
             yield from Spawn(SendReply(self.desk, reply))
         for key in claimed.buried:
-            yield from Log("error", "reply given up", (("channel", key.channel),))
+            yield from Log("error", "reply_abandoned", (("channel", key.channel),))
 
 
 @frozen

@@ -46,7 +46,7 @@ class SendReply(Job):
         except StoreFailure:
             lost = True  # the lease runs out, and the reply is sent again under its key
         if lost:
-            yield from Log("warning", "reply not noted", (("channel", lease.key.channel),))
+            yield from Log("warning", "reply_record_failed", (("channel", lease.key.channel),))
         yield from Nudge(self.desk.outbox)
 
     def _send(self) -> Program[Outcome]:
@@ -74,6 +74,6 @@ class SendReply(Job):
             ("reason", outcome.reason),
             ("dead", again_us is None),
         )
-        yield from Log("warning" if again_us else "error", "reply not sent", fields)
+        yield from Log("warning" if again_us else "error", "reply_failed", fields)
         failed = FailReply(lease, outcome.reason[:200], again_us, now_us)
         yield from Transact(self.desk.database, failed)

@@ -188,10 +188,10 @@ class SchemaGuard:
             self.due.discard(name)
         if not isinstance(outcome, Migrated):
             fields = (("database", name), ("reason", outcome.detail))
-            yield from Log("error", "database not migrated", fields)
+            yield from Log("error", "migration_failed", fields)
         elif outcome.moves:
             version = ("version", str(outcome.to_version))
-            yield from Log("info", "database migrated", (("database", name), version))
+            yield from Log("info", "database_migrated", (("database", name), version))
 
     def guard(self, program: Program[R]) -> Program[R]:
         """Run `program`, keeping from it what it must not touch.
@@ -261,6 +261,14 @@ def _describe_standing(name: str, stands: Standing) -> str:
     return stands.detail
 
 
+def _log_standing(name: str, reason: str | None) -> Program[None]:
+    """Log that the schema of a database is served again, or the reason why it is not."""
+    if reason is None:
+        yield from Log("info", "schema_accepted", (("database", name),))
+    else:
+        yield from Log("warning", "schema_rejected", (("database", name), ("reason", reason)))
+
+
 def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
     """Whether what became of `effect` says that the schema may be another one now."""
     return isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt)
@@ -294,8 +302,7 @@ class WatchSchema(Job):
             yield from self.guard.examine(name)
             after = reasons.get(name)
             if after != before and name not in self.guard.conditions:
-                told = after or f"The database {name!r} is served"
-                yield from Log("warning" if after else "info", told, (("database", name),))
+                yield from _log_standing(name, after)
 
 
 @frozen

@@ -210,7 +210,7 @@ def _log(question: Question, trouble: Trouble, attempt: int, pause: float | None
         ("status", trouble.status),
         ("attempt", attempt),
     )
-    yield from Log("warning", "model failed" if pause is None else "model asked again", fields)
+    yield from Log("warning", "model_failed" if pause is None else "model_retried", fields)
 
 
 def _attempt(question: Question, answer: Answer, progress: _Progress) -> Program[Reply | Trouble]:

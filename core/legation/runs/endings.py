@@ -91,7 +91,7 @@ def failing(voice: Voice, told: Told, error: Exception) -> Program[End]:
         return broken_off(voice, told, error.sentence, f"model_{error.reason}")
     incident = (yield from RandomBytes(8)).hex()
     fields = (("incident", incident), ("run_id", told.run.run_id), ("error", where(error)))
-    yield from Log("error", "run failed", fields)
+    yield from Log("error", "run_failed", fields)
     return broken_off(voice, told, _FAILED.format(incident), "run_failed")
 
 

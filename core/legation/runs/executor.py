@@ -285,7 +285,7 @@ def _finish(journal: Journal, end: End) -> Program[Ended]:
     except StoreFailure:
         pass
     if ended is None:
-        yield from Log("error", "run could not be stored", (("run_id", run.run_id),))
+        yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
     if ended.kept:
         yield from Publish(run.run_id, shown(events, final=True), journal.database)

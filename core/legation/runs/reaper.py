@@ -71,7 +71,7 @@ class KeepRuns(Job):
         if found != told:
             fields = (("database", self.database), ("error", found))
             level = "warning" if isinstance(trouble, StoreFailure) else "error"
-            yield from Log(level, "leases not kept", fields)
+            yield from Log(level, "reaper_round_failed", fields)
         return found
 
     def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:

@@ -118,4 +118,4 @@ def _log(call: CallState, voice: Voice, reason: str) -> Program[None]:
         ("tool", call.call.name),
         ("error", reason),
     )
-    yield from Log("error", "tool failed", fields)
+    yield from Log("error", "tool_failed", fields)

@@ -381,7 +381,7 @@ def test_16_an_error_of_ours_tells_an_incident_and_nothing_else(
 
     assert response.status == 500
     assert response.json()["error_code"] == "INTERNAL_SERVER_ERROR"
-    log = next(log for log in client.logs if log.event == "request failed")
+    log = next(log for log in client.logs if log.event == "request_failed")
     incident = str(dict(log.fields)["incident"])
     assert response.json()["detail"] == f"Internal server error (incident {incident})"
     assert "a secret" not in response.text + str(log)

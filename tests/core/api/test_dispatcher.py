@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_token_is_told_to_the_log_alone(
     target: str, token: str, reason: str, detail: str
 ) -> None:
     headers: Headers = ((b"authorization", b"Bearer " + token.encode()),)
-    logged = Log("info", "token refused", (("request_id", bytes(16).hex()), ("reason", reason)))
+    logged = Log("info", "token_refused", (("request_id", bytes(16).hex()), ("reason", reason)))
     record = [] if target == "/nowhere" else RECORDED
     answer = played(CLOSED, Request("GET", target, headers), [*ARRIVED, (logged, None), *record])
 
@@ -215,7 +215,7 @@ def test_the_log_has_the_place_of_an_error_and_not_its_text() -> None:
     play(OPEN.answer(Request("GET", "/sessions")), script)
     fields = dict(logged[0].fields)
 
-    assert (logged[0].level, logged[0].event) == ("error", "request failed")
+    assert (logged[0].level, logged[0].event) == ("error", "request_failed")
     assert fields["incident"] == b"incident".hex()
     assert fields["request_id"] == bytes(16).hex()
     assert str(fields["error"]).startswith("ZeroDivisionError in ")

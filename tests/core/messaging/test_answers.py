@@ -220,7 +220,7 @@ def test_a_message_that_fails_is_tried_again_and_in_the_end_apologized_for() -> 
 
         assert texts(provider) == ["A new conversation begins. What can I do for you?", APOLOGY]
         assert [(m.state, m.attempts) for m in [letter(c, "a").message]] == [("dead", 20)]
-        assert [log.level for log in c.logs if log.event == "message not answered"] == [
+        assert [log.level for log in c.logs if log.event == "message_failed"] == [
             *["warning"] * 19,
             "error",
         ]
@@ -395,6 +395,6 @@ def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value(
         claimed = repr([p.effect for p in c.effects if _unit(ClaimMessages)(p.effect)])
 
     assert provider.refused != []
-    assert "reply not sent" in said
+    assert "reply_failed" in said
     assert number not in said + claimed
     assert words not in said + claimed

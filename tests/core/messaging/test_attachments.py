@@ -240,7 +240,7 @@ def test_a_file_that_is_gone_is_told_to_the_agent_and_logged_without_its_name() 
         ("type", "image/jpeg"),
         ("reason", "the provider does not give it out"),
     )
-    assert logs == [Log("warning", "attachment not read", fields)]
+    assert logs == [Log("warning", "attachment_failed", fields)]
 
 
 def test_a_type_that_no_run_takes_is_not_fetched() -> None:

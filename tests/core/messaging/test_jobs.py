@@ -137,10 +137,10 @@ def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
                 assert run(c, claim) is not None
         c.advance(2)
 
-        logged = [(log.event, dict(log.fields)) for log in c.logs if "given up" in log.event]
+        logged = [(log.event, dict(log.fields)) for log in c.logs if "abandoned" in log.event]
         assert logged == [
-            ("message given up", {"channel": "whatsapp"}),
-            ("reply given up", {"channel": "whatsapp"}),
+            ("message_abandoned", {"channel": "whatsapp"}),
+            ("reply_abandoned", {"channel": "whatsapp"}),
         ]
 
 
@@ -161,7 +161,7 @@ def test_trouble_of_a_round_is_told_once_and_ends_when_it_does(
         fault.disarm()
         c.advance(6)
 
-        levels = [log.level for log in c.logs if log.event == "channels have to wait"]
+        levels = [log.level for log in c.logs if log.event == "channel_round_failed"]
         assert levels == [level]
         assert [message.text for message in provider.seen] == ["hi"]
 
@@ -172,7 +172,7 @@ def test_trouble_that_comes_back_is_told_again() -> None:
             c.fail_at(failing(ClaimMessages), Busy("x"), times=2)
             c.advance(30)
 
-        assert len([log for log in c.logs if log.event == "channels have to wait"]) == 2
+        assert len([log for log in c.logs if log.event == "channel_round_failed"]) == 2
 
 
 def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None:

@@ -35,7 +35,7 @@ def desk() -> Desk:
 
 def log(level: str, reason: str, *, dead: bool) -> Log:
     fields = (("channel", "whatsapp"), ("attempt", 3), ("reason", reason), ("dead", dead))
-    return Log(level, "reply not sent", fields)
+    return Log(level, "reply_failed", fields)
 
 
 def test_a_reply_that_was_taken_is_marked() -> None:
@@ -147,7 +147,7 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Now(), NOW),
             (Now(), NOW),
             (Transact("main", MarkSent(LEASE, NOW)), Unavailable("x")),
-            (Log("warning", "reply not noted", (("channel", "whatsapp"),)), None),
+            (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
             (Nudge("outbox:main"), None),
         ],
     )

@@ -328,7 +328,7 @@ def test_what_was_not_done_at_the_start_is_done_later(failure: Exception) -> Non
     fault = client.fail_at(Attempt, failure, times=None)
     with client:
         assert client.get("/sessions").status == 503
-        assert "database not migrated" in [line.event for line in client.logs]
+        assert "migration_failed" in [line.event for line in client.logs]
         fault.disarm()
         client.advance(LOOK_SECONDS + 1)
 
@@ -354,7 +354,7 @@ def test_what_is_refused_is_not_tried_again() -> None:
     asked, _ = effects_of(made.begin("main", migrate=True), answer)
 
     told = (("database", "main"), ("reason", "another history"))
-    assert Log("error", "database not migrated", told) in asked
+    assert Log("error", "migration_failed", told) in asked
     assert made.due == set()
     assert made.reasons["main"].endswith("is not the one this server knows")
 
@@ -411,12 +411,12 @@ def test_the_watch_tells_of_each_change_once(watched: tuple[SchemaGuard, Program
         elif (answer := next(found, None)) is None:
             break
 
-    database = (("database", "main"),)
+    database = ("database", "main")
     assert told == [
-        Log("warning", BEHIND, database),
+        Log("warning", "schema_rejected", (database, ("reason", BEHIND))),
         UNREACHABLE,
         AVAILABLE,
-        Log("info", "The database 'main' is served", database),
+        Log("info", "schema_accepted", (database,)),
     ]
     assert made.reasons == {}
 

@@ -89,7 +89,7 @@ def test_what_passes_is_asked_again(status: int) -> None:
     assert outcome.reply == Reply("Hi")
     assert outcome.of(Sleep) == [Sleep(0.5), Sleep(1.0)]
     assert outcome.of(CloseStream) == [CloseStream(1), CloseStream(2)]
-    assert [line[0] for line in attempts_of(outcome)] == ["model asked again"] * 2
+    assert [line[0] for line in attempts_of(outcome)] == ["model_retried"] * 2
     assert "k-123" not in repr(outcome.effects)
 
 
@@ -103,9 +103,9 @@ def test_it_is_asked_no_more_often_than_it_says(status: int, reason: str) -> Non
     assert outcome.reason == reason
     assert str(outcome.failure) == SENTENCES[reason]
     assert attempts_of(outcome) == [
-        ("model asked again", reason, status, 1),
-        ("model asked again", reason, status, 2),
-        ("model failed", reason, status, 3),
+        ("model_retried", reason, status, 1),
+        ("model_retried", reason, status, 2),
+        ("model_failed", reason, status, 3),
     ]
 
 
@@ -114,7 +114,7 @@ def test_other_refusals_are_final(status: int) -> None:
     outcome = asked(MODEL, HELLO, Played((b"k-123",), status))
 
     assert outcome.reason == "rejected"
-    assert attempts_of(outcome) == [("model failed", "rejected", status, 1)]
+    assert attempts_of(outcome) == [("model_failed", "rejected", status, 1)]
     assert outcome.of(NextChunk) == []
     assert outcome.of(CloseStream) == [CloseStream(1)]
 
@@ -213,7 +213,7 @@ def test_nothing_is_asked_again_once_something_was_read(broken: Played) -> None:
 
     assert outcome.reason == "broken"
     assert outcome.said == ("Go",)
-    assert attempts_of(outcome) == [("model failed", "broken", None, 1)]
+    assert attempts_of(outcome) == [("model_failed", "broken", None, 1)]
 
 
 @pytest.mark.parametrize("broken", [BROKEN, SPOILED], ids=["broken", "spoiled"])
@@ -223,8 +223,8 @@ def test_an_answer_that_breaks_off_begins_anew_where_nobody_reads_it(broken: Pla
     assert outcome.reply == Reply("Hi")
     assert outcome.said == ("Hi",)
     assert attempts_of(outcome) == [
-        ("model asked again", "broken", None, 1),
-        ("model asked again", "broken", None, 2),
+        ("model_retried", "broken", None, 1),
+        ("model_retried", "broken", None, 2),
     ]
 
 

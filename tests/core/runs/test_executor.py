@@ -79,7 +79,7 @@ def test_a_tool_that_fails_ends_neither_the_run_nor_the_session(city: str, resul
         assert (run["status"], run["tools"][0]["result"]) == ("COMPLETED", result)
         assert "ToolCallError" in names(client, run)
         assert client.run("clerk", "next", session_id="s")["content"] == "Next."
-        logged = [log for log in client.logs if log.event == "tool failed"]
+        logged = [log for log in client.logs if log.event == "tool_failed"]
         assert len(logged) == (city == "Pompeii")
         assert "secret" not in str(client.logs)
 
@@ -325,8 +325,8 @@ def test_a_run_that_can_never_begin_is_taken_up_three_times() -> None:
         run = client.run("clerk", "second", session_id="s")
 
         assert (run["status"], fault.hits) == ("ERROR", (len(MANY) + 1) * MOST_TRIES)
-        events = [log.event for log in client.logs if log.event in ("run_released", "run failed")]
-        assert events == [*["run_released"] * MOST_TRIES, "run failed"]
+        events = [log.event for log in client.logs if log.event in ("run_released", "run_failed")]
+        assert events == [*["run_released"] * MOST_TRIES, "run_failed"]
 
 
 def test_a_run_whose_database_refuses_what_it_reads_fails() -> None:

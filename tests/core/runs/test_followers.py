@@ -220,4 +220,4 @@ def test_a_stream_that_does_not_end_is_no_work_at_hand(client: Client) -> None:
     client.advance(3)
 
     assert closing.done
-    assert "ended with work at hand" not in [log.event for log in client.logs]
+    assert "shutdown_incomplete" not in [log.event for log in client.logs]

@@ -100,7 +100,7 @@ def test_a_run_whose_end_can_never_be_stored_is_taken_up_three_times_and_fails(
     exchange = begin(client, "s")
     client.advance(MINUTES)
     run = exchange.response().json()
-    (told,) = logged(client, "run failed")
+    (told,) = logged(client, "run_failed")
 
     assert (run["status"], len(model.prompts)) == ("ERROR", MOST_TRIES)
     assert told["incident"] in run["content"]
@@ -165,7 +165,7 @@ def test_trouble_is_told_once_and_ends_nothing(
     exchange = neglected(client, "s")
     client.fail_at(FindNeglected, trouble, times=60)
     client.advance(60)
-    written = [log.level for log in client.logs if log.event == "leases not kept"]
+    written = [log.level for log in client.logs if log.event == "reaper_round_failed"]
     assert written == [level]
 
     client.advance(31)
@@ -187,7 +187,7 @@ def test_a_run_that_cannot_be_given_back_keeps_no_other(client: Client) -> None:
 
     assert stuck.response().status == 503
     assert other.response().json()["status"] == "COMPLETED"
-    assert len(logged(client, "leases not kept")) == 1
+    assert len(logged(client, "reaper_round_failed")) == 1
 
 
 def test_a_lock_that_is_not_had_ends_the_round(client: Client) -> None:
@@ -291,7 +291,7 @@ def test_a_run_that_is_interrupted_and_nobody_asked_for_it_is_an_incident(stream
         client.simulation.run(interrupt("main", run["run_id"]))
         exchange.response()
         run = client.get(f"{PATH}/{run['run_id']}").json()
-        (told,) = logged(client, "run failed")
+        (told,) = logged(client, "run_failed")
 
         assert run["status"] == "ERROR"
         assert told["incident"] in run["content"]

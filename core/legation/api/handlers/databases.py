@@ -363,7 +363,7 @@ def _refuse(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
         return BadRequest(outcome.detail)
     incident = (yield from RandomBytes(8)).hex()
     fields = (("incident", incident), ("database", name), ("outcome", type(outcome).__name__))
-    yield from Log("error", "migration failed", fields)
+    yield from Log("error", "migration_failed", fields)
     return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
 
 

@@ -36,7 +36,7 @@ def receive(call: Call) -> Program[Answer | Refusal]:
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
     if isinstance(verified, Refused):
         fields = (("channel", channel.id), ("reason", verified.reason))
-        yield from Log("warning", "delivery refused", fields)
+        yield from Log("warning", "delivery_refused", fields)
         return BadSignature()
     parsed = channel.codec.parse(verified)
     match parsed:
@@ -79,11 +79,11 @@ def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None
     """Tell of replies that were taken and not delivered, and of what should have been a message."""
     for failed in delivery.undelivered:
         fields = (("channel", channel.id), ("reason", failed.reason))
-        yield from Log("warning", "reply not delivered", fields)
+        yield from Log("warning", "reply_undelivered", fields)
     for name in delivery.ignored:
         if name in _STRANGE:
             fields = (("channel", channel.id), ("reason", name))
-            yield from Log("warning", "delivery ignored", fields)
+            yield from Log("warning", "delivery_ignored", fields)
 
 
 def _channel(call: Call) -> HostedChannel | NotFound:

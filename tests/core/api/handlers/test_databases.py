@@ -238,7 +238,7 @@ def test_tried_and_failed_is_500_with_an_incident_and_no_change(
     assert detail.startswith("Failed to migrate database: ")
     assert sentence in detail
     assert "secret" not in detail
-    (line,) = [line for line in client.logs if line.event == "migration failed"]
+    (line,) = [line for line in client.logs if line.event == "migration_failed"]
     assert f"incident {dict(line.fields)['incident']}" in detail
     assert state(client) == ("0.0.0", "empty")
 

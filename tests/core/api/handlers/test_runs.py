@@ -452,7 +452,7 @@ def test_a_turn_whose_events_cannot_be_stored_ends_as_an_error(client: Client) -
     assert "incident" in run["content"]
     assert [log.event for log in client.logs if log.level == "error"] == [
         "database_unavailable",
-        "run failed",
+        "run_failed",
     ]
 
 
@@ -461,7 +461,7 @@ def test_an_end_that_cannot_be_stored_is_told_to_the_operator(client: Client) ->
     exchange, _ = begun(client)
     client.advance(40)
 
-    assert "run could not be stored" in [log.event for log in client.logs]
+    assert "run_record_failed" in [log.event for log in client.logs]
     assert exchange.response().json()["status"] == "ERROR"  # by whoever found its lease passed
 
 
@@ -522,7 +522,7 @@ def test_a_round_that_fails_is_told_and_tried_again(client: Client) -> None:
     client.fail_at(FindNeglected, Busy("locked"))
     client.advance(3)
 
-    assert [log.event for log in client.logs if log.level == "warning"] == ["leases not kept"]
+    assert [log.event for log in client.logs if log.level == "warning"] == ["reaper_round_failed"]
 
 
 def test_a_run_of_what_is_hosted_no_more_ends_as_an_error() -> None:

@@ -100,7 +100,7 @@ def test_a_delivery_that_is_not_signed_is_refused_before_anything_is_stored(kind
         assert refused.json() == {"detail": "Invalid signature", "error_code": "FORBIDDEN"}
         assert (changed.status == 403) is (kind != "telegram")  # whose token signs nothing
         assert stored(c) == (kind == "telegram")
-        (log, *_) = [log for log in c.logs if log.event == "delivery refused"]
+        (log, *_) = [log for log in c.logs if log.event == "delivery_refused"]
         assert dict(log.fields)["channel"] == kind
 
 
@@ -356,7 +356,7 @@ def test_a_reply_that_meta_could_not_deliver_is_in_the_log() -> None:
 
         fields = (("channel", "whatsapp"), ("reason", "code 131047"))
         assert [log for log in c.logs if log.level == "warning"] == [
-            Log("warning", "reply not delivered", fields)
+            Log("warning", "reply_undelivered", fields)
         ]
 
 
@@ -377,7 +377,7 @@ def test_a_message_that_is_passed_over_is_in_the_log(
     with Client(platform) as c:
         assert post(c, signed("whatsapp", json.dumps(root).encode(), NOW)).status == 200
 
-        told = [dict(log.fields)["reason"] for log in c.logs if log.event == "delivery ignored"]
+        told = [dict(log.fields)["reason"] for log in c.logs if log.event == "delivery_ignored"]
         assert told == reasons
 
 

@@ -1,0 +1,373 @@
+"""The list of log events: every line of the operator's log has the name of one of them.
+
+A name is a noun and what became of it, in `snake_case`.  One event has one name wherever it is
+caught, so that an alarm needs one name.  The reference is drawn from this list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from ..store.audit import AuditEntry
+from ..values import frozen
+
+__all__ = ["LOG_EVENTS", "LogEvent"]
+
+
+@frozen
+class LogEvent:
+    """One kind of line in the operator's log.
+
+    Attributes:
+        name: The `event` of the line.
+        levels: The `level` it may have.
+        fields: The members it may have beside `event`, `level` and `time`.
+        meaning: One sentence for the operator, in Markdown.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    fields: tuple[str, ...]
+    meaning: str
+
+
+_INFO: Final = ("info",)
+_WARNING: Final = ("warning",)
+_ERROR: Final = ("error",)
+_FAILING: Final = ("warning", "error")
+_RUN: Final = ("run_id", "agent_id", "team_id", "database", "node", "attempt")
+_AUDIT: Final = tuple(field.name for field in attrs.fields(AuditEntry))
+_BLOCKED: Final = (*_RUN, "seconds")
+
+_LISTED: Final = (
+    LogEvent(
+        "accept_failed",
+        _ERROR,
+        ("error", "connections"),
+        "The server cannot accept a connection, because the machine is short of something.",
+    ),
+    LogEvent(
+        "attachment_failed",
+        _WARNING,
+        ("channel", "type", "reason"),
+        "A file that came with a message could not be read.",
+    ),
+    LogEvent(
+        "audit",
+        _WARNING,
+        _AUDIT,
+        "An entry of the audit trail could not be stored, and stands here instead.",
+    ),
+    LogEvent(
+        "audit_failed",
+        _ERROR,
+        ("incident", "error"),
+        "A bug kept entries from the audit trail; each follows as `audit`.",
+    ),
+    LogEvent(
+        "blocked_run_ended",
+        _ERROR,
+        _RUN,
+        "The run of a `process_blocked` has ended, and no process takes it up again.",
+    ),
+    LogEvent(
+        "blocked_run_left",
+        _ERROR,
+        _RUN,
+        "The end of the run of a `process_blocked` could not be stored, or another node has the"
+        " run by now.",
+    ),
+    LogEvent(
+        "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
+    ),
+    LogEvent(
+        "channel_round_failed",
+        _FAILING,
+        ("database", "error"),
+        "A round of the workers of channels failed; the line is written once while it goes on.",
+    ),
+    LogEvent(
+        "connection_failed",
+        _ERROR,
+        ("incident", "client", "error"),
+        "A bug ended a connection, outside of any request.",
+    ),
+    LogEvent(
+        "database_available",
+        _INFO,
+        ("database",),
+        "A database of a `database_unavailable` is back.",
+    ),
+    LogEvent(
+        "database_migrated",
+        _INFO,
+        ("database", "version"),
+        "The schema of a database was migrated at the start.",
+    ),
+    LogEvent(
+        "database_unavailable",
+        _ERROR,
+        ("database", "condition", "reason"),
+        "A database does not answer, is out of reach, is full or has lost its file; the line is"
+        " written once for each change.",
+    ),
+    LogEvent(
+        "delivery_ignored",
+        _WARNING,
+        ("channel", "reason"),
+        "A part of a delivery is no message for this platform: `malformed` or `another number`.",
+    ),
+    LogEvent(
+        "delivery_refused",
+        _WARNING,
+        ("channel", "reason"),
+        "The signature of a delivery does not hold.",
+    ),
+    LogEvent(
+        "drain_incomplete",
+        _WARNING,
+        ("connections",),
+        "Connections, streams among them, were cut at the end of the drain.",
+    ),
+    LogEvent(
+        "hints_lost",
+        _WARNING,
+        ("database", "error"),
+        "Other nodes send no hints, and work is found by polling; the line is written once.",
+    ),
+    LogEvent("hints_restored", _INFO, ("database",), "Hints of other nodes arrive again."),
+    LogEvent(
+        "job_failed",
+        _ERROR,
+        ("job", "incident", "error"),
+        "A bug ended work that goes on beside requests.",
+    ),
+    LogEvent(
+        "keys_reload_failed",
+        _ERROR,
+        ("reason",),
+        "The JWKS file has changed and cannot be used; the old keys stay.",
+    ),
+    LogEvent("keys_reloaded", _INFO, ("path",), "The JWKS file has changed and was read again."),
+    LogEvent(
+        "log_lines_lost",
+        _WARNING,
+        ("lines",),
+        "The log could not be written for a while, and this number of lines is missing.",
+    ),
+    LogEvent(
+        "message_abandoned",
+        _ERROR,
+        ("channel",),
+        "A message became a dead letter, because no attempt to answer it came to an end.",
+    ),
+    LogEvent(
+        "message_failed",
+        _FAILING,
+        ("channel", "attempt", "error", "dead"),
+        "An attempt to answer a message failed; with `error` as level it is a dead letter.",
+    ),
+    LogEvent(
+        "message_release_failed",
+        _WARNING,
+        ("channel", "attempt", "error", "dead"),
+        "The database did not store what became of a message; it is claimed again when its lease"
+        " has run out.",
+    ),
+    LogEvent(
+        "migration_failed",
+        _ERROR,
+        ("database", "reason", "incident", "outcome"),
+        "The schema of a database was not migrated, at the start (`reason`) or by"
+        " `POST /databases/{db_id}/migrate` (`incident`, `outcome`).",
+    ),
+    LogEvent(
+        "model_failed",
+        _WARNING,
+        ("model", "reason", "status", "attempt"),
+        "A provider gave no answer, and is not asked again; `reason` is an `error_type` without"
+        " `model_`.",
+    ),
+    LogEvent(
+        "model_retried",
+        _WARNING,
+        ("model", "reason", "status", "attempt"),
+        "A provider gave no answer, and is asked again.",
+    ),
+    LogEvent(
+        "pooler_found",
+        _INFO,
+        ("database", "effect"),
+        "A pooler that the URL does not name is in between, and is served as if it were named.",
+    ),
+    LogEvent(
+        "process_blocked",
+        _ERROR,
+        ("pid", *_BLOCKED, "stack"),
+        "A step of a run did not come back within `step_seconds` of CPU or sleep, and its process"
+        " is killed; the `stack` is innermost first.",
+    ),
+    LogEvent(
+        "reaper_round_failed",
+        _FAILING,
+        ("database", "error"),
+        "A round of looking after runs failed: leases to extend, runs of dead nodes; the line is"
+        " written once while it goes on.",
+    ),
+    LogEvent(
+        "reload_failed",
+        _ERROR,
+        ("reason",),
+        "The configuration or the certificate cannot be used at SIGHUP; the old one stays.",
+    ),
+    LogEvent(
+        "reply_abandoned",
+        _ERROR,
+        ("channel",),
+        "A reply became a dead letter, because no attempt to send it came to an end.",
+    ),
+    LogEvent(
+        "reply_failed",
+        _FAILING,
+        ("channel", "attempt", "reason", "dead"),
+        "An attempt to send a reply failed; with `error` as level it is a dead letter.",
+    ),
+    LogEvent(
+        "reply_record_failed",
+        _WARNING,
+        ("channel",),
+        "The database did not store what became of a reply; it is claimed again when its lease"
+        " has run out.",
+    ),
+    LogEvent(
+        "reply_undelivered",
+        _WARNING,
+        ("channel", "reason"),
+        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.",
+    ),
+    LogEvent(
+        "request",
+        ("info", "warning"),
+        (
+            *("request_id", "method", "route", "operation", "status", "duration_ms"),
+            *("cut", "trace_id"),
+        ),
+        "A request is over, also one that the server"
+        " [refuses by itself](../howto/observing.md#the-log), under the route `*`; the level is"
+        " `warning` for 5xx.",
+    ),
+    LogEvent(
+        "request_failed",
+        _ERROR,
+        ("incident", "request_id", "method", "path", "error"),
+        "A bug or a database ended a request; the caller has the `incident`, and `error` says"
+        " where.",
+    ),
+    LogEvent(
+        "restart_abandoned",
+        _ERROR,
+        ("pid", "slot", "code"),
+        "The successor of a worker did not come up, and those that serve go on.",
+    ),
+    LogEvent(
+        "run_blocked",
+        _ERROR,
+        (*_BLOCKED, "place"),
+        "A step of a run took more than a second of CPU between two effects, in which nothing"
+        " else was done; the run ends, and `place` says where it stood.",
+    ),
+    LogEvent(
+        "run_failed",
+        _ERROR,
+        ("incident", "run_id", "error"),
+        "A run ended as ERROR; `error` says where, or `LeftWithoutTrace` after three attempts"
+        " that left nothing, or `CancelledUnasked` for a cancellation that nobody asked for.",
+    ),
+    LogEvent(
+        "run_record_failed",
+        _ERROR,
+        ("run_id",),
+        "The database did not store the end of a run; the run ends when its lease has run out.",
+    ),
+    LogEvent(
+        "run_released",
+        _WARNING,
+        ("run_id", "database", "error"),
+        "The database was away when a run was to begin; nothing has happened in it, and it waits"
+        " again.",
+    ),
+    LogEvent(
+        "run_stalled",
+        _WARNING,
+        ("run_id", "database"),
+        "No node executes a run or ends it; the client that waits for it gets an error.",
+    ),
+    LogEvent(
+        "schema_accepted",
+        _INFO,
+        ("database",),
+        "The schema of a database is one that this release serves, after a `schema_rejected`.",
+    ),
+    LogEvent(
+        "schema_rejected",
+        _WARNING,
+        ("database", "reason"),
+        "The schema of a database has become one that this release does not serve.",
+    ),
+    LogEvent(
+        "shutdown_incomplete",
+        _WARNING,
+        ("runs", "messages", "replies"),
+        "This many leases could not be released before the process ended, and have to run out.",
+    ),
+    LogEvent(
+        "spans_not_sent", _WARNING, ("reason", "error"), "The collector of traces takes no spans."
+    ),
+    LogEvent(
+        "sqlite_wal_reset_bug",
+        _WARNING,
+        ("database", "sqlite", "advice"),
+        "This SQLite may lose data where two processes write to one file.",
+    ),
+    LogEvent(
+        "store_failed",
+        ("debug", "error"),
+        ("database", "failure", "incident", "error"),
+        "A unit of work failed in the database; `error` has the driver's words, and the level is"
+        " `debug` for a lock that was not had and a key that was taken.",
+    ),
+    LogEvent(
+        "tls_failed",
+        _INFO,
+        ("reason", "times"),
+        "A TLS handshake failed; each reason is written once a minute at most, with the number of"
+        " `times` since.",
+    ),
+    LogEvent(
+        "token_refused",
+        _INFO,
+        ("request_id", "reason"),
+        "A token does not verify; its sender does not see the `reason`.",
+    ),
+    LogEvent(
+        "tool_failed",
+        _ERROR,
+        ("incident", "run_id", "tool", "error"),
+        "A tool raised an exception other than `ToolError`, or took too long.",
+    ),
+    LogEvent(
+        "worker_ended",
+        _ERROR,
+        ("pid", "slot", "code"),
+        "A worker ended that was not ordered to, with this exit `code`.",
+    ),
+    LogEvent("worker_killed", _ERROR, ("pid", "slot"), "A worker that hung was killed."),
+    LogEvent("worker_serves", _INFO, ("pid", "slot"), "A worker has come up."),
+    LogEvent("workers_restarting", _INFO, ("workers",), "SIGHUP: every worker gets a successor."),
+    LogEvent("workers_starting", _INFO, ("workers",), "The server starts several `workers`."),
+)
+
+LOG_EVENTS: Final = {event.name: event for event in _LISTED}
+"""Every event, by name."""
