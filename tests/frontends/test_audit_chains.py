@@ -27,7 +27,6 @@ from legation.store.audit import (
     ListAudit,
     Place,
     ReadChain,
-    verify_chain,
 )
 from legation.store.failures import StoreFailure
 from legation.store.units import Dialect, Sql, Statements, Undo, Unit
@@ -35,6 +34,7 @@ from legation_host import open_host
 from legation_host.databases import open_reader
 from legation_host.postgres import PostgresDatabase
 
+from ..audit_chain import verify_chain
 from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
 from .host_units import BACKENDS, run
 

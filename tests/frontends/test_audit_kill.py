@@ -13,8 +13,10 @@ from typing import Final
 
 import pytest
 
-from legation.store.audit import AuditRow, Intact, ReadChain, verify_chain
+from legation.store.audit import AuditRow, Intact, ReadChain
 from legation_host.databases import open_reader
+
+from ..audit_chain import verify_chain
 
 OLD: Final = 40  # reads that were answered longer ago than a batch is gathered
 YOUNG: Final = 7  # reads that were answered just before

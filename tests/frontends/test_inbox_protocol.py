@@ -23,8 +23,8 @@ from legation.store.inbox import (
     MessageKey,
     NewMessage,
     PutMessages,
-    RetryMessage,
 )
+from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
 
 from .. import one_database
@@ -174,7 +174,8 @@ def _act(database: Database, world: World, action: Action) -> World:
         case Action("wait", _):
             pass
         case Action("retry", message):
-            _check(database.run(RetryMessage(MessageKey("c", message), NOW)), "not revived")
+            retried = database.run(RetryDeadMessage("c", message, (), NOW))
+            _check(retried == Retried(message=True, replies=0), "not revived")
             world = evolve(world, retried=world.retried | {message})
         case Action(name, held):
             world = _end(database, world, name, held)

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: keys, tokens, scopes, the decision, its audit."""
+"""Who asks, and what they may do: keys, tokens, scopes, the decision."""

@@ -2,8 +2,8 @@
 
 `decide` is total: every need, caller and id has an answer, and what is unknown is denied.  It
 looks at the need of the matched route and at verified claims, never at the text of a path.  Whose
-data may be seen is the second half (`Principal.owner_filter`), asked by everything that reads or
-changes rows.
+data may be seen is the second half (`Principal.sees_all` and `Principal.owner`), asked by
+everything that reads or changes rows.
 """
 
 from __future__ import annotations
@@ -95,10 +95,6 @@ class Principal:
     def sees_all(self) -> bool:
         """Whether the rows of every owner are visible."""
         return self.admin or self.trusted
-
-    def may_see(self, owner: str) -> bool:
-        """Return whether rows of `owner` are visible."""
-        return self.sees_all or (self.owner is not None and self.owner == owner)
 
     def enters(self, session_id: str) -> bool:
         """Return whether the token is for this session, as one that names none is for each."""

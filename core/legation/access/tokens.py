@@ -99,9 +99,11 @@ def verify(
         now_us: Microseconds since the epoch.
         rules: What it has to say, and by which claims.
     """
+    signed = verify_signature(token, keys)
+    if isinstance(signed, BadToken):
+        return signed
     try:
-        payload, key_id = _verify_signed(token, keys)
-        return read_claims(decode_object(payload), key_id, now_us, rules)
+        return read_claims(decode_object(signed.payload), signed.key_id, now_us, rules)
     except Malformed as problem:
         return BadToken(str(problem), expired=isinstance(problem, Expired))
 

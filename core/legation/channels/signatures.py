@@ -1,4 +1,4 @@
-"""The signatures of webhooks: five schemes, each over the raw body.
+"""The signatures of webhooks: four schemes, each over the raw body.
 
 All follow one discipline.  Exactly one header of each name; its form is checked on bytes, so no
 text of a header can raise; every active secret is compared, in constant time and without an early
@@ -31,13 +31,12 @@ __all__ = [
     "slack_v0",
     "standard_key",
     "standard_v1",
-    "stripe_v1",
     "telegram_token",
     "timing_safe_equal",
 ]
 
 TOLERANCE_SECONDS: Final = 300
-"""How far a signed timestamp may lie from our clock, either way (Slack's and Stripe's number)."""
+"""How far a signed timestamp may lie from our clock, either way, as Slack advises."""
 
 MAX_SIGNATURES: Final = 10
 """More entries than this in a list of signatures are an attempt to make us work."""
@@ -47,7 +46,6 @@ Secrets: TypeAlias = tuple[bytes, ...]
 
 _HUB: Final = re.compile(rb"sha256=[0-9a-f]{64}")
 _SLACK: Final = re.compile(rb"v0=[0-9a-f]{64}")
-_STRIPE_HEX: Final = re.compile(rb"[0-9a-f]{64}")
 _SECONDS: Final = re.compile(rb"[0-9]{1,11}")
 _WEBHOOK_ID: Final = re.compile(rb"[\x21-\x7e]{1,255}")
 
@@ -193,24 +191,3 @@ def standard_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) ->
     if not any(matches):
         return Refused("wrong signature")
     return Verified(body, delivery_id.decode())
-
-
-def stripe_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
-    """Check `Stripe-Signature`: `t=seconds,v1=hex,…` over `seconds.body`; any `v1` may match."""
-    given = _only(headers, b"stripe-signature")
-    if isinstance(given, Refused):
-        return given
-    elements = [element.partition(b"=") for element in given.split(b",")]
-    stamps = [value for name, _, value in elements if name == b"t"]
-    signatures = [value for name, _, value in elements if name == b"v1"]
-    if len(stamps) != 1 or not all(map(_STRIPE_HEX.fullmatch, signatures)):
-        return Refused("malformed signature")
-    if len(elements) > MAX_SIGNATURES:
-        return Refused("too many signatures")
-    if not _fresh(stamps[0], now_us):
-        return Refused("timestamp outside the tolerance")
-    expected = [_hex_digest(key, b"%s.%s" % (stamps[0], body)) for key in secrets]
-    matches = [timing_safe_equal(signature, expected) for signature in signatures]
-    if not any(matches):
-        return Refused("wrong signature")
-    return Verified(body)

@@ -20,14 +20,12 @@ from ..values import frozen
 from .markup import mark_up
 from .media import is_provider
 from .messages import (
-    Challenge,
-    Delivery,
     Handshake,
     Ignored,
     IncomingMessage,
     Kind,
     Media,
-    NotUnderstood,
+    Parsed,
     Piece,
     at,
     challenge_of,
@@ -108,7 +106,7 @@ class Slack:
         """Check Slack's signature and the age of the request."""
         return slack_v0(headers, body, self._secrets, now_us)
 
-    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+    def parse(self, verified: Verified) -> Parsed:
         """Return the message of an event, or the challenge of a URL verification."""
         root = read_object(verified.body)
         if not isinstance(root, dict):

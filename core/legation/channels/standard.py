@@ -17,14 +17,12 @@ from ..http.bodies.json_text import JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .messages import (
-    Challenge,
-    Delivery,
     Handshake,
     Ignored,
     IncomingMessage,
     Kind,
     Media,
-    NotUnderstood,
+    Parsed,
     at,
     gather,
     identifier,
@@ -78,7 +76,7 @@ class Standard:
         """Check the signature over id, timestamp and body."""
         return standard_v1(headers, body, self._secrets, now_us)
 
-    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+    def parse(self, verified: Verified) -> Parsed:
         """Return the one message of the delivery."""
         root = read_object(verified.body)
         if not isinstance(root, dict):

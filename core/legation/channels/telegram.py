@@ -18,14 +18,12 @@ from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .markup import Span, spans
 from .messages import (
-    Challenge,
-    Delivery,
     Handshake,
     Ignored,
     IncomingMessage,
     Kind,
     Media,
-    NotUnderstood,
+    Parsed,
     Piece,
     at,
     gather,
@@ -139,7 +137,7 @@ class Telegram:
         """Check the secret token; the scheme knows no time and signs nothing."""
         return telegram_token(headers, body, self._secrets)
 
-    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+    def parse(self, verified: Verified) -> Parsed:
         """Return the message of an update, new ones and pressed buttons; an edit is none."""
         root = read_object(verified.body)
         if not isinstance(root, dict):

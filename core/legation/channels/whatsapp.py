@@ -20,14 +20,12 @@ from ..values import frozen
 from .markup import mark_up
 from .media import is_provider
 from .messages import (
-    Challenge,
-    Delivery,
     Handshake,
     Ignored,
     IncomingMessage,
     Kind,
     Media,
-    NotUnderstood,
+    Parsed,
     Piece,
     Undelivered,
     at,
@@ -130,7 +128,7 @@ class WhatsApp:
         """Check Meta's signature; the scheme knows no time."""
         return hub256(headers, body, self._secrets)
 
-    def parse(self, verified: Verified) -> Delivery | Challenge | Ignored | NotUnderstood:
+    def parse(self, verified: Verified) -> Parsed:
         """Return every message of every change of every entry."""
         root = read_object(verified.body)
         if not isinstance(root, dict):

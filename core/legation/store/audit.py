@@ -43,7 +43,6 @@ __all__ = [
     "Verifier",
     "append_entries",
     "hash_row",
-    "verify_chain",
 ]
 
 R = TypeVar("R")
@@ -470,9 +469,3 @@ class Verifier:
         if last.seq >= head.seq:
             return "it is another one than when the head was exported"
         return "the row of an exported head is missing"
-
-
-def verify_chain(rows: Iterable[AuditRow], heads: Iterable[Head] = ()) -> Verdict:
-    """Say whether `rows`, those of a writer in the order of `seq`, are as they were written."""
-    verifier = Verifier(heads)
-    return verifier.take(rows) or verifier.end()

@@ -46,7 +46,6 @@ __all__ = [
     "NewMessage",
     "PutMessages",
     "ReleaseMessages",
-    "RetryMessage",
 ]
 
 
@@ -392,11 +391,6 @@ class ReleaseMessages(Unit[int]):
 
 # --- to look after -----------------------------------------------------------------------------
 
-RETRY: Final = Sql(
-    """update inbox set state = 'ready', ready_us = :now_us, done_us = null
-    where channel = :channel and message_id = :message_id and state = 'dead'
-    returning message_id"""
-)
 _COLUMNS: Final = (
     "channel, message_id, sender, state, received_us, position, ready_us, attempts, error,"
     " run_id, done_us"
@@ -421,21 +415,6 @@ FORGET: Final = Sql(
         where state = 'done' and done_us < :before_us limit :limit
     ) returning message_id"""
 )
-
-
-@frozen
-class RetryMessage(Unit[bool]):
-    """Take a message out of the dead letters for one attempt more; False when it is not there."""
-
-    key: MessageKey
-    now_us: int
-
-    def statements(self, dialect: Dialect) -> Statements[bool]:
-        """Update; `attempts` stays, for a fencing token never goes back."""
-        rows = yield RETRY(
-            channel=self.key.channel, message_id=self.key.message_id, now_us=self.now_us
-        )
-        return bool(rows)
 
 
 @frozen

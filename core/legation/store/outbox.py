@@ -26,14 +26,12 @@ __all__ = [
     "ListReplies",
     "MarkSent",
     "NewReply",
-    "PutReplies",
     "ReleaseReplies",
     "ReplyDepth",
     "ReplyKey",
     "ReplyLease",
     "ReplyPlace",
     "ReplyRow",
-    "RetryReply",
     "put_replies",
     "text_array",
 ]
@@ -146,19 +144,6 @@ def put_replies(
         )
         new += [key for (key,) in rows]
     return tuple(new)
-
-
-@frozen
-class PutReplies(Unit[tuple[str, ...]]):
-    """Store `replies` beside no message; the keys that were new."""
-
-    channel: str
-    replies: tuple[NewReply, ...]
-    now_us: int
-
-    def statements(self, dialect: Dialect) -> Statements[tuple[str, ...]]:
-        """Insert each; a key that is there already is left alone."""
-        return (yield from put_replies(self.channel, self.replies, self.now_us))
 
 
 # --- to send -----------------------------------------------------------------------------------
@@ -340,11 +325,6 @@ class ReleaseReplies(Unit[int]):
 
 # --- to look after -----------------------------------------------------------------------------
 
-RETRY: Final = Sql(
-    """update outbox set state = 'ready', ready_us = :now_us
-    where channel = :channel and idempotency_key = :idempotency_key and state = 'dead'
-    returning idempotency_key"""
-)
 _COLUMNS: Final = (
     "channel, idempotency_key, recipient, state, created_us, ready_us, attempts, error, sent_us"
 )
@@ -366,23 +346,6 @@ FORGET: Final = Sql(
         where state = 'sent' and sent_us < :before_us limit :limit
     ) returning idempotency_key"""
 )
-
-
-@frozen
-class RetryReply(Unit[bool]):
-    """Take a reply out of the dead letters for one attempt more; False when it is not there."""
-
-    key: ReplyKey
-    now_us: int
-
-    def statements(self, dialect: Dialect) -> Statements[bool]:
-        """Update; `attempts` stays, for a fencing token never goes back."""
-        rows = yield RETRY(
-            channel=self.key.channel,
-            idempotency_key=self.key.idempotency_key,
-            now_us=self.now_us,
-        )
-        return bool(rows)
 
 
 @frozen

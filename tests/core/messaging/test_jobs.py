@@ -36,7 +36,6 @@ from legation.store.outbox import (
     ForgetReplies,
     ListReplies,
     NewReply,
-    PutReplies,
     ReplyKey,
     ReplyLease,
 )
@@ -44,6 +43,7 @@ from legation_testing import Client, Delayed, play
 
 from ...providers.deliveries import ENVIRON, platform, telegram, whatsapp
 from ...providers.strict import WhatsAppApi
+from ...put_replies import PutReplies
 
 NOW = 1_767_225_600_000_000
 LEASE_US = 30_000_000

@@ -28,11 +28,11 @@ from legation.store.audit import (
     Place,
     ReadChain,
     hash_row,
-    verify_chain,
 )
 from legation.store.units import Dialect, Sql, Statements, Undo, Unit
 
 from ... import one_database
+from ...audit_chain import verify_chain
 
 R = TypeVar("R")
 

@@ -20,11 +20,11 @@ from legation.store.audit import (
     Broken,
     Head,
     Intact,
-    verify_chain,
 )
 from legation.store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChain
 from legation.store.units import Unit
 
+from ...audit_chain import verify_chain
 from ...one_database import Database
 
 ENTRY = AuditEntry(0, "r", "ada", None, "op", "x", "allow", "s", 200, "")

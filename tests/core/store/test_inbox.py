@@ -25,8 +25,8 @@ from legation.store.inbox import (
     MessagePlace,
     NewMessage,
     PutMessages,
-    RetryMessage,
 )
+from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
 from legation.store.units import Dialect
 
@@ -50,6 +50,11 @@ def claim(database: Database, now: int, node: str = "n1", limit: int = 9) -> Cla
 def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
     (message,) = claim(database, now, node).messages
     return message
+
+
+def retry(database: Database, message_id: str, now: int) -> bool:
+    retried = database.run(RetryDeadMessage("c", message_id, (), now))
+    return isinstance(retried, Retried) and retried.message
 
 
 def test_every_message_of_a_delivery_is_stored_once(database: Database) -> None:
@@ -199,13 +204,12 @@ def test_what_kills_every_node_is_buried(database: Database) -> None:
 
 def test_an_operator_revives_a_dead_message_for_one_attempt(database: Database) -> None:
     put(database, "a")
-    key = MessageKey("c", "a")
     lease = one(database, 5).lease
-    assert not database.run(RetryMessage(key, 6))
+    assert not retry(database, "a", 6)
     database.run(FailMessage(lease, "it", None, 6))
 
-    assert database.run(RetryMessage(key, 7))
-    assert not database.run(RetryMessage(key, 8))
+    assert retry(database, "a", 7)
+    assert not retry(database, "a", 8)
     assert one(database, 8).lease.attempts == 2
 
 
@@ -213,7 +217,7 @@ def test_no_second_message_of_a_sender_beside_a_revived_one(database: Database) 
     put(database, "a1", "a2")
     database.run(FailMessage(one(database, 5).lease, "it", None, 6))
     younger = one(database, 7).lease
-    database.run(RetryMessage(MessageKey("c", "a1"), 8))
+    assert retry(database, "a1", 8)
 
     assert claim(database, 9, "n2").messages == ()
     database.run(CompleteMessage(younger, 10))

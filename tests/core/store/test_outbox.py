@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from legation.store.inbox import NewMessage, PutMessages
+from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import (
     LOCK,
     ClaimedReplies,
@@ -15,15 +17,14 @@ from legation.store.outbox import (
     ListReplies,
     MarkSent,
     NewReply,
-    PutReplies,
     ReplyDepth,
     ReplyKey,
     ReplyPlace,
-    RetryReply,
 )
 from legation.store.units import Dialect
 
 from ...one_database import Database
+from ...put_replies import PutReplies
 
 
 @pytest.fixture
@@ -132,13 +133,13 @@ def test_what_never_ends_is_buried(database: Database) -> None:
 
 
 def test_an_operator_revives_a_dead_reply(database: Database) -> None:
+    database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
     put(database, "r")
-    key = ReplyKey("c", "r")
-    assert not database.run(RetryReply(key, 1))
+    assert database.run(RetryDeadMessage("c", "m", ("r",), 1)) == Retried(message=False, replies=0)
     database.run(FailReply(one(database, 5).lease, "it", None, 6))
 
-    assert database.run(RetryReply(key, 7))
-    assert not database.run(RetryReply(key, 8))
+    assert database.run(RetryDeadMessage("c", "m", ("r",), 7)) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m", ("r",), 8)) == Retried(message=False, replies=0)
     assert one(database, 8).lease.attempts == 2
 
 
