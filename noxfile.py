@@ -122,11 +122,12 @@ def pytest(
 
 @nox.session(allow_parallel=True)
 def style(session: nox.Session) -> None:
-    """Check lint and format; with `-- fix`, repair what can be repaired."""
+    """Check lint, format, and that no code is dead; with `-- fix`, repair what can be repaired."""
     session.install(*groups("lint"), *locked())
     fix = session.posargs == ["fix"]
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
+    session.run("python", "-m", "tests.dead_code")
 
 
 @nox.session(allow_parallel=True)
@@ -222,6 +223,7 @@ def quick(session: nox.Session) -> None:
     install(session, "dev")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "-m", "tests.dead_code")
     if files := changed():
         session.run("mypy", *files)
         session.run("pyright", *files)

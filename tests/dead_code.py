@@ -1,0 +1,105 @@
+"""Find what the packages define and nothing in them uses: `python -m tests.dead_code`.
+
+Vulture compares names over all modules.  What a module exports by `__all__` is not used by that:
+every module exports its public names.  Tests are not read, so that what only they use is dead.
+What something else uses is in `EXCUSED`, each with the reason; an excuse that excuses nothing is
+reported too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import vulture  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+__all__ = ["EXCUSED", "report"]
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = ("core", "frontends")
+# Imports are ruff's; behind a `return` stands the `yield` that makes a program of a function.
+KINDS: Final = frozenset({"attribute", "class", "function", "method", "property", "variable"})
+
+EXCUSED: Final = (
+    # Read by another name.
+    "core/legation/config.py:*_env",  # a channel's secrets are looked up by the name of the setting
+    # Kept with the fields beside them, which are read.
+    "core/legation/access/claims.py:token_id",  # `jti`, checked as each registered claim
+    "core/legation/channels/messages.py:reply_to",  # what a message answers, as the provider says
+    # Asked by Python or by a library.
+    "core/legation/values.py:__*__",  # methods that a class is given
+    "frontends/legation_cli/audit.py:prune",  # a command of click's
+    "frontends/legation_cli/main.py:color",  # a setting of click's context
+    "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection
+    "frontends/legation_host/otel.py:emit",  # overrides `logging.Handler`
+    "frontends/legation_host/otel.py:generate_*_id",  # override OpenTelemetry's `IdGenerator`
+    "frontends/legation_host/postgres.py:prepare_threshold",  # a setting of a psycopg connection
+    "frontends/legation_server/tls.py:minimum_version",  # a setting of an `SSLContext`
+    # For tests: the project's own, or those that its users write with `legation_testing`.
+    "core/legation/store/units.py:all_sql",  # every statement is prepared on both databases
+    "frontends/legation_testing/client.py:delete",  # one of the client's HTTP methods
+    "frontends/legation_testing/client.py:run_team",  # documented in docs/howto/testing.md
+    "frontends/legation_testing/client.py:stream_team",  # documented in docs/howto/testing.md
+    "frontends/legation_testing/clock.py:elapsed",  # a test asserts how long something took
+    "frontends/legation_testing/clock.py:now_s",  # a test asserts when something happened
+    "frontends/legation_testing/clock.py:set_forward",  # a test sets the clock of the wall
+    "frontends/legation_testing/everywhere.py:points",  # a test asserts how many crashes it made
+    "frontends/legation_testing/exchange.py:disconnect",  # a test leaves in the middle of a stream
+    "frontends/legation_testing/simulation.py:running",  # a test asserts that nothing is left
+)
+
+
+class Unused(NamedTuple):
+    """A name that nothing uses: the line it is on, and its own key in `EXCUSED`."""
+
+    key: str
+    line: str
+
+
+def is_export(statement: ast.stmt) -> bool:
+    """Tell whether `statement` binds `__all__`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
+
+
+def without_exports(text: str) -> str:
+    """Return the text of a module with its `__all__` emptied, and every line where it was."""
+    lines = text.splitlines()
+    for statement in filter(is_export, ast.parse(text).body):
+        start, end = statement.lineno - 1, statement.end_lineno or statement.lineno
+        lines[start:end] = [""] * (end - start)
+    return "\n".join(lines)
+
+
+def unused(root: Path) -> Iterator[Unused]:
+    """Yield what nothing below `root` uses."""
+    judge = cast("Any", vulture.Vulture())
+    for source in SOURCES:
+        for path in sorted((root / source).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            shown = text if path.name == "__init__.py" else without_exports(text)
+            judge.scan(shown, filename=path.relative_to(root))
+    for item in judge.get_unused_code():
+        if item.typ in KINDS:
+            file = item.filename.as_posix()
+            line = f"{file}:{item.first_lineno}: nothing uses the {item.typ} {item.name}"
+            yield Unused(f"{file}:{item.name}", line)
+
+
+def report(root: Path, excused: Iterable[str] = EXCUSED) -> list[str]:
+    """Return a line for each unused name that is not excused, and for each excuse of nothing."""
+    found = list(unused(root))
+    excuses = list(excused)
+    dead = [one.line for one in found if not any(fnmatch(one.key, key) for key in excuses)]
+    idle = [key for key in excuses if not any(fnmatch(one.key, key) for one in found)]
+    return dead + [f"{key} is excused, and is used or gone" for key in idle]
+
+
+if __name__ == "__main__":
+    lines = report(ROOT)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.exit(1 if lines else 0)
