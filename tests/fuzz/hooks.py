@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 __all__: list[str] = []
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_EVENT_ID: Final = re.compile(r"[A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17})", re.ASCII)
 _NAMES: Final = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8
 )
@@ -23,6 +24,16 @@ _OBJECTS: Final = st.dictionaries(_NAMES, _VALUES, max_size=3)
 schemathesis.openapi.format("json-object", _OBJECTS.map(json.dumps))
 schemathesis.openapi.format("json-schema", st.just('{"type": "object"}'))
 schemathesis.openapi.format("json-array", st.lists(_OBJECTS, max_size=2).map(json.dumps))
+
+
+def _answer(call_id: str, more: dict[str, Any]) -> dict[str, Any]:
+    """Return what answers a call, and as well a requirement."""
+    call = {"tool_call_id": call_id}
+    return {**more, **call, "tool_execution": call}
+
+
+_ANSWERS: Final = st.builds(_answer, _NAMES, _OBJECTS)
+schemathesis.openapi.format("json-answers", st.lists(_ANSWERS, max_size=2).map(json.dumps))
 
 
 def _members(body: Any) -> dict[str, Any]:
@@ -41,10 +52,7 @@ def filter_case(_: Any, case: Any) -> bool:
     query: dict[str, Any] = case.query or {}
     if "" in path.values() or query.get("session_id") == "":
         return False
-    # JSON's 0 and 1 are read as false and true, as they are in a form.
     body = _members(case.body)
-    if any(type(body.get(name)) is int for name in ("stream", "background")):
-        return False
     # A schema of JSON Schema for the answer is in a language of its own.
     schema = body.get("output_schema")
     if case.meta.generation.mode.is_positive and schema and not _plain_schema(schema):
@@ -57,9 +65,10 @@ def filter_case(_: Any, case: Any) -> bool:
 def before_call(_: Any, case: Any, __: Any) -> None:
     """Use no key twice, and give a linked id that is empty, and came too late, a name.
 
-    In a sequence no file is sent: a body that a link has changed is judged anew, and schemathesis
-    then takes one that holds bytes for wrong.  Nor is a session beside a run: in another one than
-    its own the run that was just made is not found.
+    A Last-Event-ID is of the run that the path names.  In a sequence no file is sent: a body that a
+    link has changed is judged anew, and schemathesis then takes one that holds bytes for wrong.
+    Nor is a session beside a run: in another one than its own the run that was just made is not
+    found.
     """
     if case.meta is not None and case.meta.phase.name == "stateful":
         _members(case.body).pop("files", None)
@@ -69,6 +78,11 @@ def before_call(_: Any, case: Any, __: Any) -> None:
     key = headers.get("Idempotency-Key")
     if isinstance(key, str) and _KEY.fullmatch(key):
         case.headers["Idempotency-Key"] = uuid4().hex
+    path: dict[str, Any] = case.path_parameters or {}
+    last = str(headers.get("Last-Event-ID", ""))
+    named = f"{path.get('run_id', '')}:{last.rpartition(':')[2]}"
+    if _EVENT_ID.fullmatch(last) and _EVENT_ID.fullmatch(named):
+        case.headers["Last-Event-ID"] = named
     for place in (case.path_parameters, case.query):
         if place and place.get("session_id") == "":
             place["session_id"] = "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from attrs import define
@@ -200,23 +200,21 @@ class Call:
             return Invalid((fields,))
         return Reader("query", fields)
 
-    def form(self, in_query: Collection[str] = ()) -> Program[Form | Refusal]:
+    def form(self, query: Reader | None = None) -> Program[Form | Refusal]:
         """Read the body as a form, whichever of the three encodings it has.
 
-        What belongs into it has no effect in the query, and is refused there; fields that are named
-        `in_query` may stand there as well, and then come first.
+        What belongs into it has no effect in the query, and is refused there; so is what a handler
+        has left in `query`, the reader of the query of which it has taken something.
         """
-        query = self.reader()
-        if isinstance(query, Invalid):
-            return query
-        moved = {name: query.values(name) for name in in_query}
-        if faults := query.faults():
+        left = self.reader() if query is None and self.query else query
+        if isinstance(left, Invalid):
+            return left
+        if left is not None and (faults := left.faults()):
             return Invalid(faults)
         body = yield from ReadBody(BODY_LIMIT)
         if body is None:
             return TooLarge(BODY_LIMIT)
-        form = parse_form(self.request.header(b"content-type"), body)
-        return form.prepend(moved) if isinstance(form, Form) else form
+        return parse_form(self.request.header(b"content-type"), body)
 
     def json_object(self, limit: int = BODY_LIMIT) -> Program[JsonObject | Refusal]:
         """Read the body, of at most `limit` bytes, as a JSON object; no body is an empty one."""

@@ -30,7 +30,9 @@ __all__ = [
     "Kind",
     "Treatment",
     "arguments_of",
+    "describe_rules",
     "read_arguments",
+    "read_query_arguments",
 ]
 
 _Schema: TypeAlias = Mapping[str, Any]
@@ -68,10 +70,19 @@ class Treatment(StrEnum):
 
 @frozen
 class Kind:
-    """The type of an argument: its JSON Schema, and how it is read."""
+    """The type of an argument.
+
+    Attributes:
+        schema: Of a member of a JSON body.
+        read: Takes one that was sent.
+        absent: The value of one that was not sent.
+        form: The schema of a field of a form, where `schema` does not lead to it.
+    """
 
     schema: _Schema
     read: Callable[[Reader, str], Any]
+    absent: Any = None
+    form: _Schema | None = None
 
 
 @frozen
@@ -109,9 +120,24 @@ def _id(read: Reader, name: str) -> str | None:
     return read.line(name, max_length=MOST_CHOSEN) or None
 
 
+# What `Reader.boolean` takes beside JSON's own, in any case.
+_WORDS: Final = (
+    "[Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1"
+    "|[Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0"
+)
+_WORD: Final[_Schema] = {"type": "string", "pattern": f"^({_WORDS})$"}
+_WORD_OR_EMPTY: Final[_Schema] = {"type": "string", "pattern": f"^({_WORDS})?$"}
+_BOOLEAN: Final[_Schema] = {"type": "boolean"}
+_BIT: Final[_Schema] = {"type": "integer", "minimum": 0, "maximum": 1}
+
+
 def _truth(*, default: bool) -> Kind:
-    schema = {"type": "boolean", "default": default}
-    return Kind(schema, lambda read, name: read.boolean(name, default=default))
+    return Kind(
+        {"anyOf": [_BOOLEAN, _BIT, _WORD], "default": default},
+        lambda read, name: read.boolean(name, default=default),
+        absent=default,
+        form={"anyOf": [_BOOLEAN, _WORD_OR_EMPTY], "default": default},
+    )
 
 
 def _output_schema(read: Reader, name: str) -> JsonObject | None:
@@ -136,6 +162,16 @@ def _list(read: Reader, name: str) -> list[JsonValue]:
     return read.json_list(name) or []
 
 
+def _describe_text(form: str) -> _Schema:
+    return {"type": "string", "format": form, "contentMediaType": "application/json"}
+
+
+def _make_answers(shape: str) -> Kind:
+    schema = {"type": "array", "items": {"$ref": f"#/components/schemas/{shape}"}}
+    text = {**_describe_text("json-answers"), "contentSchema": schema}
+    return Kind(schema, _list, absent=(), form=text)
+
+
 _OBJECT: Final[_Schema] = {"type": "object", "additionalProperties": True}
 _OBJECTS: Final[_Schema] = {"type": "array", "items": _OBJECT}
 _MESSAGE: Final = Kind(
@@ -147,7 +183,7 @@ _MESSAGE: Final = Kind(
     },
     lambda read, name: read.text(name, required=True, max_length=_MESSAGE_LENGTH),
 )
-_NEW_SESSION: Final = Kind(CHOSEN_SESSION, lambda read, _: chosen_session(read) or "")
+_NEW_SESSION: Final = Kind(CHOSEN_SESSION, lambda read, _: chosen_session(read) or "", absent="")
 _ID: Final = Kind(CHOSEN_ID, _id)
 _JSON_OBJECT: Final = Kind(_OBJECT, lambda read, name: read.json_object(name))
 _ANSWER_SCHEMA: Final = Kind(
@@ -158,15 +194,15 @@ _ANSWER_SCHEMA: Final = Kind(
         "additionalProperties": True,
     },
     _output_schema,
+    form=_describe_text("json-schema"),
 )
-_FILES: Final = Kind(_OBJECTS, take_media_list)
-_CALLS: Final = Kind({"type": "array", "items": {"$ref": "#/components/schemas/ToolAnswer"}}, _list)
-_REQUIREMENTS: Final = Kind(
-    {"type": "array", "items": {"$ref": "#/components/schemas/RequirementAnswer"}}, _list
-)
+_FILES: Final = Kind(_OBJECTS, take_media_list, absent=())
+_CALLS: Final = _make_answers("ToolAnswer")
+_REQUIREMENTS: Final = _make_answers("RequirementAnswer")
 _INDEX: Final = Kind(
     {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
     lambda read, name: read.integer(name, default=-1, minimum=-1),
+    absent=-1,
 )
 
 
@@ -213,7 +249,7 @@ ARGUMENTS: Final = (
         "session_id",
         (Action.CANCEL,),
         _ID,
-        "The session that the run is of; also in the query",
+        "The session that the run is of; also in the query, and then it has to be of both",
         in_query=True,
     ),
     _honour("user_id", _START, _ID, "Whose; counts for administrators alone"),
@@ -248,7 +284,7 @@ ARGUMENTS: Final = (
         _CONTINUE,
         _REQUIREMENTS,
         "The requirements of the run, each with `confirmation` (and `confirmation_note`) or"
-        " `external_execution_result`, in the place of `tools`",
+        " `external_execution_result`, in the place of `tools`: one of the two has items",
         since="2.6",
     ),
     _honour(
@@ -292,6 +328,25 @@ _BY_ACTION: Final[Mapping[Action, tuple[Argument, ...]]] = {
 }
 
 
+_ABSENT: Final[Mapping[Action, Mapping[str, Any]]] = {
+    action: {a.name: a.kind.absent for a in known if a.kind is not None}
+    for action, known in _BY_ACTION.items()
+}
+
+# What is in a list is in `tools` or in `requirements`: null and an empty list are in neither.
+_FILLED_LIST: Final[_Schema] = {"type": "array", "minItems": 1}
+_FILLED_TEXT: Final[_Schema] = {"pattern": r"^[ \t\r\n]*\[[ \t\r\n]*[^ \t\r\n\]]"}
+
+
+def describe_rules(action: Action, *, in_form: bool) -> _Schema:
+    """Return what the arguments of `action` have to satisfy together, as JSON Schema."""
+    if action is not Action.CONTINUE:
+        return {}
+    names = ("tools", "requirements")
+    filled = _FILLED_TEXT if in_form else _FILLED_LIST
+    return {"not": {"required": list(names), "properties": dict.fromkeys(names, filled)}}
+
+
 def arguments_of(action: Action) -> tuple[Argument, ...]:
     """Return the arguments that `action` knows."""
     return _BY_ACTION[action]
@@ -299,12 +354,24 @@ def arguments_of(action: Action) -> tuple[Argument, ...]:
 
 def read_arguments(read: Reader, action: Action) -> dict[str, Any]:
     """Return the values of the arguments that are honoured; `read` hears of every fault."""
-    values: dict[str, Any] = {}
+    values, sent = dict(_ABSENT[action]), read.names
     for argument in arguments_of(action):
+        name = argument.name
+        if name not in sent and not argument.required:
+            continue
         if argument.kind is not None:
-            values[argument.name] = argument.kind.read(read, argument.name)
+            values[name] = argument.kind.read(read, name)
         elif argument.treatment is Treatment.REFUSED:
-            read.refuse(argument.name, argument.meaning, argument.harmless)
+            read.refuse(name, argument.meaning, argument.harmless)
         else:
-            read.ignore(argument.name)
+            read.ignore(name)
     return values
+
+
+def read_query_arguments(read: Reader, action: Action) -> dict[str, Any]:
+    """Return the values of the arguments that may stand in the query, whose reader `read` is."""
+    return {
+        argument.name: argument.kind.read(read, argument.name)
+        for argument in arguments_of(action)
+        if argument.in_query and argument.kind is not None
+    }

@@ -41,7 +41,7 @@ from ..call import Call, Handler
 from .components import component
 from .media import Media, add_uploads
 from .owners import find_session
-from .run_arguments import Action, arguments_of, read_arguments
+from .run_arguments import Action, read_arguments, read_query_arguments
 
 __all__ = [
     "cancel_run",
@@ -59,7 +59,6 @@ SSE_HEADERS: Final[Headers] = (
     (b"x-accel-buffering", b"no"),
 )
 _PAGE: Final = 1000
-_IN_CANCEL_QUERY: Final = tuple(a.name for a in arguments_of(Action.CANCEL) if a.in_query)
 _DEEPEST: Final = 1_000_000
 _BUSY: Final = "Another run of the session is not over yet"
 _DELETED: Final = "The run was deleted with its session before it was over"
@@ -319,14 +318,19 @@ def cancel_run(kind: str) -> Handler:
     """
 
     def handler(call: Call) -> Program[Answer | Refusal]:
-        form = yield from call.form(_IN_CANCEL_QUERY)
+        query = call.reader()
+        if isinstance(query, Invalid):
+            return query
+        in_query = read_query_arguments(query, Action.CANCEL)
+        form = yield from call.form(query)
         if isinstance(form, Refusal):
             return form
         read = form.reader()
         asked = read_arguments(read, Action.CANCEL)
         if faults := read.faults():
             return Invalid(faults)
-        own = yield from _own_run(call, kind, asked["session_id"], removed=True)
+        sessions = in_query["session_id"], asked["session_id"]
+        own = yield from _own_run(call, kind, *sessions, removed=True)
         if isinstance(own, Refusal):
             return own
         if own.row.parent_run_id is not None and not RunState(own.row.status).final:
@@ -475,12 +479,12 @@ class _Own:
 
 
 def _own_run(
-    call: Call, kind: str, session_id: str | None = None, *, removed: bool = False
+    call: Call, kind: str, *session_ids: str | None, removed: bool = False
 ) -> Program[_Own | NotFound]:
-    """Return the run that the path names, if it is one the caller may see, in that session.
+    """Return the run that the path names, if it is one the caller may see, of these sessions.
 
-    The session of the token counts before the one that the request says.  `removed`: also one of
-    an agent or a team that is not hosted any more.
+    The session of the token counts before those that the request says; None is any.  `removed`:
+    also one of an agent or a team that is not hosted any more.
     """
     hosted = component(call, kind)
     if isinstance(hosted, Component):
@@ -489,8 +493,9 @@ def _own_run(
     else:
         own = (yield from _run_of_removed(call, kind)) if removed else None
         absent = hosted
-    wanted = call.principal.session_id or session_id
-    if own is None or wanted not in (None, own.row.session_id):
+    named = call.principal.session_id
+    wanted = {named} if named else {*session_ids, None}
+    if own is None or not wanted <= {None, own.row.session_id}:
         return absent
     call.audit.owner = own.row.owner
     return own

@@ -16,8 +16,10 @@ from ..handlers.run_arguments import (
     MOST,
     PRINTED,
     Action,
+    Argument,
     Treatment,
     arguments_of,
+    describe_rules,
 )
 from .json_schema import (
     ANYTHING,
@@ -304,28 +306,31 @@ def _arguments(action: Action, *, required: bool) -> Mapping[str, Schema]:
 _AS_TEXT: Final[Mapping[str, Schema]] = {
     "object": text(format="json-object", contentMediaType="application/json"),
     "array": text(format="json-array", contentMediaType="application/json"),
-    "schema": text(format="json-schema", contentMediaType="application/json"),
-    "any": TEXT,
 }
 
 
-def _as_text(name: str, field: Schema) -> Schema:
+def _as_text(argument: Argument) -> Schema:
     """Return a field of a form: all of it is text, so objects and arrays are JSON in text."""
-    kind = "schema" if name == "output_schema" else field.get("type", "any")
-    told = _AS_TEXT.get(kind, field)
-    return {**told, "description": field["description"]}
+    kind = argument.kind
+    if kind is None:
+        return {**TEXT, **_WORDLESS}
+    field = kind.form or _AS_TEXT.get(kind.schema.get("type", ""), kind.schema)
+    return {**field, "description": argument.meaning}
 
 
 def _form(action: Action, files: Mapping[str, Schema] | None = None) -> Schema:
     """Return the form of `action`; `files` are the fields that are uploads."""
-    needed, others = _arguments(action, required=True), _arguments(action, required=False)
-    told = {name: _as_text(name, field) for name, field in others.items()}
-    return object_of(needed, {**told, **(files or {})}, additionalProperties=False)
+    taken = [a for a in arguments_of(action) if a.treatment is not Treatment.REFUSED]
+    needed = {argument.name: _as_text(argument) for argument in taken if argument.required}
+    others = {argument.name: _as_text(argument) for argument in taken if not argument.required}
+    rules = describe_rules(action, in_form=True)
+    return object_of(needed, {**others, **(files or {})}, additionalProperties=False, **rules)
 
 
 def _whole(action: Action) -> Schema:
     """Return the same as JSON."""
-    return _members(_arguments(action, required=False), _arguments(action, required=True))
+    needed, others = _arguments(action, required=True), _arguments(action, required=False)
+    return {**_members(others, needed), **describe_rules(action, in_form=False)}
 
 
 def _members(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:

@@ -68,12 +68,6 @@ class Form:
     uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
     is_json: bool = field(default=False, eq=False)
 
-    def prepend(self, fields: Mapping[str, tuple[JsonValue, ...]]) -> Form:
-        """Return the form with values of `fields` before its own."""
-        own = self.fields
-        both = {name: (*values, *own.get(name, ())) for name, values in fields.items() if values}
-        return Form({**own, **both}, self.uploads, self.is_json)
-
     def reader(self) -> Reader:
         """Return the reader by which a handler takes the fields it knows.
 
@@ -83,11 +77,12 @@ class Form:
         return Reader("body", self.fields if self.is_json else self._drop_empty(), self.uploads)
 
     def _drop_empty(self) -> dict[str, tuple[JsonValue, ...]]:
-        filled = (
-            (name, tuple(value for value in values if value != ""))
-            for name, values in self.fields.items()
-        )
-        return {name: values for name, values in filled if values}
+        filled: dict[str, tuple[JsonValue, ...]] = {}
+        for name, values in self.fields.items():
+            kept = tuple([value for value in values if value != ""])
+            if kept:
+                filled[name] = kept
+        return filled
 
 
 _parse_options = cast("Callable[[str], tuple[str, dict[str, str]]]", parse_options_header)

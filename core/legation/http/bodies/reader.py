@@ -15,8 +15,7 @@ well: what a caller sends has an effect or is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal, TypeVar, overload
 
 from attrs import define, field
@@ -217,11 +216,6 @@ class Reader:
         self._taken.add(name)
         return self._uploads.get(name, ())
 
-    def values(self, name: str) -> tuple[JsonValue, ...]:
-        """Return the values of a field as they were sent, but for empty ones."""
-        self._taken.add(name)
-        return tuple(value for value in self._fields.get(name, ()) if value != "")
-
     def ignore(self, *names: str) -> None:
         """Accept fields of these names without looking at them."""
         self._taken.update(names)
@@ -232,6 +226,11 @@ class Reader:
         text = str(value).lower() if isinstance(value, str | bool) else None
         if value is not None and text not in harmless:
             self.fault(name, f"is not supported: {reason}")
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the fields that were sent, uploads left out."""
+        return self._fields.keys()
 
     def has(self, name: str) -> bool:
         """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""
@@ -247,13 +246,15 @@ class Reader:
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what was wrong: first what was taken, in that order, then what nobody took."""
-        also = (name for name in self._uploads if name not in self._fields)
-        unknown = (
-            Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "is not known here")
-            for name in chain(self._fields, also)
-            if name not in self._taken
+        taken, sent = self._taken, {**self._fields, **self._uploads}
+        unknown = [name for name in sent if name not in taken]
+        return (
+            *self._faults,
+            *[
+                Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "is not known here")
+                for name in unknown[: MAX_FAULTS - len(self._faults)]
+            ],
         )
-        return tuple(islice(chain(self._faults, unknown), MAX_FAULTS))
 
     def _single(self, name: str) -> JsonValue:
         """Take the field: None when it was not sent, or sent twice, which is a fault."""

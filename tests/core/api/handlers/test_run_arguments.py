@@ -6,6 +6,7 @@ import json
 from collections.abc import Generator
 from typing import Any, Final
 
+import jsonschema_rs
 import pytest
 
 from legation import Agent, Database, Platform, Team
@@ -123,6 +124,46 @@ def test_the_document_describes_what_is_taken_and_nothing_else(client: Client) -
         for name in names:
             assert set(schemas[name]["properties"]) == taken
             assert schemas[name]["required"] == [a.name for a in known if a.required]
+
+
+def satisfies(client: Client, shape: str, body: Any) -> bool:
+    """Say whether the document allows `body` where it refers to `shape`."""
+    document = client.get("/openapi.json").json()
+    schema = {"$ref": f"#/components/schemas/{shape}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(schema).is_valid(body)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("true", "False", "TRUE", "1", "0", "yes", "N", "oFF", "on", "t"),
+        *("2", "maybe", " true", "01", "o", "true\n", "truefalse"),
+    ],
+    ids=repr,
+)
+def test_a_form_takes_the_booleans_that_the_document_says(client: Client, word: str) -> None:
+    form = {"message": "x", "stream": "false", "use_json_schema": word}
+
+    taken = client.post(PATH, form=form).status == 200
+
+    assert taken is satisfies(client, "RunForm", form)
+    assert taken is satisfies(client, "Body_create_agent_run", form)
+
+
+def test_a_boolean_of_a_form_may_be_empty(client: Client) -> None:
+    form = {"message": "x", "stream": "false", "use_json_schema": ""}
+
+    assert client.post(PATH, form=form).status == 200
+    assert satisfies(client, "RunForm", form)
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, None, 0, 1, "yes", "0", 2, -1, 0.5, "", "2", []], ids=repr
+)
+def test_json_has_the_booleans_that_the_document_says(client: Client, value: Any) -> None:
+    body = {"message": "x", "stream": False, "use_json_schema": value}
+
+    assert (client.post(PATH, json=body).status == 200) is satisfies(client, "RunRequest", body)
 
 
 @pytest.mark.parametrize(
@@ -265,21 +306,36 @@ def test_input_files_are_files(client: Client) -> None:
     ]
 
 
+def test_an_upload_has_an_effect_or_is_refused(client: Client) -> None:
+    parts = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\nx\r\n'
+        for name, more in (("message", ""), ("images", '; filename="a.png"'))
+    )
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+
+    refused = client.post(PATH, body=f"{parts}--b--\r\n".encode(), headers=kind)
+
+    assert refused.json()["errors"] == [{"path": "body.images", "message": "is not known here"}]
+
+
 def test_input_files_that_are_none_are_refused_by_their_name(client: Client) -> None:
     answer = client.post(PATH, form={"message": "x", "input_files": "[1]"})
 
     assert [f["path"] for f in answer.json()["errors"]] == ["body.input_files[0]"]
 
 
-@pytest.mark.parametrize("where", ["query", "body", "neither"])
+@pytest.mark.parametrize("where", ["query", "body", "both", "neither"])
 def test_a_run_is_cancelled_in_its_session(client: Client, where: str) -> None:
     begun = paused(client)
     path = f"/agents/bob/runs/{begun['run_id']}/cancel"
     right, wrong = {"session_id": begun["session_id"]}, {"session_id": "another"}
     if where == "query":
         assert client.post(path, query=wrong).status == 404
-        assert client.post(path, query=right, form=right).status == 422
         assert client.post(path, query=right).status == 200
+    elif where == "both":
+        assert client.post(path, query=wrong, form=right).status == 404
+        assert client.post(path, query=right, form=wrong).status == 404
+        assert client.post(path, query=right, form=right).status == 200
     elif where == "body":
         assert client.post(path, form=wrong).status == 404
         assert client.post(path, query={"session_id": ""}, form=right).status == 200
@@ -289,6 +345,28 @@ def test_a_run_is_cancelled_in_its_session(client: Client, where: str) -> None:
     query = {"session_id": begun["session_id"]}
     (row,) = client.get("/agents/bob/runs", query=query).json()
     assert row["status"] == "CANCELLED"
+
+
+def test_a_session_stands_once_in_the_query_of_a_cancellation(client: Client) -> None:
+    twice = [("session_id", "s"), ("session_id", "s")]
+
+    refused = client.post("/agents/bob/runs/r/cancel", query=twice)
+
+    assert refused.json()["errors"] == [
+        {"path": "query.session_id", "message": "must be sent once"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"), [("%", "query"), ("session_id=s&tenant=1", "query.tenant")]
+)
+def test_the_query_of_a_cancellation_has_nothing_else(
+    client: Client, query: str, path: str
+) -> None:
+    refused = client.post(f"/agents/bob/runs/r/cancel?{query}")
+
+    assert refused.status == 422
+    assert [fault["path"] for fault in refused.json()["errors"]] == [path]
 
 
 def test_the_runs_of_an_agent_are_rows_with_their_output(client: Client) -> None:
@@ -376,3 +454,32 @@ def test_requirements_are_not_allowed_together_with_tools(client: Client) -> Non
     assert refused.json()["errors"] == [
         {"path": "body.requirements", "message": "is not allowed together with `tools`"}
     ]
+
+
+@pytest.mark.parametrize("requirements", ["answered", "", "[ ]"])
+@pytest.mark.parametrize("tools", ["answered", "", "[ ]", "absent"])
+def test_the_document_says_when_tools_and_requirements_are_allowed_together(
+    client: Client, tools: str, requirements: str
+) -> None:
+    begun = paused(client)
+    (needed,) = begun["requirements"]
+    call = needed["tool_execution"]
+    shown = {"tools": {**call, "confirmed": True}, "requirements": {**needed, "confirmation": True}}
+    asked = {"tools": tools, "requirements": requirements}
+    form = {
+        "stream": "false",
+        **{
+            name: f" [\n{json.dumps(shown[name])}]" if how == "answered" else how
+            for name, how in asked.items()
+            if how != "absent"
+        },
+    }
+    whole: dict[str, Any] = {
+        name: json.loads(text) if text else None for name, text in form.items()
+    }
+
+    taken = client.post(f"/agents/bob/runs/{begun['run_id']}/continue", form=form).status == 200
+
+    assert taken is ([tools, requirements] != ["answered", "answered"])
+    assert satisfies(client, "Body_continue_agent_run", form) is taken
+    assert satisfies(client, "ContinueRequest", whole) is taken

@@ -78,6 +78,7 @@ def test_what_was_not_sent_is_its_default() -> None:
     assert read.texts("a") == ()
     assert read.uploads("a") == ()
     assert (read.has("a"), read.has("null")) == (False, True)
+    assert list(read.names) == ["null"]
     assert read.faults() == ()
 
 
