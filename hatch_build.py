@@ -7,6 +7,7 @@ the framework that it is made for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import distribution
@@ -67,12 +68,21 @@ class CustomBuildHook(BuildHookInterface[Any]):
     """Puts the files into the source tree, ignored by git, from where a wheel takes them."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Copy the files before a wheel, or an editable one, is made."""
+        """Copy the files before a wheel, or an editable one, is made; what is there is left."""
         target = Path(self.root, TARGET)
         target.mkdir(exist_ok=True)
         for name, content in assets().items():
-            (target / name).write_bytes(content)
+            write(target / name, content)
         build_data["artifacts"].append(f"/{TARGET}/*")
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put `content` at `path` at once, unless it is there; other installs may do so meanwhile."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.replace(path)
 
 
 def assets() -> dict[str, bytes]:

@@ -203,6 +203,23 @@ def test_a_replacement_that_finds_nothing_fails_the_build(build: Any) -> None:
         build.replaced(name, b"another logo")
 
 
+def test_a_file_of_the_pages_is_written_at_once_and_only_when_it_differs(
+    build: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.js"
+    build.write(path, b"old")
+    first = path.stat()
+    build.write(path, b"old")
+    again = path.stat()
+    with path.open("rb") as reader:
+        build.write(path, b"new, and longer")
+        assert reader.read() == b"old"
+
+    assert (again.st_ino, again.st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+    assert path.read_bytes() == b"new, and longer"
+    assert [file.name for file in tmp_path.iterdir()] == ["x.js"]
+
+
 def test_each_file_of_the_pages_has_its_digest_and_the_distribution_its_version(build: Any) -> None:
     digests = [digest for _, digest in build.FILES.values()]
     (needed,) = (
