@@ -1,0 +1,71 @@
+"""Each module of the core has a test file of its name in the folder of its package, or a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = ROOT / "core/legation"
+TESTS: Final = ROOT / "tests/core"
+
+# By module, with where its behaviour is asserted instead.
+EXCEPTIONS: Final = {
+    "access/jwks.py": "test_keys and test_tokens: a document is read for the key set it gives",
+    "access/key_material.py": "test_keys, test_tokens, test_wycheproof: a key is what it verifies",
+    "api/call.py": "test_dispatcher and the handlers' tests: a call lives for one request",
+    "api/documentation.py": "handlers/test_docs: the pages and the document as they are served",
+    "api/handlers/config.py": "test_collections and test_two_databases: what is hosted, as served",
+    "api/handlers/media.py": "handlers/test_runs: the files and media that a run takes",
+    "api/handlers/system.py": "test_platform and test_dispatcher: what the platform says of itself",
+    "api/openapi/errors.py": "test_document: a part of the one document",
+    "api/openapi/json_schema.py": "test_document: a part of the one document",
+    "api/openapi/operations.py": "test_document: a table; the document that it gives is judged",
+    "api/openapi/schemas.py": "test_document: a table; the document that it gives is judged",
+    "channels/media.py": "messaging/test_attachments: a file of a message on its way into a run",
+    "models/conversation.py": "data only; test_anthropic and test_chat_completions encode it",
+    "observability/genai.py": "test_spans: the attributes of the spans of models and tools",
+    "runs/cancellation.py": "test_reaper and test_executor: a cancellation by its effect on runs",
+    "runs/endings.py": "test_executor, test_reaper and test_ended_by_others: how a run ends",
+    "runs/output.py": "test_payloads and handlers/test_runs: a run as a caller reads it",
+    "runs/retry.py": "test_executor, test_reaper and test_release: a database that is away",
+    "runs/turn.py": "test_agent_turn and test_team_turn: what both share",
+    "store/idempotency.py": "api/test_idempotency: stored answers, through their routes",
+    "store/run_keeping.py": "test_runs: the life of a row, through all the units that change it",
+    "store/run_reads.py": "test_runs: the life of a row, through all the units that change it",
+    "store/run_rows.py": "test_runs: the life of a row, through all the units that change it",
+    "store/run_steering.py": "test_runs: the life of a row, through all the units that change it",
+    "store/sessions.py": "handlers/test_sessions: pages, names and owners, through the routes",
+    "version.py": "tests/test_packaging: one constant, the same as that of the distribution",
+}
+
+
+def without_test_file() -> set[str]:
+    """Return the modules of the core that no test file has the name of."""
+    modules = (path.relative_to(SOURCES) for path in SOURCES.rglob("*.py"))
+    return {
+        module.as_posix()
+        for module in modules
+        if module.name != "__init__.py"
+        and not (TESTS / module.parent / f"test_{module.name}").is_file()
+    }
+
+
+def test_a_module_of_the_core_has_a_test_file_of_its_name_or_a_reason() -> None:
+    assert without_test_file() - EXCEPTIONS.keys() == set()
+
+
+def test_an_exception_is_for_a_module_that_is_there_and_has_no_test_file() -> None:
+    assert EXCEPTIONS.keys() - without_test_file() == set()
+
+
+def test_the_test_files_that_a_reason_names_are_there() -> None:
+    names = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    named = {
+        word.strip(",:").rpartition("/")[2]
+        for reason in EXCEPTIONS.values()
+        for word in reason.split()
+        if word.strip(",:").rpartition("/")[2].startswith("test_")
+    }
+
+    assert named - names == set()
