@@ -122,7 +122,7 @@ def test_the_reference_is_read(origin: str, page: Browser, tmp_path: Path) -> No
     page.wait("document.querySelectorAll('[data-section-id^=\"tag/\"]').length > 5")
     page.shoot(tmp_path / "redoc.png")
 
-    assert "Migrate a database" in page.text("body")
+    assert "Migrate Database" in page.text("body")
     assert page.text("h1").startswith("Legation")
     assert_at_home(page, origin)
 
