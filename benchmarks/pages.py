@@ -29,7 +29,7 @@ from legation.migrations.migrate import Attempt
 from legation.store.sessions import ListSessions
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host.postgres import PostgresDatabase
-from legation_host.sqlite import connect, run_unit
+from legation_host.sqlite_connection import connect, run_unit
 
 SESSIONS: Final = 200_000
 PAGE: Final = 50

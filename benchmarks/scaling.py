@@ -50,7 +50,7 @@ from http_load import (
 )
 
 from legation.http.routing import Router, parse_target
-from legation_host.sqlite import connect
+from legation_host.sqlite_connection import connect
 
 ROOT: Final = Path(__file__).parent.parent
 CONNECTIONS: Final = 64

@@ -19,8 +19,8 @@ import anyio.to_thread
 from attrs import frozen
 
 from legation.store.units import Dialect, Sql, Statements, Unit
-from legation_host.group_commit import SqliteDatabase
-from legation_host.sqlite import connect, run_unit
+from legation_host.sqlite import SqliteDatabase
+from legation_host.sqlite_connection import connect, run_unit
 
 UNITS: Final = 4_000
 ROUNDS: Final = 3

@@ -29,7 +29,7 @@ from legation.store.failures import (
     Unavailable,
 )
 from legation.store.units import Dialect, Rows, Sql, Statement, Undo, Unit
-from legation_host.sqlite import set_journal_mode
+from legation_host.sqlite_connection import set_journal_mode
 
 __all__ = ["Cut", "Driver", "Interfere", "PostgresDriver", "SqliteDriver", "drive", "leave_alone"]
 

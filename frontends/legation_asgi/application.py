@@ -22,7 +22,7 @@ from legation.incidents import where
 from legation.observability.request_log import Arrival, Telemetry, read_request_id
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
-from legation_host.watching import Observer
+from legation_host.observer import Observer
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
 

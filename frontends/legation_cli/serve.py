@@ -129,7 +129,7 @@ def serve(target: str | None, **options: Any) -> None:
     with kept():
         from legation_host.loading import load_platform
 
-        from .serving import Options, Service
+        from .service import Options, Service
 
     def load() -> Platform:
         if target is None:

@@ -9,8 +9,7 @@ from .databases import Database, open_database
 from .drive import PERFORMED, BodySource, Sink
 from .errors import BadDatabaseUrl, HostError, MissingDriver, UnusableDatabase
 from .host import Host, open_host
-from .logs import open_log
-from .units import Write
+from .logs import Write, open_log
 
 __all__ = [
     "PERFORMED",

@@ -19,7 +19,7 @@ from legation.incidents import where
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 
-from .units import Write
+from .logs import Write
 
 __all__ = ["Trail", "WriteAudit"]
 

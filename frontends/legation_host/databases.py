@@ -15,10 +15,10 @@ from legation.store.health import Inspection
 from legation.store.units import Dialect, Unit
 
 from .errors import BadDatabaseUrl, UnusableDatabase
-from .group_commit import SqliteDatabase
+from .logs import Write, quiet
 from .postgres import PostgresDatabase
-from .sqlite import MEMORY, connect, run_unit
-from .units import Write, quiet
+from .sqlite import SqliteDatabase
+from .sqlite_connection import MEMORY, connect, run_unit
 
 __all__ = [
     "Database",

@@ -20,7 +20,7 @@ from attrs import define, field
 
 from legation.effects import CallFunction, Piece, Raised, Returned, TimedOut
 
-from .waking import Wake, waker
+from .wakeup import Wake, waker
 
 __all__ = ["FUNCTION_THREADS", "Functions", "Pieces"]
 

@@ -29,8 +29,8 @@ from legation.observability.request_log import Gauge, Gauges
 
 from .databases import Database
 from .hub import Hub, digest
+from .logs import Write
 from .postgres import PostgresDatabase
-from .units import Write
 
 if TYPE_CHECKING:
     import psycopg

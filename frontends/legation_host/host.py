@@ -26,8 +26,8 @@ from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
 from .hints import Hints, hints_of
 from .hub import Hub
+from .logs import Write, quiet
 from .pace import Pace
-from .units import Write, quiet
 
 __all__ = ["Host", "open_host", "system_clock", "system_node"]
 

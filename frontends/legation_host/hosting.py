@@ -16,9 +16,9 @@ from .assets import read_assets
 from .hints import hint_gauges
 from .host import Host, open_host
 from .hub import Hub
+from .logs import Write, quiet
+from .observer import Observer
 from .pace import NOWHERE, Noted, Pace
-from .units import Write, quiet
-from .watching import Observer
 
 __all__ = ["open_platform", "take_keys"]
 

@@ -13,7 +13,7 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
@@ -23,9 +23,19 @@ from attrs import define, field
 from legation.incidents import where
 from legation.observability.request_log import RequestLine
 
-from .units import Write, WriteLines
+__all__ = ["FORMATS", "LEVELS", "Write", "WriteLines", "open_log", "open_request_log", "quiet"]
 
-__all__ = ["FORMATS", "LEVELS", "open_log", "open_request_log"]
+Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
+"""Takes a level, an event and its fields to the log; callable from every thread."""
+
+
+WriteLines: TypeAlias = Callable[[Sequence[RequestLine]], None]
+"""Writes lines of the request log; called from a thread."""
+
+
+def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Write nothing: the log of who did not give one."""
+
 
 FORMATS: Final = ("auto", "json", "text")
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")

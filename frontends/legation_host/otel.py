@@ -33,7 +33,7 @@ from legation.observability.tracing import Trace
 from legation.version import VERSION
 
 from .errors import BadExporter
-from .units import Write, quiet
+from .logs import Write, quiet
 
 __all__ = ["OpenTelemetry", "open_exporter"]
 

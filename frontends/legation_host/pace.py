@@ -20,7 +20,7 @@ from attrs import define
 
 from legation.effects import Program
 
-from .units import Write, quiet
+from .logs import Write, quiet
 
 __all__ = ["NOWHERE", "SLOW_SECONDS", "Blocked", "Noted", "Pace"]
 

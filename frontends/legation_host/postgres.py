@@ -43,8 +43,9 @@ from legation.store.health import Inspection
 from legation.store.units import Dialect, Rows, Statement, Unit
 
 from .errors import BadDatabaseUrl, MissingDriver
-from .units import Write, carry_out, failure, quiet, short
-from .waking import Wake, waker
+from .logs import Write, quiet
+from .units import carry_out, failure, short
+from .wakeup import Wake, waker
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,339 +1,483 @@
-"""SQLite, synchronously: a connection that keeps what it acknowledges, and units run on it.
+"""SQLite behind an event loop: reads on its thread, writes in groups on a thread of their own.
 
-`group_commit` puts a thread and an event loop around this; a test or a command line may use it
-as it stands.
+A durable commit costs one fsync however much it holds.  So the writer takes everything that
+queued while the last commit was under way, runs one unit after the other, and commits once; each
+unit is told its own outcome, and the event loop is woken once for all of them.  A group in which a
+unit fails, or undoes itself, is begun again with a savepoint for each.
+
+Nothing is acknowledged that nobody would find: after each commit, the path has to lead to the file
+that is open.
 """
 
 from __future__ import annotations
 
-import os
+import math
+import shutil
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from attrs import define, field
 
 from legation.store.failures import (
-    Busy,
     CommitLost,
-    Conflict,
     DatabaseFull,
+    FileReplaced,
     StatementFailed,
     StoreFailure,
     Unavailable,
-    WrongSchema,
 )
-from legation.store.units import Dialect, Numbered, Rows, Statement, Unit
+from legation.store.health import PATIENCE_SECONDS, Inspection
+from legation.store.units import Dialect, Unit
 
-from .errors import UnusableDatabase
-from .units import Write, carry_out, failure, quiet, short
+from .logs import Write, quiet
+from .sqlite_connection import (
+    MEMORY,
+    classify,
+    connect,
+    file_id,
+    has_wal_reset_bug,
+    in_transaction,
+    limit_statements,
+    run_unit,
+    translate,
+)
+from .wakeup import Wake, waker
 
-__all__ = [
-    "MEMORY",
-    "classify",
-    "connect",
-    "file_id",
-    "has_wal_reset_bug",
-    "in_transaction",
-    "limit_statements",
-    "run_unit",
-    "set_journal_mode",
-    "translate",
-]
+__all__ = ["SqliteDatabase"]
 
 R = TypeVar("R")
 
-MEMORY: Final = ":memory:"
+GROUP: Final = 64
+"""Units in one commit at most: bounds how long the first of them waits for the last."""
 
-BUSY_MS: Final = 5_000
-
-# Every pragma is read back: a build of SQLite may ignore one, or say yes and do otherwise.
-# `fullfsync` matters on macOS alone, where fsync does not reach the disk; elsewhere it is idle.
-DURABLE: Final = (
-    ("synchronous", 2),
-    ("foreign_keys", 1),
-    ("fullfsync", 1),
-    ("checkpoint_fullfsync", 1),
-    ("busy_timeout", BUSY_MS),
-    ("wal_autocheckpoint", 1_000),
-    ("journal_size_limit", 64 << 20),
-)
-
-# A reader never checkpoints, so that one connection of the process alone ever resets the WAL, and
-# waits hardly at all: it runs on the thread of the event loop.
-READING: Final = (
-    ("query_only", 1),
-    ("busy_timeout", 50),
-    ("wal_autocheckpoint", 0),
-)
-
-INCREMENTAL: Final = 2
-_AGAIN_SECONDS: Final = 0.005
-_STEPS: Final = 1_000_000
-"""Instructions of SQLite's machine between two looks at the clock: some ten milliseconds."""
+IDLE_SECONDS: Final = 1.0
+"""After so long without a write the WAL is brought home."""
 
 
-def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
-    """Open the database at `path`, or a fresh one in memory for `:memory:`.
+UNIT_SECONDS: Final = 35.0
+"""For the statements of a group, and of a unit alone."""
 
-    The file is created readable for its owner alone.  A read-only connection needs a file that a
-    writing one has opened before.  Transactions are the caller's: the connection begins none.
+EXCLUSIVE_SECONDS: Final = 600.0
+"""For those of a migration, which may have to rewrite a large table."""
 
-    Raises:
-        UnusableDatabase: It cannot be opened, or a pragma does not hold.
+READ_SECONDS: Final = 5.0
+"""For those of a unit on the thread of the event loop, where everything waits for it."""
+
+WAIT_SECONDS: Final = UNIT_SECONDS + 5.0
+"""For the way of a unit through the writer, from the queue to the disk."""
+
+ROOM: Final = 1 << 20
+"""Bytes: a file system that has less is full."""
+
+
+_REFUSALS: Final = (DatabaseFull, CommitLost)
+
+
+@define(eq=False)
+class _Limit:
+    """When the statements of a connection are to be over, by `time.monotonic`."""
+
+    due: float = math.inf
+
+    def is_over(self) -> bool:
+        """Tell whether the time is up."""
+        return time.monotonic() > self.due
+
+
+@define(eq=False)
+class _Ticket(Generic[R]):
+    """A unit on its way through the writer, and what became of it.
+
+    Attributes:
+        taken: The writer has begun with it; until then it can be withdrawn.
+        expired: What its caller is told instead of waiting on.
     """
-    if path != MEMORY and not read_only:
-        _refuse_overwritten(path)
-        _create_private(path)
-    try:
-        connection = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-    except sqlite3.Error as error:
-        raise UnusableDatabase(f"{path}: cannot be opened: {error}") from error
-    try:
-        _configure(connection, path, read_only, busy_ms)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+
+    unit: Unit[R]
+    queued: float = field(factory=time.monotonic)
+    taken: bool = False
+    expired: StoreFailure | None = None
+    done: anyio.Event = field(factory=anyio.Event)
+    result: R | None = None
+    error: BaseException | None = None
+    abandoned: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether this unit needs a transaction of its own."""
+        return self.unit.exclusive or not self.unit.writes
+
+    def withdraw(self) -> None:
+        """Tell the caller that the time is up, and whether the unit may still be committed."""
+        self.abandoned = True
+        self.expired = CommitLost("overdue") if self.taken else Unavailable("overdue")
+        self.done.set()
 
 
-def _refuse_overwritten(path: str) -> None:
-    """Refuse an empty file beside a WAL: SQLite would delete that, and begin anew.
+class SqliteDatabase:
+    """A SQLite database of this process: one writer thread, and reads on the event loop's thread.
 
-    A file that is just being made has its first page before there is anything in its WAL.
+    A read begins its snapshot after every commit that was acknowledged before.  In memory there
+    is one connection, so that reads go through the writer too.
+
+    A caller cancelled while it waits does not learn whether its unit was committed.
     """
-    log = f"{path}-wal"
-    if _size(log) and _size(path) == 0:
-        raise UnusableDatabase(
-            f"{path}: the file is empty, and {log} is not: the database was overwritten;"
-            " restore it, or delete both files to begin with an empty one"
-        )
 
+    def __init__(self, name: str, path: str, write: Write = quiet) -> None:
+        self.name = name
+        self.dialect = Dialect.SQLITE
+        self.path = path
+        self._log = write
+        self._writer = connect(path)
+        self._file = None if path == MEMORY else file_id(path)
+        self._replaced = self._refused = False
+        self._looking = False
+        self._reader = None if path == MEMORY else connect(path, read_only=True)
+        self._writing, self._reading = _Limit(), _Limit()
+        limit_statements(self._writer, self._writing.is_over)
+        if self._reader is not None:
+            limit_statements(self._reader, self._reading.is_over)
+        self._waiting: dict[_Ticket[Any], None] = {}
+        self._taking = threading.Lock()
+        self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
+        self._wake: Wake = _nobody
+        self._closed = False
+        self._units = self._commits = 0
+        self._warn()
+        self._thread = threading.Thread(target=self._serve, name=f"sqlite {name}", daemon=True)
+        self._thread.start()
 
-def _size(path: str) -> int | None:
-    """Return the size of a file in bytes, None where there is none."""
-    try:
-        return os.stat(path).st_size  # noqa: PTH116  as above, paths are text here
-    except OSError:
-        return None
+    def _warn(self) -> None:
+        version = sqlite3.sqlite_version_info
+        if self.path != MEMORY and has_wal_reset_bug(version):
+            self._log(
+                "warning",
+                "sqlite_wal_reset_bug",
+                {
+                    "database": self.name,
+                    "sqlite": sqlite3.sqlite_version,
+                    "advice": "let no second process write to the file, or use SQLite 3.51.3",
+                },
+            )
 
+    def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
+        """Return `read` for a unit that only reads, where there is a connection for that."""
+        if self._reader is None or unit.writes or unit.exclusive:
+            return None
+        return self.read
 
-def _create_private(path: str) -> None:
-    """Create the file at `path` with mode 0600, as its WAL then has too, unless it exists."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise UnusableDatabase(f"{path}: cannot be opened: {error.strerror}") from error
+    def read(self, unit: Unit[R]) -> R:
+        """Run a unit that only reads, at once, on this thread."""
+        if self._reader is None or self._closed:
+            raise Unavailable("closed")
+        self._reading.due = time.monotonic() + READ_SECONDS
+        return run_unit(self._reader, unit, database=self.name, write=self._log)
 
-
-def _configure(connection: sqlite3.Connection, path: str, read_only: bool, busy_ms: int) -> None:
-    try:
-        _hold(connection, path, "busy_timeout", busy_ms)
-        if read_only:
-            for name, value in READING:
-                _hold(connection, path, name, value)
-            return
-        _lay_out(connection, path, busy_ms)
-        for name, value in DURABLE:
-            _hold(connection, path, name, busy_ms if name == "busy_timeout" else value)
-    except sqlite3.Error as error:
-        raise UnusableDatabase(f"{path}: not usable as a database: {error}") from error
-
-
-def _lay_out(connection: sqlite3.Connection, path: str, busy_ms: int) -> None:
-    """Choose what is part of the file: auto_vacuum while it is empty, then the journal."""
-    (pages,) = connection.execute("pragma page_count").fetchone()
-    if pages == 0:
-        _hold(connection, path, "auto_vacuum", INCREMENTAL)
-    wanted = "memory" if path == MEMORY else "wal"
-    mode = set_journal_mode(connection, wanted, busy_ms)
-    if mode != wanted:
-        raise UnusableDatabase(f"{path}: journal_mode is {mode}, not {wanted}")
-
-
-def set_journal_mode(connection: sqlite3.Connection, wanted: str, busy_ms: int) -> str:
-    """Ask for a journal mode, for `busy_ms` while the database is locked; return what it is then.
-
-    Where several connections turn a new file to a WAL at the same moment, SQLite may refuse one
-    at once, whatever its `busy_timeout`: each would hold what the other waits for.
-    """
-    due = time.monotonic() + busy_ms / 1_000
-    while True:
+    async def run(self, unit: Unit[R]) -> R:
+        """Run `unit` in the writer; its result is durable when this returns."""
+        if self._closed:
+            raise Unavailable("closed")
+        if self._wake is _nobody:
+            self._wake = waker()
+        ticket = _Ticket(unit)
+        self._waiting[ticket] = None
+        self._queue.put(ticket)
         try:
-            (mode,) = connection.execute(f"pragma journal_mode = {wanted}").fetchone()
-        except sqlite3.OperationalError as error:
-            if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > due:
-                raise
-            time.sleep(_AGAIN_SECONDS)
-        else:
-            return str(mode)
+            await ticket.done.wait()
+        except BaseException:
+            ticket.abandoned = True
+            raise
+        finally:
+            del self._waiting[ticket]
+        if ticket.expired is not None:
+            raise ticket.expired
+        if ticket.error is not None:
+            raise ticket.error
+        result: Any = ticket.result
+        return result  # type: ignore[no-any-return]  # the unit's
 
+    def expire(self, now: float) -> None:
+        """Tell those who have waited for too long; the writer may hang in the disk."""
+        for ticket in tuple(self._waiting):  # the oldest first
+            if now - ticket.queued <= WAIT_SECONDS:
+                return
+            with self._taking:
+                if not ticket.unit.exclusive or now - ticket.queued > EXCLUSIVE_SECONDS:
+                    ticket.withdraw()
 
-def _hold(connection: sqlite3.Connection, path: str, name: str, value: int) -> None:
-    """Set a pragma and read it back."""
-    connection.execute(f"pragma {name} = {value}").fetchall()
-    row = connection.execute(f"pragma {name}").fetchone()
-    if row is None or row[0] != value:
-        raise UnusableDatabase(f"{path}: pragma {name} does not hold: {row}, not {value}")
+    async def inspect(self) -> Inspection:
+        """Return whether the file is still the one that was opened, and has room."""
+        if self.path == MEMORY or self._closed:
+            await anyio.lowlevel.checkpoint()
+            return Inspection()
+        waiting = self._oldest()
+        if self._looking:
+            return Inspection(waiting_seconds=math.inf)  # the last look has not come back
+        self._looking = True
+        with anyio.move_on_after(PATIENCE_SECONDS):
+            room = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+            refused, self._refused = self._refused, False
+            return Inspection(self._replaced, room and not refused, waiting)
+        return Inspection(waiting_seconds=math.inf)
 
+    def _oldest(self) -> float:
+        """Return how long the oldest unit waits, in seconds."""
+        first = next(iter(self._waiting), None)
+        return 0.0 if first is None or first.unit.exclusive else time.monotonic() - first.queued
 
-def file_id(path: str) -> tuple[int, int] | None:
-    """Return what tells the file at `path` from every other while it is open; None without one."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  a call for each commit
-    except OSError:
+    def _look(self) -> bool:
+        """Look at the file, on a thread: the disk may hang; tell whether there is room."""
+        try:
+            if self._is_replaced():
+                return True
+            disk = shutil.disk_usage(self.path)
+            return disk.total == 0 or disk.free >= ROOM
+        except OSError:
+            return True
+        finally:
+            self._looking = False
+
+    def _is_replaced(self) -> bool:
+        """Tell whether the path leads to another file than the one that is open; it stays so."""
+        if self._file is not None and not self._replaced and file_id(self.path) != self._file:
+            self._replaced = True
+        return self._replaced
+
+    def usage(self) -> Mapping[str, float]:
+        """Return what the writer has done and has before it."""
+        waiting, units, commits = self._queue.qsize(), self._units, self._commits
+        return {"units_waiting": waiting, "units_total": units, "commits_total": commits}
+
+    async def aclose(self) -> None:
+        """Finish what is queued, bring the WAL home and close."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._thread.join)
+        if self._reader is not None:
+            self._reader.close()
+        self._checkpoint()
+        self._writer.close()
+
+    def _checkpoint(self) -> None:
+        self._writing.due = math.inf
+        if self.path != MEMORY:
+            try:
+                self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+            except sqlite3.Error as error:
+                translate(error, self.name, self._log)
+
+    # From here on: the writer's thread.
+
+    def _serve(self) -> None:
+        held: _Ticket[Any] | None = None
+        dirty = False
+        while True:
+            first = held or self._next(dirty)
+            if first is None:
+                return
+            dirty = True
+            batch, held = self._gather(first)
+            self._units += len(batch)
+            self._commits += 1
+            self._perform(self._take(batch))
+            self._tell(batch)
+
+    def _take(self, batch: Sequence[_Ticket[Any]]) -> list[_Ticket[Any]]:
+        """Return what nobody has withdrawn; it cannot be withdrawn from now on."""
+        with self._taking:
+            taken = [ticket for ticket in batch if not ticket.abandoned]
+            for ticket in taken:
+                ticket.taken = True
+        return taken
+
+    def _next(self, dirty: bool) -> _Ticket[Any] | None:
+        """Return the next ticket; None at the end."""
+        if dirty:
+            try:
+                return self._queue.get(timeout=IDLE_SECONDS)
+            except Empty:
+                self._checkpoint()
+        return self._queue.get()
+
+    def _gather(self, first: _Ticket[Any]) -> tuple[list[_Ticket[Any]], _Ticket[Any] | None]:
+        """Return what may share a commit with `first`, and the ticket that may not."""
+        batch = [first]
+        while not first.alone and len(batch) < GROUP:
+            try:
+                ticket = self._queue.get_nowait()
+            except Empty:
+                break
+            if ticket is None:
+                self._queue.put(None)
+                break
+            if ticket.alone:
+                return batch, ticket
+            batch.append(ticket)
+        return batch, None
+
+    def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Run every unit of `batch`; each ticket has its outcome afterwards."""
+        exclusive = len(batch) == 1 and batch[0].unit.exclusive  # one is always alone
+        self._writing.due = time.monotonic() + (EXCLUSIVE_SECONDS if exclusive else UNIT_SECONDS)
+        try:
+            if self._replaced:
+                self._refuse(batch)
+            elif len(batch) == 1:
+                self._alone(batch[0])
+            elif batch:
+                self._together(list(batch))
+            if self._is_replaced():
+                self._refuse(batch)
+            for ticket in batch:
+                if ticket.error is not None and isinstance(ticket.error, _REFUSALS):
+                    self._refused = True
+        except BaseException as error:  # noqa: BLE001 (nobody else tells those who wait)
+            for ticket in batch:
+                ticket.error = ticket.error or error
+
+    def _refuse(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Acknowledge nothing that stands in a file which nobody will open again."""
+        for ticket in batch:
+            if ticket.unit.writes:
+                ticket.error = ticket.error or FileReplaced("replaced")
+
+    def _alone(self, ticket: _Ticket[Any]) -> None:
+        """Run one unit in a transaction of its own."""
+        reading = not ticket.unit.writes
+        if reading:
+            self._writer.execute("pragma query_only = 1")
+        try:
+            ticket.error = None
+            ticket.result = run_unit(self._writer, ticket.unit, database=self.name, write=self._log)
+        except Exception as error:  # noqa: BLE001 (its caller's to handle)
+            ticket.error = error
+        finally:
+            if reading:
+                self._writer.execute("pragma query_only = 0")
+
+    def _together(self, batch: list[_Ticket[Any]]) -> None:
+        """Run `batch` in one transaction, however often it takes.
+
+        First without savepoints: with one, SQLite keeps a copy of each page that a unit writes to,
+        in a temporary file as soon as there are 16 of them, and there are as many in a run.
+
+        An error that makes SQLite roll back the whole transaction (lang_transaction.html, section
+        3.1) concerns the unit it struck: the others are run again without that one.
+        """
+        if not self._begin(batch):
+            return
+        if self._straight(batch):
+            self._commit(batch)
+            return
+        if self._writer.in_transaction:
+            self._writer.execute("rollback")
+        while batch:
+            struck = self._attempt(batch)
+            if struck is None:
+                return
+            batch.remove(struck)
+
+    def _attempt(self, batch: Sequence[_Ticket[Any]]) -> _Ticket[Any] | None:
+        """Return the unit that cost the others their transaction; None when all have an outcome."""
+        if not self._begin(batch):
+            return None
+        try:
+            for ticket in batch:
+                self._in_savepoint(ticket)
+                if not self._writer.in_transaction:
+                    return ticket
+        except sqlite3.Error as error:
+            self._fail(batch, error, at_commit=False)
+            return None
+        self._commit(batch)
         return None
-    return found.st_dev, found.st_ino
 
+    def _begin(self, batch: Sequence[_Ticket[Any]]) -> bool:
+        """Begin a transaction; else tell the whole batch why not."""
+        try:
+            self._writer.execute("begin immediate")
+        except sqlite3.Error as error:
+            self._fail(batch, error, at_commit=False)
+            return False
+        return True
 
-def limit_statements(connection: sqlite3.Connection, is_over: Callable[[], bool]) -> None:
-    """Interrupt a statement of `connection` soon after `is_over`.
+    def _straight(self, batch: Sequence[_Ticket[Any]]) -> bool:
+        """Run one unit after the other; tell whether what all of them did is to stay."""
+        for ticket in batch:
+            ticket.error = None
+            try:
+                ticket.result, kept = in_transaction(self._writer, ticket.unit)
+            except Exception:  # noqa: BLE001 (raised again in a savepoint, and told to its caller)
+                return False
+            if not kept:
+                return False
+        return True
 
-    What waits for the disk is not interrupted; a wait for a lock has `busy_timeout`.
-    """
-    connection.set_progress_handler(is_over, _STEPS)
+    def _commit(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Commit what the batch did, or tell it why that failed."""
+        try:
+            self._writer.execute("commit")
+        except sqlite3.Error as error:
+            if self._writer.in_transaction:
+                self._writer.execute("rollback")
+            if classify(error) is StatementFailed:
+                # A deferred constraint, of which SQLite does not say whose it was.
+                for ticket in batch:
+                    self._alone(ticket)
+            else:
+                self._fail(batch, error, at_commit=True)
 
+    def _fail(
+        self, batch: Sequence[_Ticket[Any]], error: sqlite3.Error, *, at_commit: bool
+    ) -> None:
+        """Tell the whole batch, but for those that had failed by themselves."""
+        if self._writer.in_transaction:
+            self._writer.execute("rollback")
+        failed = translate(error, self.name, self._log, at_commit=at_commit)
+        for ticket in batch:
+            # Each its own instance: it is raised in as many tasks.
+            ticket.error = ticket.error or type(failed)(*failed.args)
 
-def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Tell whether two connections writing at one moment may corrupt a WAL (sqlite.org/wal.html).
-
-    Found and fixed in 3.51.3, and on the 3.50 branch in 3.50.7.
-    """
-    if version[:2] == (3, 50):
-        return version < (3, 50, 7)
-    return (3, 7, 0) <= version < (3, 51, 3)
-
-
-def run_unit(
-    connection: sqlite3.Connection,
-    unit: Unit[R],
-    *,
-    database: str = "sqlite",
-    write: Write = quiet,
-) -> R:
-    """Run `unit` in a transaction of its own and return its result.
-
-    An exclusive unit does not wait for the lock.
-
-    Raises:
-        StoreFailure: Nothing was kept, but for `CommitLost`.
-    """
-    if not unit.exclusive:
-        return _run(connection, unit, database, write)
-    (patience,) = connection.execute("pragma busy_timeout").fetchone()
-    connection.execute("pragma busy_timeout = 0")
-    try:
-        return _run(connection, unit, database, write)
-    finally:
-        connection.execute(f"pragma busy_timeout = {patience}")
-
-
-def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Write) -> R:
-    at_commit = False
-    try:
-        read = short(unit, Dialect.SQLITE, _executor(connection))
-        if read is not None:
-            return read[0]
-        # A deferred transaction that reads and then writes fails without waiting.
-        connection.execute("begin immediate" if unit.writes or unit.exclusive else "begin")
-        result, kept = in_transaction(connection, unit)
-        if kept:
-            at_commit = True
-            connection.execute("commit")
+    def _in_savepoint(self, ticket: _Ticket[Any]) -> None:
+        """Run one unit of a group; what it did is undone when it fails or says so."""
+        run = self._writer.execute
+        ticket.error = None
+        run("savepoint unit")
+        try:
+            ticket.result, kept = in_transaction(self._writer, ticket.unit)
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            ticket.error = translate(error, self.name, self._log)
+        except Exception as error:  # noqa: BLE001 (its caller's to handle)
+            ticket.error = error
         else:
-            connection.execute("rollback")
-        return result
-    except (sqlite3.Error, OverflowError, UnicodeError) as error:
-        raise translate(error, database, write, at_commit=at_commit) from error
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
+            if kept:
+                run("release unit")
+                return
+        if self._writer.in_transaction:
+            run("rollback to unit")
+            run("release unit")
+
+    def _tell(self, batch: Sequence[_Ticket[Any]]) -> None:
+        """Wake who waits for `batch`, all with one call into the event loop."""
+
+        def wake_all() -> None:
+            for ticket in batch:
+                ticket.done.set()
+
+        with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+            self._wake(wake_all)
 
 
-def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bool]:
-    """Run the statements of `unit` in the transaction that is open.
-
-    Returns the result, and whether what was done is to stay.
-    """
-    return carry_out(unit.statements(Dialect.SQLITE), _executor(connection))
-
-
-def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
-    run = connection.execute
-
-    def execute(statement: Statement) -> Rows:
-        parameters = statement.parameters
-        if isinstance(parameters, Numbered):
-            _refuse_nul(parameters.row)
-            return run(statement.sql.sqlite_text, parameters.row).fetchall()
-        _refuse_nul(parameters.values())
-        return run(statement.sql.sqlite_text, parameters).fetchall()
-
-    return execute
-
-
-def _refuse_nul(values: Iterable[Any]) -> None:
-    """Refuse U+0000 in text, as PostgreSQL does: SQLite stores it and then loses what follows."""
-    for value in values:
-        if type(value) is str and "\0" in value:
-            raise sqlite3.DataError("text holds U+0000")
-
-
-def translate(
-    error: Exception, database: str, write: Write, *, at_commit: bool = False
-) -> StoreFailure:
-    """Return the failure that stands for `error`, whose text goes to the log alone."""
-    kind = classify(error)
-    # The commit record may have reached the disk although the sync after it failed: a crash now
-    # would bring the transaction back.
-    if at_commit and _primary(error) == sqlite3.SQLITE_IOERR:
-        kind = CommitLost
-    return failure(kind, error, database, write)
-
-
-_UNREADABLE: Final = {
-    sqlite3.SQLITE_IOERR_READ,
-    sqlite3.SQLITE_IOERR_SHORT_READ,
-    sqlite3.SQLITE_IOERR_CORRUPTFS,
-}
-
-_UNIQUE: Final = {
-    sqlite3.SQLITE_CONSTRAINT_UNIQUE,
-    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
-    sqlite3.SQLITE_CONSTRAINT_ROWID,
-}
-
-_BY_PRIMARY: Final[Mapping[int, type[StoreFailure]]] = {
-    sqlite3.SQLITE_BUSY: Busy,
-    sqlite3.SQLITE_LOCKED: Busy,
-    sqlite3.SQLITE_FULL: DatabaseFull,
-    sqlite3.SQLITE_IOERR: DatabaseFull,
-    sqlite3.SQLITE_CANTOPEN: Unavailable,
-    sqlite3.SQLITE_CORRUPT: Unavailable,
-    sqlite3.SQLITE_NOTADB: Unavailable,
-    sqlite3.SQLITE_NOMEM: Unavailable,
-    sqlite3.SQLITE_INTERRUPT: Unavailable,
-    sqlite3.SQLITE_SCHEMA: WrongSchema,
-}
-
-# SQLite gives these no code of their own: both are SQLITE_ERROR at prepare.
-_WRONG_SCHEMA: Final = ("no such table", "no such column", "has no column named")
-
-
-def classify(error: Exception) -> type[StoreFailure]:
-    """Return the kind of failure that `error` is, by SQLite's result code (rescode.html)."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code in _UNIQUE:
-        return Conflict
-    if code in _UNREADABLE:
-        return Unavailable
-    if _primary(error) == sqlite3.SQLITE_ERROR and any(t in str(error) for t in _WRONG_SCHEMA):
-        return WrongSchema
-    return _BY_PRIMARY.get(_primary(error), StatementFailed)
-
-
-def _primary(error: Exception) -> int:
-    """Return the primary result code, the low byte; 0 where Python raised by itself."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return 0 if code is None else code & 0xFF
+def _nobody(_: Callable[[], object]) -> None:
+    """Stand for the event loop until there is one."""

@@ -6,27 +6,17 @@ The other half, and the contract between them, is `legation.store.units`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
 
-from legation.observability.request_log import RequestLine
 from legation.store.failures import Busy, Conflict, StoreFailure
 from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
 
-__all__ = ["Write", "WriteLines", "carry_out", "failure", "quiet", "short"]
+from .logs import Write
+
+__all__ = ["carry_out", "failure", "short"]
 
 R = TypeVar("R")
-
-Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
-"""Takes a level, an event and its fields to the log; callable from every thread."""
-
-
-WriteLines: TypeAlias = Callable[[Sequence[RequestLine]], None]
-"""Writes lines of the request log; called from a thread."""
-
-
-def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:
-    """Write nothing: the log of who did not give one."""
 
 
 def carry_out(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .context import Platform, Runner
 from .listeners import (
     ListenError,
     address_of,
@@ -15,13 +16,12 @@ from .listeners import (
     open_unix_listener,
 )
 from .orders import hold_reload, release_reload
+from .prefork import Work, run_workers
+from .process import Life, run
 from .proxies import BadNetwork, Proxies, parse_networks
-from .running import Life, run
 from .server import Server, serve
 from .settings import DEFAULT, BadLimit, Settings, parse_limits
 from .systemd import Notifier, inherited_listeners
-from .worker import Platform, Runner
-from .workers import Work, run_workers
 
 __all__ = [
     "DEFAULT",

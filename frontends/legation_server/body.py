@@ -68,7 +68,7 @@ class Body:
         """
         if self._framing is not None:
             return self._framing.done
-        length, limit = self._head.length, self._wire.worker.settings.unread_body
+        length, limit = self._head.length, self._wire.context.settings.unread_body
         return length is not None and length <= limit and not self._head.expects
 
     async def read(self, limit: int) -> bytes | None:
@@ -84,7 +84,7 @@ class Body:
         try:
             if self._head.expects and not self._wire.guard.pending:
                 await self._wire.send(CONTINUE)
-            limit = min(limit, self._wire.worker.settings.body)
+            limit = min(limit, self._wire.context.settings.body)
             pieces = await self._collect(self._head.framing(limit), Phase.BODY)
         except ClientGone:
             self.gone = True
@@ -99,10 +99,10 @@ class Body:
             return False
 
     async def _collect(self, framing: Framing, phase: Phase) -> list[bytes] | None:
-        wire, settings = self._wire, self._wire.worker.settings
+        wire, settings = self._wire, self._wire.context.settings
         self._framing = framing
         pieces: list[bytes] = []
-        size, started = 0, wire.worker.soon
+        size, started = 0, wire.context.soon
         before, data = (wire.phase, wire.deadline), wire.guard.take()
         while True:
             taken = framing.receive(data)

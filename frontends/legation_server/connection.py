@@ -18,12 +18,12 @@ from legation.http.refusals import Internal, Refusal, Unavailable
 from legation.incidents import where
 
 from .body import NO_BODY, Body, NoBody
+from .context import ServerContext
 from .head import Head
 from .refusals import new_incident, refuse
 from .render import response_bytes
 from .stream import End, Stream
 from .wire import ClientGone, Phase, Wire
-from .worker import Worker
 
 __all__ = ["Connection"]
 
@@ -45,10 +45,12 @@ class Connection:
         proxied: Whether the peer is a trusted proxy, which names the client of each request.
     """
 
-    __slots__ = ("_given_up", "_worker", "client", "proxied", "wire")
+    __slots__ = ("_context", "_given_up", "client", "proxied", "wire")
 
-    def __init__(self, wire: Wire, client: str, worker: Worker, *, proxied: bool = False) -> None:
-        self._worker = worker
+    def __init__(
+        self, wire: Wire, client: str, context: ServerContext, *, proxied: bool = False
+    ) -> None:
+        self._context = context
         self._given_up: Request | None = None  # what the platform was asked when time ran out
         self.client = client
         self.proxied = proxied
@@ -67,7 +69,7 @@ class Connection:
             pass
         except Exception as error:  # noqa: BLE001 (the boundary of the connection)
             fields = {"incident": new_incident(), "client": self.client, "error": where(error)}
-            self._worker.log("error", "connection_failed", fields)
+            self._context.log("error", "connection_failed", fields)
         finally:
             wire.close()
 
@@ -89,7 +91,7 @@ class Connection:
             if head is None:
                 since_pause = 0
                 if wire.phase is IDLE and guard.started:
-                    wire.enter(Phase.HEAD, self._worker.settings.header_seconds)
+                    wire.enter(Phase.HEAD, self._context.settings.header_seconds)
                 await wait_readable(wire.fd)
                 data = wire.take()
                 if data is not None:
@@ -110,24 +112,24 @@ class Connection:
 
     def _rest(self) -> None:
         """Wait for another request.  One that was promised in a drain is not waited for long."""
-        settings = self._worker.settings
+        settings = self._context.settings
         seconds = settings.keep_alive_seconds
-        if self._worker.draining:
+        if self._context.draining:
             seconds = min(seconds, settings.grace_seconds)
         self.wire.method = "GET"
         self.wire.enter(IDLE, seconds)
 
     async def _serve(self, head: Head) -> bool:
         """Answer one request; tell whether the connection goes on."""
-        wire, worker = self.wire, self._worker
+        wire, context = self.wire, self._context
         wire.method = head.method
         wire.phase, wire.deadline = ANSWER, math.inf
         body = NO_BODY if head.length == 0 else Body(wire, head)
         answer = await self._ask(head, body)
         if isinstance(answer, Streamed):
             return await self._send_stream(answer, head, body)
-        goes_on = head.keep_alive and body.can_be_dropped and not worker.draining
-        rendered = response_bytes(answer, head.method, worker.clock.date, close=not goes_on)
+        goes_on = head.keep_alive and body.can_be_dropped and not context.draining
+        rendered = response_bytes(answer, head.method, context.clock.date, close=not goes_on)
         if (left := wire.give(rendered)) is not None:
             await wire.give_all(left)
         if goes_on:
@@ -141,19 +143,19 @@ class Connection:
 
     async def _ask(self, head: Head, body: Body | NoBody) -> Answer:
         """Return the platform's answer; a bug of a program is an answer too, and a log line."""
-        worker = self._worker
-        if worker.in_flight >= worker.settings.requests_in_flight:
+        context = self._context
+        if context.in_flight >= context.settings.requests_in_flight:
             request = Request(head.method, head.target, head.headers)
             return self._instead(request, Unavailable("The server is busy"))
-        if worker.settings.request_seconds is not None:
-            self.wire.enter(Phase.ANSWER, worker.settings.request_seconds)
+        if context.settings.request_seconds is not None:
+            self.wire.enter(Phase.ANSWER, context.settings.request_seconds)
         client = self.client
         if self.proxied:
-            client = worker.proxies.client(client, head.headers)
+            client = context.proxies.client(client, head.headers)
         request = Request(head.method, head.target, head.headers, client)
-        worker.in_flight += 1
+        context.in_flight += 1
         try:
-            return await worker.host.run(worker.platform.answer(request), body=body, sink=None)
+            return await context.host.run(context.platform.answer(request), body=body, sink=None)
         except trio.Cancelled:
             self._given_up = request
             raise
@@ -166,11 +168,11 @@ class Connection:
             sentence = f"Internal server error, incident {incident}"
             return self._instead(request, Internal(sentence), incident)
         finally:
-            worker.in_flight -= 1
+            context.in_flight -= 1
 
     def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
         """Answer in the platform's place."""
-        request_id = self._worker.instead(request, refusal.status, new_id=incident)
+        request_id = self._context.instead(request, refusal.status, new_id=incident)
         return refuse(refusal, request_id)
 
     def _incident(self, head: Head, error: Exception) -> str:
@@ -179,12 +181,12 @@ class Connection:
         # The query of a target may hold what no log should.
         path = head.target.partition("?")[0]
         fields = {"incident": incident, "method": head.method, "path": path, "error": where(error)}
-        self._worker.log("error", "request_failed", fields)
+        self._context.log("error", "request_failed", fields)
         return incident
 
     async def _send_stream(self, answer: Streamed, head: Head, body: Body | NoBody) -> bool:
         """Send a streamed answer; tell whether the connection goes on."""
-        close = not (head.keep_alive and body.done) or self._worker.draining
+        close = not (head.keep_alive and body.done) or self._context.draining
         try:
             end = await Stream(self.wire, answer, head).run(close=close)
         except ClientGone:
@@ -194,7 +196,7 @@ class Connection:
             return False
         if end is End.CUT:
             return False
-        if close or self._worker.draining:
+        if close or self._context.draining:
             await self.wire.linger()
             return False
         return True

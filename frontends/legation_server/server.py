@@ -1,4 +1,4 @@
-"""One worker: it accepts, sweeps, and drains.
+"""The server of one process: it accepts connections, sweeps them, and drains.
 
 **The order of a drain**, each step there because leaving it out lost requests:
 
@@ -26,15 +26,15 @@ from trio.lowlevel import wait_readable
 from legation.http.refusals import Refusal
 from legation.observability.request_log import Gauge, Gauges
 from legation_host import Write
-from legation_host.units import quiet
+from legation_host.logs import quiet
 
 from .admission import Admission
 from .connection import Connection
+from .context import Platform, Runner, ServerContext
 from .listeners import close_listeners
 from .proxies import NO_PROXIES, Proxies, plain
 from .settings import DEFAULT, Settings
 from .wire import Wire
-from .worker import Platform, Runner, Worker
 
 if TYPE_CHECKING:
     from .tls import Certificate
@@ -79,7 +79,7 @@ async def serve(
 
 
 class Server:
-    """One worker, running.  `drain` ends it in order; cancelling it ends it at once."""
+    """A running server.  `drain` ends it in order; cancelling it ends it at once."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Server:
         certificate: Certificate | None = None,
     ) -> None:
         self.listeners = tuple(listeners)
-        self._worker = Worker(platform, host, settings, log, proxies)
+        self._context = ServerContext(platform, host, settings, log, proxies)
         self._wire = Wire if certificate is None else certificate.wire
         self._settings = settings
         self._connections: set[Connection] = set()
@@ -119,12 +119,12 @@ class Server:
 
     def drain(self) -> None:
         """Begin to end: accept nothing more, answer what is in flight, close.  Idempotent."""
-        self._worker.draining = True
+        self._context.draining = True
         self._accepting.cancel()
 
     async def run(self, *, task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until drained or cancelled."""
-        self._worker.tick()
+        self._context.tick()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
@@ -158,7 +158,7 @@ class Server:
                 if error.errno not in EXHAUSTED:
                     continue  # that client has gone again (accept(2), ECONNABORTED)
                 fields = {"error": str(error), "connections": len(self._connections)}
-                self._worker.log("error", "accept_failed", fields)
+                self._context.log("error", "accept_failed", fields)
                 await trio.sleep(self._settings.sweep_seconds)
                 return
             self._admit(sock, address, nursery)
@@ -166,11 +166,11 @@ class Server:
     def _admit(self, sock: socket.socket, address: Any, nursery: trio.Nursery) -> None:
         sock.setblocking(False)
         client = "" if sock.family == socket.AF_UNIX else plain(str(address[0]))
-        proxied = self._worker.proxies.trusts(client)
+        proxied = self._context.proxies.trusts(client)
         try:
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            wire = self._wire(sock, self._worker)
+            wire = self._wire(sock, self._context)
         except (OSError, ValueError):
             sock.close()  # gone before it began
             return
@@ -179,7 +179,7 @@ class Server:
             wire.close()
             return
         self._refused += refusal is not None
-        connection = Connection(wire, client, self._worker, proxied=proxied)
+        connection = Connection(wire, client, self._context, proxied=proxied)
         self._connections.add(connection)
         nursery.start_soon(self._run, connection, refusal)
 
@@ -198,7 +198,7 @@ class Server:
     async def _sweep(self) -> None:
         """Tick, and end the connections whose deadline has passed."""
         while True:
-            self._worker.tick()
+            self._context.tick()
             now = trio.current_time()
             for connection in self._connections:
                 if connection.wire.deadline < now:
@@ -220,4 +220,4 @@ class Server:
             await self._empty.wait()
         if self._connections:
             fields = {"connections": len(self._connections)}
-            self._worker.log("warning", "drain_incomplete", fields)
+            self._context.log("warning", "drain_incomplete", fields)

@@ -56,7 +56,7 @@ class Stream:
         wire, answer = self._wire, self._answer
         whole = False
         try:
-            date = wire.worker.clock.date
+            date = wire.context.clock.date
             await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
             whole = wire.method == "HEAD"
             if whole:
@@ -87,7 +87,7 @@ class Stream:
             nursery.start_soon(self._watch)
             with self._scope:
                 try:
-                    run = self._wire.worker.host.run
+                    run = self._wire.context.host.run
                     complete = await run(self._answer.body, body=None, sink=self) is None
                 except Exception as error:  # noqa: BLE001 (raised below)
                     failure = error

@@ -15,8 +15,8 @@ import trio
 from attrs import define, field
 from trio.lowlevel import wait_readable, wait_writable
 
+from .context import ServerContext
 from .wire import RECEIVE, ClientGone, Phase, Wire
-from .worker import Worker
 
 __all__ = ["Certificate", "CertificateError", "TlsWire"]
 
@@ -59,11 +59,11 @@ class Certificate:
         """
         self.context = _context(self.certfile, self.keyfile)
 
-    def wire(self, sock: socket.socket, worker: Worker) -> TlsWire:
+    def wire(self, sock: socket.socket, context: ServerContext) -> TlsWire:
         """Return the wire of a connection that was accepted."""
-        return TlsWire(self, sock, worker)
+        return TlsWire(self, sock, context)
 
-    def failed(self, error: ssl.SSLError, worker: Worker) -> None:
+    def failed(self, error: ssl.SSLError, context: ServerContext) -> None:
         """Tell the log why a handshake failed, unless that was told a short while ago.
 
         OpenSSL has a few words for it, in which nothing of the client's stands.
@@ -72,7 +72,7 @@ class Certificate:
         failures = self._failures.setdefault(reason, _Failures())
         failures.times += 1
         if failures.due <= trio.current_time():
-            worker.log("info", "tls_failed", {"reason": reason, "times": failures.times})
+            context.log("info", "tls_failed", {"reason": reason, "times": failures.times})
             self._failures[reason] = _Failures(trio.current_time() + QUIET_SECONDS)
 
 
@@ -125,12 +125,14 @@ class TlsWire(Wire):
 
     __slots__ = ("_certificate", "_tls")
 
-    def __init__(self, certificate: Certificate, sock: socket.socket, worker: Worker) -> None:
+    def __init__(
+        self, certificate: Certificate, sock: socket.socket, context: ServerContext
+    ) -> None:
         self._certificate = certificate
         self._tls = certificate.context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
         )
-        super().__init__(self._tls, worker)
+        super().__init__(self._tls, context)
         self._put = self._put_record
 
     async def open(self) -> None:
@@ -146,9 +148,9 @@ class TlsWire(Wire):
             except OSError as error:
                 # Who just leaves has no trouble, as a balancer that looks whether somebody listens.
                 if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-                    self._certificate.failed(error, self.worker)
+                    self._certificate.failed(error, self.context)
                 raise ClientGone from error
-        self.enter(Phase.HEAD, self.worker.settings.header_seconds)
+        self.enter(Phase.HEAD, self.context.settings.header_seconds)
 
     def take(self) -> bytes | None:
         """Return what is there to be read, or None when it was a false alarm."""

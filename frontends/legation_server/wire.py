@@ -1,7 +1,7 @@
 """The socket of one connection, with the deadline it is under.
 
 A quick request is one `recv` and one `send` and no trio object of its own: one cancel scope
-serves the connection for life, and the worker's sweeper compares `deadline` with the time.
+serves the connection for life, and the server's sweeper compares `deadline` with the time.
 Whoever changes what the connection waits for sets `phase` and `deadline`.
 """
 
@@ -21,10 +21,10 @@ from trio.lowlevel import notify_closing, wait_readable, wait_writable
 from legation.http.messages import Request
 from legation.http.refusals import Refusal, Unavailable
 
+from .context import ServerContext
 from .guard import Guard
 from .refusals import RequestTimeout, refuse
 from .render import response_bytes
-from .worker import Worker
 
 __all__ = ["RECEIVE", "ClientGone", "Phase", "Wire"]
 
@@ -74,27 +74,27 @@ class Wire:
     __slots__ = (
         "_put",
         "_sock",
+        "context",
         "deadline",
         "fd",
         "guard",
         "method",
         "phase",
         "scope",
-        "worker",
         "writing",
     )
 
-    def __init__(self, sock: socket.socket, worker: Worker) -> None:
+    def __init__(self, sock: socket.socket, context: ServerContext) -> None:
         self._sock = sock
         self._put: Callable[[bytes | memoryview], int] = sock.send
         self.fd = sock.fileno()
         self.writing = False
-        self.worker = worker
-        self.guard = Guard(worker.settings, worker.memo)
+        self.context = context
+        self.guard = Guard(context.settings, context.memo)
         self.scope = trio.CancelScope()
         self.method = "GET"
         self.phase = Phase.HEAD
-        self.deadline = worker.soon + worker.settings.header_seconds
+        self.deadline = context.soon + context.settings.header_seconds
 
     async def open(self) -> None:
         """Do what comes before the first head: on a plain connection nothing."""
@@ -102,7 +102,7 @@ class Wire:
     def enter(self, phase: Phase, seconds: float = math.inf) -> None:
         """Wait for `phase` from now on, for `seconds` at most."""
         self.phase = phase
-        self.deadline = self.worker.soon + seconds
+        self.deadline = self.context.soon + seconds
 
     def expire(self) -> None:
         """Cancel the connection, its deadline having passed."""
@@ -157,7 +157,7 @@ class Wire:
         """Send `data` as the client makes room for it."""
         before, self.writing = self.deadline, True
         while data:
-            self.deadline = self.worker.soon + self.worker.settings.write_seconds
+            self.deadline = self.context.soon + self.context.settings.write_seconds
             await wait_writable(self.fd)
             try:
                 data = data[self._put(data) :]
@@ -182,7 +182,7 @@ class Wire:
             return
         waited = 0.0
         if request is None:
-            begun = self.deadline - self.worker.settings.header_seconds
+            begun = self.deadline - self.context.settings.header_seconds
             request, waited = self._unread(), max(0.0, trio.current_time() - begun)
         try:
             self._put(self._render(_LATE[self.phase], request, waited))
@@ -195,9 +195,9 @@ class Wire:
         return Request(self.guard.method, "*")
 
     def _render(self, refusal: Refusal, request: Request, waited: float = 0.0) -> bytes:
-        request_id = self.worker.instead(request, refusal.status, waited)
+        request_id = self.context.instead(request, refusal.status, waited)
         response = refuse(refusal, request_id)
-        return response_bytes(response, request.method, self.worker.clock.date, close=True)
+        return response_bytes(response, request.method, self.context.clock.date, close=True)
 
     async def linger(self) -> None:
         """Close the sending side, and drop what comes until the client closes too.
@@ -205,9 +205,9 @@ class Wire:
         A socket closed with unread bytes is reset, and the reset may overtake the answer
         (RFC 9112 section 9.6).
         """
-        self.enter(Phase.CLOSING, self.worker.settings.linger_seconds)
+        self.enter(Phase.CLOSING, self.context.settings.linger_seconds)
         self.shut(socket.SHUT_WR)
-        left = self.worker.settings.body
+        left = self.context.settings.body
         while left >= 0 and (data := await self.receive()):
             left -= len(data)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from legation.store.failures import StoreFailure
 from legation.store.units import Unit
-from legation_host.sqlite import MEMORY, connect, run_unit
+from legation_host.sqlite_connection import MEMORY, connect, run_unit
 
 __all__ = ["MEMORY", "Databases", "Write"]
 

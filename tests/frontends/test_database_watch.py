@@ -27,9 +27,9 @@ from legation.http.messages import Request, Response
 from legation.store.failures import CommitLost, FileReplaced, StoreFailure, Unavailable
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host import open_host
-from legation_host.group_commit import READ_SECONDS, SqliteDatabase
 from legation_host.postgres import PostgresDatabase
-from legation_host.sqlite import connect, limit_statements, run_unit
+from legation_host.sqlite import READ_SECONDS, SqliteDatabase
+from legation_host.sqlite_connection import connect, limit_statements, run_unit
 
 from ..engines import Cluster
 from ..relay import Relay, relay

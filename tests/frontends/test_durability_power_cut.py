@@ -27,7 +27,7 @@ from attrs import define, field, frozen
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Attempt
 from legation.store.units import Dialect, Sql, Statements, Unit
-from legation_host.sqlite import BUSY_MS, _configure, in_transaction, run_unit
+from legation_host.sqlite_connection import BUSY_MS, _configure, in_transaction, run_unit
 
 SECTOR: Final = 512
 RUNS: Final = 4

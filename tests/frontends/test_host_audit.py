@@ -12,7 +12,7 @@ from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, Unavailable
 from legation_host import open_host
 from legation_host.audit import BATCH, WAITING, Trail
-from legation_host.units import quiet
+from legation_host.logs import quiet
 
 from .host_units import BACKENDS, Lines, run
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from legation.store.failures import Conflict, StatementFailed, StoreFailure, WrongSchema
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host.postgres import PostgresDatabase
-from legation_host.sqlite import MEMORY, connect, run_unit
+from legation_host.sqlite_connection import MEMORY, connect, run_unit
 
 from .host_units import Add, All, Count, Create, Fault, Get, Missing, Move, Put
 

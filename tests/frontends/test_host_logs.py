@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.observability.request_log import RequestLine
-from legation_host.logs import open_log, open_request_log
-from legation_host.units import quiet
+from legation_host.logs import open_log, open_request_log, quiet
 
 LINE: Final = RequestLine(0, 1, "a" * 32, "GET", "/agents", "get_agents", 200, "")
 

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import errno
+import resource
 import sqlite3
-import stat
 import threading
-import time
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
+import anyio
 import pytest
+from attrs import frozen
 
 from legation.store.failures import (
     Busy,
@@ -21,19 +22,12 @@ from legation.store.failures import (
     Unavailable,
     WrongSchema,
 )
-from legation_host.errors import UnusableDatabase
-from legation_host.sqlite import (
-    MEMORY,
-    classify,
-    connect,
-    has_wal_reset_bug,
-    run_unit,
-    set_journal_mode,
-    translate,
-)
-from legation_host.units import quiet
+from legation.store.units import Dialect, Sql, Statements, Unit
+from legation_host.sqlite import GROUP, SqliteDatabase
+from legation_host.sqlite_connection import MEMORY, connect
 
 from .host_units import (
+    BACKENDS,
     Add,
     All,
     Count,
@@ -42,312 +36,416 @@ from .host_units import (
     Fault,
     Get,
     KeepBytes,
-    KeepJson,
-    Lines,
     Missing,
     Move,
     Put,
     ReadThatWrites,
+    run,
 )
 
 
+@pytest.fixture(params=["file", "memory"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "a.db") if request.param == "file" else MEMORY
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def file(tmp_path: Path) -> str:
     return str(tmp_path / "a.db")
 
 
-def pragma(connection: sqlite3.Connection, name: str) -> object:
-    return connection.execute(f"pragma {name}").fetchone()[0]
+async def perform(database: SqliteDatabase, unit: Unit[Any]) -> Any:
+    """Return what becomes of `unit`: its result, or the type of what it raises."""
+    try:
+        read = database.inline(unit)
+        return read(unit) if read else await database.run(unit)
+    except (StoreFailure, ZeroDivisionError) as error:
+        return type(error)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("journal_mode", "wal"),
-        ("synchronous", 2),
-        ("foreign_keys", 1),
-        ("busy_timeout", 5_000),
-        ("wal_autocheckpoint", 1_000),
-        ("journal_size_limit", 64 << 20),
-        ("auto_vacuum", 2),
-        ("fullfsync", 1),
-    ],
-)
-def test_a_writing_connection_holds_its_pragmas(path: str, name: str, value: object) -> None:
-    connection = connect(path)
+async def at_once(database: SqliteDatabase, *units: Unit[Any]) -> list[Any]:
+    """Perform `units` at once and return the outcome of each."""
+    outcomes: list[Any] = [None] * len(units)
 
-    assert pragma(connection, name) == value
-    connection.close()
+    async def one(index: int, unit: Unit[Any]) -> None:
+        outcomes[index] = await perform(database, unit)
+
+    async with anyio.create_task_group() as tasks:
+        for index, unit in enumerate(units):
+            tasks.start_soon(one, index, unit)
+    return outcomes
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("query_only", 1), ("wal_autocheckpoint", 0), ("busy_timeout", 50)]
-)
-def test_a_reading_connection_holds_its_pragmas(path: str, name: str, value: object) -> None:
-    connect(path).close()
-    connection = connect(path, read_only=True)
+class Gate:
+    """Holds the writer's thread, so that what follows queues up and shares a commit."""
 
-    assert pragma(connection, name) == value
-    connection.close()
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
 
-
-def test_a_database_of_another_layout_is_opened_as_it_is(path: str) -> None:
-    before = sqlite3.connect(path)
-    before.execute("create table old (x)")
-    before.close()
-
-    connection = connect(path)
-
-    assert pragma(connection, "auto_vacuum") == 0
-    assert pragma(connection, "journal_mode") == "wal"
-    connection.close()
+    async def shut(self, database: SqliteDatabase, tasks: anyio.abc.TaskGroup) -> None:
+        tasks.start_soon(database.run, Held(self))
+        await anyio.to_thread.run_sync(self.entered.wait)
 
 
-def test_the_file_is_the_owners_alone(path: str) -> None:
-    connection = connect(path)
-    run_unit(connection, Create())
+@frozen(eq=False)
+class Held(Unit[None]):
+    gate: Gate
 
-    for name in (path, f"{path}-wal", f"{path}-shm"):
-        assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
-    connection.close()
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnusableDatabase, match="nowhere"):
-        connect(str(tmp_path / "nowhere" / "a.db"))
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        self.gate.entered.set()
+        assert self.gate.opened.wait(20)
+        yield Sql("select 1")()
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"no database" * 200)
+async def grouped(database: SqliteDatabase, *units: Unit[Any]) -> list[Any]:
+    """Perform `units` in one group and return the outcome of each, in no promised order."""
+    gate = Gate()
+    outcomes: list[Any] = []
+    async with anyio.create_task_group() as tasks:
+        await gate.shut(database, tasks)
+        async with anyio.create_task_group() as inner:
 
-    with pytest.raises(UnusableDatabase, match=r"a\.txt"):
-        connect(str(path))
+            async def one(index: int, unit: Unit[Any]) -> None:
+                outcomes.append((index, await perform(database, unit)))
 
-
-def test_a_lock_on_a_new_file_is_waited_for_although_sqlite_would_not(path: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("begin exclusive")
-        with closing(sqlite3.connect(path, timeout=0)) as connection:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                set_journal_mode(connection, "wal", 0)
-            later = threading.Timer(0.2, other.execute, ["rollback"])
-            later.start()
-            assert set_journal_mode(connection, "wal", 20_000) == "wal"
-            later.join()
+            for index, unit in enumerate(units):
+                inner.start_soon(one, index, unit)
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+    return [outcome for _, outcome in sorted(outcomes, key=lambda pair: pair[0])]
 
 
-def test_all_that_open_a_new_file_at_once_get_it(tmp_path: Path) -> None:
-    for turn in range(10):
-        barrier, opened = threading.Barrier(8), list[str]()
-
-        def open_it(name: str, barrier: threading.Barrier, opened: list[str]) -> None:
-            barrier.wait()
-            connect(name).close()
-            opened.append(name)
-
-        name = str(tmp_path / f"{turn}.db")
-        threads = [threading.Thread(target=open_it, args=(name, barrier, opened)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(opened) == 8
-
-
-def test_a_journal_that_cannot_be_wal_is_refused(path: str) -> None:
-    # Another connection in exclusive mode keeps the journal as it is.
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("create table old (x)")
-    other.execute("begin exclusive")
-
-    with pytest.raises(UnusableDatabase):
-        connect(path, busy_ms=0)
-    other.close()
-
-
-@pytest.mark.parametrize(
-    ("version", "affected"),
-    [
-        ((3, 6, 23), False),
-        ((3, 7, 0), True),
-        ((3, 40, 1), True),
-        ((3, 50, 6), True),
-        ((3, 50, 7), False),
-        ((3, 51, 0), True),
-        ((3, 51, 2), True),
-        ((3, 51, 3), False),
-        ((3, 52, 0), False),
-    ],
-)
-def test_versions_that_may_corrupt_a_wal_are_known(
-    version: tuple[int, int, int], affected: bool
+def opened(
+    backend: str, path: str, body: Callable[[SqliteDatabase], Any], *units: Unit[Any]
 ) -> None:
-    assert has_wal_reset_bug(version) is affected
+    """Run `body` with a database that has accounts."""
+
+    async def main() -> None:
+        database = SqliteDatabase("main", path)
+        try:
+            for unit in (Create(), Put("ada", 10), Put("bob"), *units):
+                await database.run(unit)
+            await body(database)
+        finally:
+            await database.aclose()
+
+    run(backend, main)
 
 
-@pytest.fixture
-def accounts() -> Generator[sqlite3.Connection]:
-    connection = connect(MEMORY)
-    run_unit(connection, Create())
-    run_unit(connection, Put("ada", 10))
-    run_unit(connection, Put("bob", 0))
-    yield connection
-    connection.close()
+@BACKENDS
+def test_each_unit_of_a_group_has_its_own_outcome(backend: str, path: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        outcomes = await grouped(
+            database,
+            Put("cleo", 1),
+            Put("ada"),
+            Missing(),
+            Fault("eve"),
+            Put("nul \0"),
+            Put("dora", 2),
+        )
+
+        assert outcomes == [None, Conflict, WrongSchema, ZeroDivisionError, StatementFailed, None]
+        assert await perform(database, All()) == (
+            ("ada", 10),
+            ("bob", 0),
+            ("cleo", 1),
+            ("dora", 2),
+        )
+
+    opened(backend, path, body)
 
 
-def test_a_unit_returns_what_its_generator_returns(accounts: sqlite3.Connection) -> None:
-    assert run_unit(accounts, Add("ada", 5)) == 15
-    assert run_unit(accounts, Get("ada")) == 15
+@BACKENDS
+def test_undo_in_a_group_leaves_nothing_and_disturbs_nobody(backend: str, path: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        outcomes = await grouped(
+            database, Move("ada", "nobody", 5), Move("ada", "bob", 3), Move("bob", "ada", 99)
+        )
+
+        assert sorted(outcomes) == ["moved", "nobody there", "too little"]
+        assert await perform(database, All()) == (("ada", 7), ("bob", 3))
+
+    opened(backend, path, body)
 
 
-def test_a_unit_that_says_undo_leaves_nothing(accounts: sqlite3.Connection) -> None:
-    assert run_unit(accounts, Move("ada", "nobody", 5)) == "nobody there"
-    assert run_unit(accounts, All()) == (("ada", 10), ("bob", 0))
-
-
-@pytest.mark.parametrize(
-    ("unit", "failure"),
-    [
-        (Put("ada"), Conflict),
-        (Missing(), WrongSchema),
-        (Add("ada", -99), StatementFailed),  # a check constraint
-        (Add("ada", 1 << 70), StatementFailed),  # no integer of SQLite
-        (Put("surrogate \udc80"), StatementFailed),
-        (Put("nul \0"), StatementFailed),
-        (Get("nul \0"), StatementFailed),
-    ],
-    ids=repr,
-)
-def test_a_failed_unit_names_its_failure_and_leaves_nothing(
-    accounts: sqlite3.Connection, unit: Put, failure: type[StoreFailure]
+@BACKENDS
+@pytest.mark.parametrize("tasks", [1, 16, 64, 200])
+def test_what_was_acknowledged_is_read_by_whoever_asks_next(
+    backend: str, path: str, tasks: int
 ) -> None:
-    lines = Lines()
-    with pytest.raises(failure, match=r"^incident [0-9a-f]{8}$") as raised:
-        run_unit(accounts, unit, write=lines.write)
+    async def body(database: SqliteDatabase) -> None:
+        async def account(name: str) -> None:
+            await database.run(Put(name, 1))
+            for amount in range(2, 5):
+                assert await database.run(Add(name, 1)) == amount
+                assert await perform(database, Get(name)) == amount
 
-    assert str(raised.value).split()[1] in str(lines[0])
-    assert not accounts.in_transaction
-    assert run_unit(accounts, All()) == (("ada", 10), ("bob", 0))
+        async with anyio.create_task_group() as group:
+            for number in range(tasks):
+                group.start_soon(account, f"account {number}")
+        assert await perform(database, Count()) == tasks + 2
+
+    opened(backend, path, body)
 
 
-def test_a_fault_of_the_unit_is_raised_as_it_is_and_leaves_nothing(
-    accounts: sqlite3.Connection,
+def test_a_group_is_one_commit(file: str) -> None:
+    commits: list[str] = []
+
+    async def body(database: SqliteDatabase) -> None:
+        database._writer.set_trace_callback(commits.append)
+        await grouped(database, *(Put(f"account {number}") for number in range(GROUP)))
+        database._writer.set_trace_callback(None)
+
+    opened("trio", file, body)
+
+    assert [line.lower() for line in commits].count("commit") == 2  # the gate's, and the group's
+
+
+def test_only_a_group_in_which_a_unit_fails_has_savepoints(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        told: list[str] = []
+        database._writer.set_trace_callback(told.append)
+        await grouped(database, *(Add("ada", 1) for _ in range(5)))
+        assert not [line for line in told if "savepoint" in line]
+        told.clear()
+        await grouped(database, Add("ada", 1), Fault("eve"), Add("ada", 1))
+        assert told.count("savepoint unit") == 3
+        assert await perform(database, Get("ada")) == 17
+
+    opened("trio", file, body)
+
+
+def test_more_than_a_group_is_several_commits_and_all_are_told(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        outcomes = await grouped(database, *(Put(f"account {n}") for n in range(3 * GROUP)))
+
+        assert outcomes == [None] * (3 * GROUP)
+
+    opened("trio", file, body)
+
+
+@BACKENDS
+def test_an_exclusive_unit_runs_alone_between_the_others(backend: str, path: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        outcomes = await grouped(database, Put("x"), Exclusive(), Put("y"))
+
+        assert outcomes[1] in (2, 3, 4)
+        assert await perform(database, Count()) == 4
+
+    opened(backend, path, body)
+
+
+def test_an_exclusive_unit_shares_no_transaction(file: str) -> None:
+    lines: list[str] = []
+
+    async def body(database: SqliteDatabase) -> None:
+        database._writer.set_trace_callback(lines.append)
+        await grouped(database, Exclusive(), Put("x"), Exclusive(), Put("y"))
+        database._writer.set_trace_callback(None)
+
+    opened("trio", file, body)
+
+    looked = next(n for n, line in enumerate(lines) if "count(*)" in line)
+    assert lines[looked - 1].lower() == "begin immediate"
+    assert lines[looked + 1].lower() == "commit"
+
+
+def test_an_exclusive_unit_is_busy_while_another_process_writes(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        other = connect(file)
+        other.execute("begin immediate")
+        assert await perform(database, Exclusive()) is Busy
+        other.execute("rollback")
+        other.close()
+        assert await perform(database, Exclusive()) == 2
+
+    opened("trio", file, body)
+
+
+@BACKENDS
+def test_a_read_writes_nothing(backend: str, path: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        assert await perform(database, ReadThatWrites()) is StatementFailed
+        assert await perform(database, Count()) == 2
+        assert await perform(database, Put("after")) is None
+
+    opened(backend, path, body)
+
+
+def test_reads_of_a_file_are_inline_and_those_in_memory_are_not(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        assert (database.inline(Get("ada")) is None) is (database.path == MEMORY)
+        assert database.inline(Put("x")) is None
+        assert database.inline(Exclusive()) is None
+
+    opened("trio", file, body)
+    opened("trio", MEMORY, body)
+
+
+def test_a_unit_that_fills_the_database_does_not_disturb_its_group(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        pages = database._writer.execute("pragma page_count").fetchone()[0]
+        database._writer.execute(f"pragma max_page_count = {pages + 4}")
+        outcomes = await grouped(
+            database, Put("x"), KeepBytes("ada", bytes(1 << 20)), Put("y"), Add("bob", 1)
+        )
+
+        assert outcomes == [None, DatabaseFull, None, 1]
+        assert await perform(database, Get("bob")) == 1
+
+    opened("trio", file, body)
+
+
+@frozen
+class Strict(Unit[None]):
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        yield Sql(
+            "create table children (parent text references accounts (name)"
+            " deferrable initially deferred)"
+        )()
+
+
+@frozen
+class Adopt(Unit[None]):
+    parent: str
+
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        yield Sql("insert into children (parent) values (:parent)")(parent=self.parent)
+
+
+def test_a_constraint_broken_at_commit_concerns_who_broke_it(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        outcomes = await grouped(database, Adopt("ada"), Adopt("nobody"), Adopt("bob"))
+
+        assert outcomes == [None, StatementFailed, None]
+        assert not database._writer.in_transaction
+
+    opened("trio", file, body, Strict())
+
+
+def test_a_commit_that_fails_is_told_to_the_whole_group(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        # The pages of a group reach the WAL at COMMIT, which may not grow any more.
+        size = Path(f"{file}-wal").stat().st_size
+        with file_size_limit(size):
+            outcomes = await grouped(database, Put("x"), Put("ada"), Put("y"))
+        assert outcomes == [CommitLost, Conflict, CommitLost]
+
+        assert await perform(database, Count()) == 2
+        assert await perform(database, Put("x")) is None
+
+    opened("trio", file, body)
+
+
+@contextmanager
+def file_size_limit(size: int) -> Generator[None]:
+    """Refuse every write behind `size` bytes of a file, in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@BACKENDS
+def test_who_is_cancelled_leaves_and_the_others_are_served(backend: str, path: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            await gate.shut(database, tasks)
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as inner:
+                    inner.start_soon(database.run, Put("cancelled"))
+                    await anyio.wait_all_tasks_blocked()
+                    scope.cancel()
+            tasks.start_soon(database.run, Put("served"))
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        assert await perform(database, Get("cancelled")) is None
+        assert await perform(database, Get("served")) == 0
+
+    opened(backend, path, body)
+
+
+@BACKENDS
+def test_closing_finishes_what_is_queued_and_brings_the_wal_home(
+    backend: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_unit(accounts, Fault("eve"))
+    path = str(tmp_path / "a.db")
 
-    assert not accounts.in_transaction
-    assert run_unit(accounts, Get("eve")) is None
+    async def main() -> None:
+        database = SqliteDatabase("main", path)
+        await database.run(Create())
+        gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            await gate.shut(database, tasks)
+            for number in range(10):
+                tasks.start_soon(database.run, Put(f"account {number}"))
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(database.aclose)
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        await database.aclose()
+        with pytest.raises(Unavailable):
+            await database.run(Put("late"))
+        with pytest.raises(Unavailable):
+            database.read(Get("late"))
 
+    run(backend, main)
 
-def test_a_reading_connection_writes_nothing(path: str) -> None:
-    writer = connect(path)
-    run_unit(writer, Create())
-    reader = connect(path, read_only=True)
-
-    with pytest.raises(StatementFailed):
-        run_unit(reader, ReadThatWrites())
-    assert run_unit(writer, Count()) == 0
-    reader.close()
-    writer.close()
-
-
-def test_an_exclusive_unit_does_not_wait_and_then_waits_no_less_than_before(path: str) -> None:
-    one, other = connect(path), connect(path)
-    run_unit(one, Create())
-    other.execute("begin immediate")
-
-    started = time.monotonic()
-    with pytest.raises(Busy):
-        run_unit(one, Exclusive())
-    assert time.monotonic() - started < 1.0
-    assert pragma(one, "busy_timeout") == 5_000
-
-    other.execute("rollback")
-    assert run_unit(one, Exclusive()) == 0
-    one.close()
-    other.close()
-
-
-def test_text_bytes_and_json_come_back_as_they_were(accounts: sqlite3.Connection) -> None:
-    assert run_unit(accounts, KeepBytes("ada", b"\0\xff")) == b"\0\xff"
-    assert run_unit(accounts, KeepJson("ada", '{"a": [1, "é"]}')) == '{"a": [1, "é"]}'
-
-
-def test_a_full_database_says_so(path: str) -> None:
+    assert not Path(f"{path}-wal").exists()
     connection = connect(path)
-    run_unit(connection, Create())
-    run_unit(connection, Put("ada"))
-    pages = pragma(connection, "page_count")
-    connection.execute(f"pragma max_page_count = {pages}")
-
-    with pytest.raises(DatabaseFull):
-        run_unit(connection, KeepBytes("ada", bytes(1 << 20)))
-    assert run_unit(connection, Get("ada")) == 0
+    assert connection.execute("select count(*) from accounts").fetchone() == (10,)
     connection.close()
 
 
-def error_with(code: int) -> sqlite3.Error:
-    error = sqlite3.OperationalError("as SQLite says it")
-    error.sqlite_errorcode = code
-    return error
+def test_an_idle_writer_brings_the_wal_home(file: str) -> None:
+    async def body(database: SqliteDatabase) -> None:
+        wal = Path(f"{file}-wal")
+        assert wal.stat().st_size > 0
+        with anyio.fail_after(5):
+            while wal.stat().st_size:
+                await anyio.sleep(0.05)
+        assert await perform(database, Put("after")) is None
+
+    opened("trio", file, body)
 
 
-@pytest.mark.parametrize(
-    ("code", "failure"),
-    [
-        (sqlite3.SQLITE_BUSY_SNAPSHOT, Busy),
-        (sqlite3.SQLITE_LOCKED, Busy),
-        (sqlite3.SQLITE_FULL, DatabaseFull),
-        (sqlite3.SQLITE_IOERR_WRITE, DatabaseFull),
-        (sqlite3.SQLITE_IOERR_READ, Unavailable),
-        (sqlite3.SQLITE_CANTOPEN, Unavailable),
-        (sqlite3.SQLITE_CORRUPT, Unavailable),
-        (sqlite3.SQLITE_NOTADB, Unavailable),
-        (sqlite3.SQLITE_CONSTRAINT_UNIQUE, Conflict),
-        (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, Conflict),
-        (sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY, StatementFailed),
-        (sqlite3.SQLITE_CONSTRAINT_NOTNULL, StatementFailed),
-        (sqlite3.SQLITE_ERROR, StatementFailed),
-        (sqlite3.SQLITE_READONLY, StatementFailed),
-    ],
-)
-def test_result_codes_have_their_failure(code: int, failure: type[StoreFailure]) -> None:
-    assert classify(error_with(code)) is failure
+def test_an_affected_sqlite_is_warned_of(file: str) -> None:
+    lines: list[tuple[str, str]] = []
+
+    def write(level: str, event: str, fields: Mapping[str, Any]) -> None:
+        lines.append((level, event))
+
+    async def main() -> None:
+        await SqliteDatabase("main", file, write).aclose()
+
+    run("trio", main)
+
+    affected = sqlite3.sqlite_version_info < (3, 50, 7)
+    assert (("warning", "sqlite_wal_reset_bug") in lines) or not affected
 
 
-def test_a_commit_whose_sync_failed_is_neither_success_nor_failure() -> None:
-    error = error_with(sqlite3.SQLITE_IOERR_FSYNC)
+def test_a_read_sees_one_snapshot_however_often_it_is_run(file: str) -> None:
+    @frozen
+    class Twice(Unit[tuple[int, int]]):
+        writes: ClassVar[bool] = False
 
-    assert type(translate(error, "main", quiet, at_commit=True)) is CommitLost
-    assert type(translate(error, "main", quiet)) is DatabaseFull
+        def statements(self, dialect: Dialect) -> Statements[tuple[int, int]]:
+            ((before,),) = yield Sql("select count(*) from accounts")()
+            other = connect(file)
+            other.execute("insert into accounts (name, amount) values (?, 0)", (f"n{before}",))
+            other.close()
+            ((after,),) = yield Sql("select count(*) from accounts")()
+            return before, after
 
+    async def body(database: SqliteDatabase) -> None:
+        for _ in range(3):
+            before, after = database.read(Twice())
+            assert before == after
+        assert database.read(Count()) > 2
 
-def test_what_the_driver_said_goes_to_the_log_alone() -> None:
-    lines = Lines()
-    failure = translate(
-        OSError(errno.EIO, "the words of the driver"),
-        "main",
-        lines.write,
-    )
-
-    assert "words" not in str(failure)
-    assert "the words of the driver" in str(lines)
-    assert "main" in str(lines)
-
-
-def test_an_empty_file_beside_a_wal_is_refused_and_the_wal_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with closing(connect(str(path))) as writer:
-        writer.execute("create table t (x)")
-        log = (tmp_path / "a.db-wal").read_bytes()
-    path.write_bytes(b"")
-    kept = tmp_path / "a.db-wal"
-    kept.write_bytes(log)
-
-    with pytest.raises(UnusableDatabase, match=r"a\.db: the file is empty, .* restore it"):
-        connect(str(path))
-    assert kept.read_bytes() == log
-    kept.unlink()
-    connect(str(path)).close()
+    opened("trio", file, body)

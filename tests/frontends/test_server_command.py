@@ -16,7 +16,7 @@ from attrs import asdict
 from click.testing import CliRunner
 
 from legation_cli import main
-from legation_cli.serving import HeldLog, url_of
+from legation_cli.service import HeldLog, url_of
 from legation_server import DEFAULT
 
 from .command_kit import PATIENCE, ask, running, write_platform

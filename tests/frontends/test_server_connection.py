@@ -14,8 +14,8 @@ import trio.testing
 from legation_host import open_host
 from legation_server import Settings
 from legation_server.connection import Connection
+from legation_server.context import ServerContext
 from legation_server.wire import Wire
-from legation_server.worker import Worker
 
 from .server_kit import ALIVE, HIDDEN, Client, Tried
 
@@ -32,9 +32,9 @@ async def connected(log: list[str] | None = None) -> AsyncGenerator[tuple[Connec
     mine.setblocking(False)
     client = Client(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)))
     async with open_host() as host, trio.open_nursery() as nursery, client.stream:
-        worker = Worker(Tried(), host, Settings(linger_seconds=0.1), write)
-        worker.tick()
-        connection = Connection(Wire(mine, worker), "", worker)
+        context = ServerContext(Tried(), host, Settings(linger_seconds=0.1), write)
+        context.tick()
+        connection = Connection(Wire(mine, context), "", context)
         nursery.start_soon(connection.run)
         await trio.testing.wait_all_tasks_blocked()
         yield connection, client
@@ -79,7 +79,7 @@ async def test_an_exception_of_the_server_itself_ends_one_connection() -> None:
     log: list[str] = []
     async with connected(log) as (connection, client):
         # A bug of the server, planted: the date is not bytes.
-        connection.wire.worker.clock.date = None  # type: ignore[assignment]
+        connection.wire.context.clock.date = None  # type: ignore[assignment]
         await client.send(ALIVE)
 
         assert await client.rest() == b""

@@ -26,7 +26,7 @@ from legation.store.health import (
     notice_of,
 )
 from legation.store.units import Dialect
-from legation_host.sqlite import run_unit
+from legation_host.sqlite_connection import run_unit
 
 CAUSES = {
     Condition.FULL: Notice.REFUSED,

@@ -1,4 +1,4 @@
-"""What the connections of one worker share: the platform, the host, the limits and the time."""
+"""The context that the connections of one server share: platform, host, limits, clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .refusals import new_incident
 from .render import Clock
 from .settings import Settings
 
-__all__ = ["Platform", "Runner", "Worker"]
+__all__ = ["Platform", "Runner", "ServerContext"]
 
 R = TypeVar("R")
 
@@ -45,14 +45,14 @@ class Runner(Protocol):
         ...
 
 
-def _memo(worker: Worker) -> Memo | None:
-    most = worker.settings.remembered_heads
+def _memo(context: ServerContext) -> Memo | None:
+    most = context.settings.remembered_heads
     return Memo(most) if most else None
 
 
 @define(eq=False)
-class Worker:
-    """One process's share of the server.
+class ServerContext:
+    """The context that the connections of one server share.
 
     Attributes:
         soon: The time of `trio.current_time()` that is not later than the next sweep.  A

@@ -21,7 +21,7 @@ from legation_host.databases import in_memory
 from legation_host.hosting import open_platform, take_keys
 from legation_host.loading import LoadError, read_jwks
 from legation_host.logs import open_request_log
-from legation_host.watching import Exporter, Observer
+from legation_host.observer import Exporter, Observer
 from legation_server import (
     BadLimit,
     BadNetwork,

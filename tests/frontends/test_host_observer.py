@@ -39,8 +39,8 @@ from legation_host import open_log
 from legation_host.errors import BadExporter
 from legation_host.hosting import open_platform
 from legation_host.logs import open_request_log
+from legation_host.observer import PAUSE, QUIET_PAUSE, Observer
 from legation_host.otel import OpenTelemetry, open_exporter
-from legation_host.watching import PAUSE, QUIET_PAUSE, Observer
 from legation_server import open_listeners, serve
 
 from ..one_database import Database as RealDatabase
@@ -338,7 +338,7 @@ def test_spans_that_cannot_be_sent_are_told_to_the_log() -> None:
 
 def test_nothing_of_opentelemetry_is_imported_before_it_is_asked_for() -> None:
     code = (
-        "import sys, legation, legation_host, legation_server, legation_cli.serving\n"
+        "import sys, legation, legation_host, legation_server, legation_cli.service\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""The way from another thread back to that of the event loop."""
+"""The wake-up of an event loop by another thread."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Several workers on one machine: a parent that forks them, watches them and replaces them.
+"""The parent process of several workers: it forks them, watches them and replaces them.
 
 The parent has no event loop, no thread and no database: nothing that a fork would tear in two.
 It loads the platform, so that the workers share those pages, and it keeps the listening sockets
 of every slot until the end begins; a worker inherits those of its slot.
 
-What is to be done is decided by `supervision`; this module does it.
+What is to be done is decided by `supervisor`; this module does it.
 
 **A restart loses no request.**  The successor accepts from the same socket, beside its
 predecessor, before the predecessor is ordered to drain; nothing that the kernel has queued is ever
@@ -32,11 +32,11 @@ from typing import Final, TypeAlias, assert_never
 from attrs import define, field
 
 from legation_host import Write
-from legation_host.units import quiet
+from legation_host.logs import quiet
 
 from .listeners import close_listeners
 from .orders import STOP_SIGNAL, release_reload
-from .supervision import Action, Child, Note, Order, Report, Send, Start, Supervisor
+from .supervisor import Action, Child, Note, Order, Report, Send, Start, Supervisor
 
 __all__ = ["Work", "run_workers"]
 

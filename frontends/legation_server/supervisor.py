@@ -1,4 +1,4 @@
-"""The supervisor decides when workers start, retire and are replaced; `workers` does what it says.
+"""The supervisor decides when workers start, retire and are replaced; `prefork` does what it says.
 
 It is a machine of values: no process, no clock and no signal.  So every order of signals and of
 workers that come up or end can be enumerated.

@@ -13,7 +13,7 @@ import pytest
 from attrs import define, field
 
 from legation_server.orders import ALONE_ORDERS, STOP_SIGNAL, WORKER_ORDERS, Obey
-from legation_server.supervision import (
+from legation_server.supervisor import (
     BACK_OFF,
     START_SECONDS,
     Action,

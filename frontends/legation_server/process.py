@@ -1,6 +1,6 @@
-"""The process: one worker under trio, ended by signals.
+"""The process around a server: trio runs it, and signals end it.
 
-Several workers on one machine are this function in several processes (`workers`), with listeners
+Several workers on one machine are this function in several processes (`prefork`), with listeners
 that their parent opened and keeps (`listeners`).
 """
 
@@ -18,14 +18,14 @@ from trio.lowlevel import wait_readable
 
 from legation.effects import Program
 from legation_host import Write
-from legation_host.units import quiet
+from legation_host.logs import quiet
 
+from .context import Platform, Runner
 from .listeners import close_listeners
 from .orders import ALONE_ORDERS, WORKER_ORDERS, Obey, Orders, release_reload
 from .proxies import NO_PROXIES, Proxies
 from .server import Server, serve
 from .settings import DEFAULT, Settings
-from .worker import Platform, Runner
 
 if TYPE_CHECKING:
     from .tls import Certificate

@@ -1,4 +1,4 @@
-"""What a host does with what its platform notices: lines to the log, spans to whom they are for.
+"""The observer of a platform: it takes lines to the request log, and spans to an exporter.
 
 The platform keeps both for a moment; here they are taken away a batch at a time, off the event
 loop, so that a request costs no writing.  The numbers that the host alone knows go the other way.
@@ -21,7 +21,7 @@ from legation.observability.spans import Recorder, Span
 
 from .databases import Database
 from .hub import Hub
-from .units import WriteLines
+from .logs import WriteLines
 
 if TYPE_CHECKING:
     from legation import Platform
