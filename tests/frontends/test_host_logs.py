@@ -149,11 +149,11 @@ def test_an_unknown_form_or_level_is_refused(form: str, level: str) -> None:
 def test_workers_that_share_a_pipe_tear_no_line_of_one_another(form: str) -> None:
     writer = (
         "import sys\n"
-        "from legation.observability.request_log import Line\n"
+        "from legation.observability.request_log import RequestLine\n"
         "from legation_host.logs import open_log, open_request_log\n"
         f"write = open_log({form!r})\n"
         f"note = open_request_log(write, {form!r})\n"
-        "line = Line(0, 1, sys.argv[1] * 32, 'GET', '/agents', 'get_agents', 200, '')\n"
+        "line = RequestLine(0, 1, sys.argv[1] * 32, 'GET', '/agents', 'get_agents', 200, '')\n"
         "for turn in range(40):\n"
         "    note([line] * 30)\n"
         "    write('info', 'request', {'request_id': sys.argv[1] * 32})\n"
