@@ -31,6 +31,8 @@ _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 def storable(text: str) -> str:
     """Return `text` without what has no UTF-8 or no place in a database."""
+    if text.isascii() and "\0" not in text:  # a hundred times as fast as the pattern
+        return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 

@@ -62,7 +62,7 @@ def start(
             kind=component.kind,
             component_id=component.id,
             input=compact_json({"message": new.message, "stream": new.stream, **new.details}),
-            name=_CONTROL.sub(" ", new.message)[:_NAME_LENGTH],
+            name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,
             until_us=now_us + workshop.lease_us,
