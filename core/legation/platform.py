@@ -32,13 +32,13 @@ from .http.cors import Cors
 from .http.messages import Answer, Request, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, respond
 from .messaging.jobs import channel_jobs
-from .messaging.leases import desks_of
+from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.schema_guard import GuardedJob, SchemaGuard, WatchSchemas
 from .observability.request_log import Telemetry, read_request_id
 from .observability.spans import Recorder, TraceContext, TracedJob, with_trace
 from .observability.tracing import Trace, read_trace
-from .runs.executor import Workshop
+from .runs.executor import ExecutorContext
 from .runs.reaper import KeepRuns
 from .shutdown import Shutdown
 from .store.audit import AppendAudit, AuditEntry
@@ -99,8 +99,8 @@ class Platform:
         authenticator = (
             make_authenticator(authorization, config.id, jwks) if config.authorization else None
         )
-        self.workshop = Workshop(self.registry)
-        self._desks = desks_of(self.workshop)
+        self.context = ExecutorContext(self.registry)
+        self._leases = leases_of(self.context)
         cors = Cors.from_origins(config.cors_allowed_origins)
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
         self.documentation = ApiDocumentation(partial(document, self.registry))
@@ -109,7 +109,7 @@ class Platform:
         self._recorder: Recorder | None = None
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         self._dispatcher = Dispatcher(
-            self.workshop,
+            self.context,
             authenticator,
             excluded,
             cors,
@@ -132,7 +132,7 @@ class Platform:
         A database that cannot be migrated now is not served until it is; everything else is.
         """
         self._dispatcher = evolve(self._dispatcher, started_us=(yield from Now()))
-        self.workshop.begin()
+        self.context.begin()
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
             if automatic is None:
@@ -141,8 +141,8 @@ class Platform:
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
-        kept = [KeepRuns(self.workshop, name) for name in self.registry.databases]
-        rounds: tuple[Job, ...] = (*kept, *channel_jobs(self._desks))
+        kept = [KeepRuns(self.context, name) for name in self.registry.databases]
+        rounds: tuple[Job, ...] = (*kept, *channel_jobs(self._leases))
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
         return (
@@ -157,7 +157,7 @@ class Platform:
             Whether it has ended now; not where another node has taken it up, or nobody has it.
         """
         said = json.loads(label)
-        kept = KeepRuns(self.workshop, said["database"])
+        kept = KeepRuns(self.context, said["database"])
         return kept.end_blocked(said["run_id"], said["node"], said["attempt"])
 
     def shutdown(
@@ -177,7 +177,7 @@ class Platform:
             grace_seconds: Until streams of runs that others execute are sent elsewhere.
             is_open: Whether a request may still come; then what it asks for is done, too.
         """
-        shutdown = Shutdown(self.workshop, self._desks)
+        shutdown = Shutdown(self.context, self._leases)
         return self.schema_guard.guard(shutdown.program(patience_seconds, grace_seconds, is_open))
 
     def record_spans(self) -> Recorder:

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Final
 
 from .effects import Log, Nudge, Program, Sleep, Transact
-from .messaging.leases import Desk
+from .messaging.leases import WorkerLeases
 from .runs.cancellation import cancel_topic
-from .runs.executor import Workshop
+from .runs.executor import ExecutorContext
 from .store.failures import StoreFailure
 from .store.inbox import ReleaseMessages
 from .store.outbox import ReleaseReplies
@@ -38,8 +38,8 @@ _LAST_STEPS: Final = 40
 class Shutdown:
     """The end of a process: it finishes or releases all that the process holds."""
 
-    workshop: Workshop
-    desks: tuple[Desk, ...]
+    context: ExecutorContext
+    workers: tuple[WorkerLeases, ...]
 
     def program(
         self,
@@ -52,45 +52,45 @@ class Shutdown:
         While requests may come there is nothing that is given back, so that a run begun on the
         last of them is executed as well.
         """
-        self.workshop.draining = True
+        self.context.draining = True
         grace = int(grace_seconds / _STEP_SECONDS)
         for step in range(int(patience_seconds / _STEP_SECONDS)):
-            self.workshop.leaving = step >= grace
-            if not (self._busy() or self.workshop.followers or is_open()):
+            self.context.leaving = step >= grace
+            if not (self._busy() or self.context.followers or is_open()):
                 break
             yield from Sleep(_STEP_SECONDS)
-        self.workshop.leaving = self.workshop.ending = True
+        self.context.leaving = self.context.ending = True
         for _ in range(_LAST_STEPS):
             yield from self._give_back()
-            for database, run_id in self.workshop.executing:
+            for database, run_id in self.context.executing:
                 yield from Nudge(cancel_topic(database, run_id))
-            if not (self._busy() or self.workshop.followers):
+            if not (self._busy() or self.context.followers):
                 return
             yield from Sleep(_STEP_SECONDS)
         if self._busy():
             yield from Log("warning", "shutdown_incomplete", self._count_left())
 
     def _busy(self) -> bool:
-        return bool(self.workshop.executing) or any(desk.busy for desk in self.desks)
+        return bool(self.context.executing) or any(worker.busy for worker in self.workers)
 
     def _count_left(self) -> tuple[tuple[str, int], ...]:
         return (
-            ("runs", len(self.workshop.executing)),
-            ("messages", sum(len(desk.leases) for desk in self.desks)),
-            ("replies", sum(len(desk.sending) for desk in self.desks)),
+            ("runs", len(self.context.executing)),
+            ("messages", sum(len(worker.leases) for worker in self.workers)),
+            ("replies", sum(len(worker.sending) for worker in self.workers)),
         )
 
     def _give_back(self) -> Program[None]:
-        for desk in self.desks:
-            messages, replies = tuple(desk.leases.values()), tuple(desk.sending.values())
+        for worker in self.workers:
+            messages, replies = tuple(worker.leases.values()), tuple(worker.sending.values())
             try:
                 if messages:
-                    yield from Transact(desk.database, ReleaseMessages(messages))
+                    yield from Transact(worker.database, ReleaseMessages(messages))
                 if replies:
-                    yield from Transact(desk.database, ReleaseReplies(replies))
+                    yield from Transact(worker.database, ReleaseReplies(replies))
             except StoreFailure:
                 continue  # tried again at the next step
             for message in messages:
-                desk.let_go(message)
+                worker.let_go(message)
             for reply in replies:
-                desk.let_go(reply)
+                worker.let_go(reply)

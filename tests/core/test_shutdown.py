@@ -9,7 +9,7 @@ import pytest
 
 from legation import Agent, Model, Platform
 from legation.effects import FetchReply, Log, Sleep, Transact, Unreachable
-from legation.messaging.leases import Desk
+from legation.messaging.leases import WorkerLeases
 from legation.shutdown import Shutdown
 from legation.store.failures import Busy
 from legation.store.inbox import ClaimMessages, Lease, MessageKey, ReleaseMessages
@@ -114,30 +114,30 @@ def test_a_reply_that_was_being_sent_is_sent_again_under_its_key() -> None:
 
 def test_a_claim_that_is_answered_late_is_given_back_too() -> None:
     hosted = hosting(0.0)()
-    desk = Desk(hosted.workshop, "main", claims=1)
+    worker = WorkerLeases(hosted.context, "main", claims=1)
     lease = Lease(MessageKey("whatsapp", "a"), "n", 1)
-    program = Shutdown(hosted.workshop, (desk,)).program(0.0)
+    program = Shutdown(hosted.context, (worker,)).program(0.0)
 
     assert program.send(None) == Sleep(0.05)
-    desk.claims = 0
-    desk.take(lease)
+    worker.claims = 0
+    worker.take(lease)
     assert program.send(None) == Transact("main", ReleaseMessages((lease,)))
     with pytest.raises(StopIteration):
         program.send(1)
-    assert not desk.busy
+    assert not worker.busy
 
 
 def test_work_that_is_let_go_meanwhile_is_waited_for_no_longer() -> None:
     hosted = hosting(0.0)()
-    desk = Desk(hosted.workshop, "main", claims=1)
-    play(_until_free(hosted, desk), [(Sleep(0.05), None), (Sleep(0.05), None)])
+    worker = WorkerLeases(hosted.context, "main", claims=1)
+    play(_until_free(hosted, worker), [(Sleep(0.05), None), (Sleep(0.05), None)])
 
 
-def _until_free(hosted: Platform, desk: Desk) -> Any:
-    program = Shutdown(hosted.workshop, (desk,)).program(10.0)
+def _until_free(hosted: Platform, worker: WorkerLeases) -> Any:
+    program = Shutdown(hosted.context, (worker,)).program(10.0)
     yield program.send(None)
     yield program.send(None)
-    desk.claims = 0
+    worker.claims = 0
     yield from program
 
 
@@ -178,7 +178,7 @@ def test_a_run_in_which_nothing_happened_waits_again_for_any_node() -> None:
     """It is claimed here, and the process ends before it is begun."""
     with Client(hosting(0.0)) as c, c.peer(hosting(0.0)) as other:
         assert isinstance(c.platform, Platform)
-        c.platform.workshop.draining = c.platform.workshop.ending = True
+        c.platform.context.draining = c.platform.context.ending = True
         begin(c, "one")
         c.settle()
         assert statuses(c, "s") == [("PENDING", "one")]
@@ -190,7 +190,7 @@ def test_a_run_in_which_nothing_happened_waits_again_for_any_node() -> None:
 def test_a_run_that_cannot_be_given_back_is_executed_all_the_same() -> None:
     with Client(hosting(0.0)) as c:
         assert isinstance(c.platform, Platform)
-        c.platform.workshop.draining = c.platform.workshop.ending = True
+        c.platform.context.draining = c.platform.context.ending = True
         c.fail_at(_failing(ReleaseRun), Busy("x"), times=None)
         begin(c, "one")
         c.advance(1.0)
@@ -201,7 +201,7 @@ def test_a_run_that_cannot_be_given_back_is_executed_all_the_same() -> None:
 def test_waiting_runs_are_not_claimed_by_a_node_that_drains() -> None:
     with Client(hosting(0.0)) as c:
         assert isinstance(c.platform, Platform)
-        c.platform.workshop.draining = True
+        c.platform.context.draining = True
         c.advance(5.0)
 
         claims = (ClaimWaiting, ClaimMessages)
@@ -212,8 +212,8 @@ def test_a_process_that_starts_again_claims_again() -> None:
     hosted = hosting(0.0)()
     with Client(lambda: hosted) as c:
         close(c, 0.0)
-        assert hosted.workshop.draining
-        assert hosted.workshop.ending
+        assert hosted.context.draining
+        assert hosted.context.ending
         c.restart()
         assert c.run("concierge", "hi")["content"] == "hi"
 
@@ -222,7 +222,7 @@ def test_a_process_that_drains_is_not_ready() -> None:
     with Client(hosting(0.0)) as c:
         assert c.get("/ready").json()["status"] == "ready"
         assert isinstance(c.platform, Platform)
-        c.platform.workshop.draining = True
+        c.platform.context.draining = True
         answer = c.get("/ready")
 
         assert (answer.status, answer.json()["status"]) == (503, "draining")

@@ -450,7 +450,7 @@ def test_a_queued_run_that_is_given_back_begins_elsewhere_by_a_hint_alone(
             with anyio.fail_after(PATIENCE):
                 asked = anyio.current_time()
                 await one.host.run(one.platform.shutdown(0.0))
-                await until(lambda: bool(two.platform.workshop.executing))
+                await until(lambda: bool(two.platform.context.executing))
                 waited = anyio.current_time() - asked
             figures(
                 "hints: from the end of a node to the start, on another, of what waited:"

@@ -18,7 +18,7 @@ from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..http.routing import is_segment
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
-from ..runs.executor import Workshop
+from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
 from ..store.audit import Audited, AuditEntry
 from ..store.health import Condition
@@ -176,7 +176,7 @@ class Call:
     """One authorized request."""
 
     request: Request
-    workshop: Workshop
+    context: ExecutorContext
     surface: Surface
     principal: Principal
     decision: Allow | AllowOnly
@@ -191,7 +191,7 @@ class Call:
     @property
     def registry(self) -> Registry:
         """What the platform hosts."""
-        return self.workshop.registry
+        return self.context.registry
 
     def reader(self) -> Reader | Invalid:
         """Return the fields of the query, to be taken one by one."""

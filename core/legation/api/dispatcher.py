@@ -27,7 +27,7 @@ from ..http.refusals import (
 from ..http.routing import Match, Router
 from ..incidents import where
 from ..observability.request_log import Arrival, Telemetry
-from ..runs.executor import Workshop
+from ..runs.executor import ExecutorContext
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
 from .call import AuditContext, Call, Known
@@ -49,7 +49,7 @@ Outcome: TypeAlias = Answer | Refusal
 class Dispatcher:
     """The dispatcher: every request passes it.  Without an `authenticator`, all are trusted."""
 
-    workshop: Workshop
+    context: ExecutorContext
     authenticator: Authenticator | None
     excluded: frozenset[str]
     cors: Cors
@@ -113,7 +113,7 @@ class Dispatcher:
         else:
             call = Call(
                 request=arrival.request,
-                workshop=self.workshop,
+                context=self.context,
                 surface=self,
                 principal=audit.principal,
                 decision=decision,
@@ -186,7 +186,7 @@ class Dispatcher:
         return [{**self._line(r), **self._permission(principal, r, None)} for r in ROUTES]
 
     def _line(self, route: Route) -> dict[str, Any]:
-        need = describe_need(route.need, route.template, self.workshop.registry.config)
+        need = describe_need(route.need, route.template, self.context.registry.config)
         return {"method": route.method, "route": route.template, "needs": need}
 
     def _permission(

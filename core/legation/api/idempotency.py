@@ -21,7 +21,7 @@ from attrs import evolve
 from ..effects import Effect, Now, Program, ReadBody
 from ..http.messages import Answer, Response
 from ..http.refusals import Conflict, Fault, Invalid, Refusal, TooLarge
-from ..runs.retry import FEW, patiently
+from ..runs.retry import FEW, with_retry
 from ..store.failures import StoreFailure
 from ..store.idempotency import Answered, ClaimKey, Key, Other, ReleaseKey, SettleKey, UnderWay
 from .call import BODY_LIMIT, Call, Handler
@@ -58,7 +58,7 @@ def _under_a_key(
     database = call.registry.default_database
     now_us = yield from Now()
     claim = ClaimKey(key, fingerprint, now_us, now_us + _BUSY_US)
-    state = yield from patiently(database, claim, FEW)
+    state = yield from with_retry(database, claim, FEW)
     match state:
         case Other():
             fault = Fault("header.idempotency-key", "was used for another request")
@@ -124,7 +124,7 @@ def _do(
         until_us = now_us + _KEPT_US
         unit = SettleKey(key, fingerprint, outcome.status, json.dumps(pairs), content, until_us)
     try:
-        yield from patiently(database, unit, FEW)
+        yield from with_retry(database, unit, FEW)
     except StoreFailure:
         pass  # the claim runs out by itself; the answer stands
     return outcome

@@ -39,7 +39,7 @@ from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
 from ..values import frozen
 from .attachments import Attached, attachments
-from .leases import Desk
+from .leases import WorkerLeases
 
 __all__ = ["AnswerMessage", "owner_of"]
 
@@ -62,7 +62,7 @@ def owner_of(channel: str, sender: str) -> str:
 class AnswerMessage(Job):
     """Answer one claimed message, or say when to try again."""
 
-    desk: Desk
+    worker: WorkerLeases
     claimed: ClaimedMessage
 
     def program(self) -> Program[None]:
@@ -75,13 +75,13 @@ class AnswerMessage(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.desk.let_go(self.claimed.lease)
+        self.worker.let_go(self.claimed.lease)
         if trouble is not None:
             yield from self._try_later(where(trouble))
-        yield from Nudge(self.desk.inbox)
+        yield from Nudge(self.worker.inbox)
 
     def _answer(self) -> Program[None]:
-        channel = self.desk.channel(self.claimed.lease.key.channel)
+        channel = self.worker.channel(self.claimed.lease.key.channel)
         message = decode_message(self.claimed.payload)
         match treat(message):
             case Ask(text):
@@ -100,7 +100,7 @@ class AnswerMessage(Job):
         base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
         rest = rest_of_new(text)
         if rest is None:
-            session_id = yield from Transact(self.desk.database, CurrentSession(owner, base))
+            session_id = yield from Transact(self.worker.database, CurrentSession(owner, base))
         else:
             session_id = f"{base}#{message.message_id}"
             yield from self._open(channel, owner, session_id)
@@ -114,7 +114,7 @@ class AnswerMessage(Job):
         now_us = yield from Now()
         component = channel.component
         opened = OpenSession(owner, session_id, component.kind, component.id, now_us)
-        yield from Transact(self.desk.database, opened)
+        yield from Transact(self.worker.database, opened)
 
     def _run(
         self,
@@ -147,7 +147,7 @@ class AnswerMessage(Job):
                 stream=False,
                 details=attached.files,
             )
-            yield from start(self.desk.workshop, channel.component, new)
+            yield from start(self.worker.context, channel.component, new)
             row = yield from self._over(owner, run_id)
             if not _is_interrupted(row):
                 return row
@@ -157,16 +157,16 @@ class AnswerMessage(Job):
     def _note_run(self) -> Program[str]:
         """Return the id of a run to begin, noted on the message."""
         run_id = yield from new_id(self.claimed.received_us)
-        if not (yield from Transact(self.desk.database, AttachRun(self.claimed.lease, run_id))):
+        if not (yield from Transact(self.worker.database, AttachRun(self.claimed.lease, run_id))):
             raise _LeaseLost
         return run_id
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
-        return (yield from Transact(self.desk.database, FetchRun(run_id, owner)))
+        return (yield from Transact(self.worker.database, FetchRun(run_id, owner)))
 
     def _over(self, owner: str, run_id: str) -> Program[RunRow | None]:
         """Wait until a run is over, and return it."""
-        yield from join(self.desk.database, owner, run_id)
+        yield from join(self.worker.database, owner, run_id)
         return (yield from self._row(owner, run_id))
 
     def _complete(
@@ -175,8 +175,8 @@ class AnswerMessage(Job):
         now_us = yield from Now()
         replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
         done = CompleteMessage(self.claimed.lease, now_us, replies)
-        if (yield from Transact(self.desk.database, done)) and replies:
-            yield from Nudge(self.desk.outbox)
+        if (yield from Transact(self.worker.database, done)) and replies:
+            yield from Nudge(self.worker.outbox)
 
     def _try_later(self, reason: str) -> Program[None]:
         """Put the message back with a growing pause; in the end among the dead letters."""
@@ -195,13 +195,13 @@ class AnswerMessage(Job):
         failed = FailMessage(lease, reason[:200], again_us, now_us, replies)
         lost = False
         try:
-            yield from Transact(self.desk.database, failed)
+            yield from Transact(self.worker.database, failed)
         except StoreFailure:
             lost = True  # the lease runs out, and the message is claimed again
         if lost:
             yield from Log("warning", "message_release_failed", fields)
         elif replies:
-            yield from Nudge(self.desk.outbox)
+            yield from Nudge(self.worker.outbox)
 
     def _apology(self, now_us: int) -> tuple[NewReply, ...]:
         """Return the apology for a message given up, so that nobody waits for ever.
@@ -214,7 +214,7 @@ class AnswerMessage(Job):
             return ()  # stored by a later version, perhaps
         if not isinstance(treat(message), Ask):
             return ()
-        channel = self.desk.channel(self.claimed.lease.key.channel)
+        channel = self.worker.channel(self.claimed.lease.key.channel)
         key = apology_key(message.message_id)
         parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))

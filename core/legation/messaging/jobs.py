@@ -18,7 +18,7 @@ from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, Reply
 from ..store.units import Unit
 from ..values import frozen
 from .answers import AnswerMessage
-from .leases import MOST, Desk
+from .leases import MOST, WorkerLeases
 from .replies import SendReply
 
 __all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
@@ -40,13 +40,15 @@ Waiting: TypeAlias = AwaitNudge | Sleep
 Held: TypeAlias = Lease | ReplyLease
 
 
-def channel_jobs(desks: Iterable[Desk]) -> tuple[Job, ...]:
-    """Return the rounds of `desks`."""
+def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
+    """Return the rounds of `workers`."""
     kinds = (AnswerInbox, SendOutbox, KeepLeases, ForgetDone)
-    return tuple(kind(desk) for desk in desks for kind in kinds)
+    return tuple(kind(worker) for worker in workers for kind in kinds)
 
 
-def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) -> Program[None]:
+def _rounds(
+    worker: WorkerLeases, one_round: Callable[[], Program[None]], pause: Waiting
+) -> Program[None]:
     """Go round for ever, whatever goes wrong; the same trouble is told once."""
     logged = ""
     while True:
@@ -61,7 +63,7 @@ def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) 
             continue
         found = where(trouble)
         if found != logged:
-            fields = (("database", desk.database), ("error", found))
+            fields = (("database", worker.database), ("error", found))
             level = "warning" if isinstance(trouble, StoreFailure) else "error"
             yield from Log(level, "channel_round_failed", fields)
         logged = found
@@ -69,39 +71,41 @@ def _rounds(desk: Desk, one_round: Callable[[], Program[None]], pause: Waiting) 
 
 
 def _claim(
-    desk: Desk, held: int, claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]]
+    worker: WorkerLeases,
+    held: int,
+    claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]],
 ) -> Program[R | None]:
     """Return what was claimed; None where there is no room, or the process is about to end."""
     free = MOST - held
-    if free < _WORTHWHILE or desk.workshop.draining:
+    if free < _WORTHWHILE or worker.context.draining:
         return None
     node = yield from ThisNode()
     now_us = yield from Now()
-    unit = claim(node, now_us, now_us + desk.lease_us, free, MAX_ATTEMPTS, desk.channels)
-    desk.claims += 1
+    unit = claim(node, now_us, now_us + worker.lease_us, free, MAX_ATTEMPTS, worker.channels)
+    worker.claims += 1
     try:
-        return (yield from Transact(desk.database, unit))
+        return (yield from Transact(worker.database, unit))
     finally:
-        desk.claims -= 1
+        worker.claims -= 1
 
 
 @frozen
 class AnswerInbox(Job):
     """Claim messages and start the work on each, as long as the process lives."""
 
-    desk: Desk
+    worker: WorkerLeases
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.desk, self._round, AwaitNudge(self.desk.inbox, _ROUND_SECONDS))
+        return _rounds(self.worker, self._round, AwaitNudge(self.worker.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.desk, len(self.desk.leases), ClaimMessages)
+        claimed = yield from _claim(self.worker, len(self.worker.leases), ClaimMessages)
         if claimed is None:
             return
         for message in claimed.messages:
-            self.desk.take(message.lease)
-            yield from Spawn(AnswerMessage(self.desk, message))
+            self.worker.take(message.lease)
+            yield from Spawn(AnswerMessage(self.worker, message))
         for key in claimed.buried:
             yield from Log("error", "message_abandoned", (("channel", key.channel),))
 
@@ -110,19 +114,19 @@ class AnswerInbox(Job):
 class SendOutbox(Job):
     """Claim replies and send each, as long as the process lives."""
 
-    desk: Desk
+    worker: WorkerLeases
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.desk, self._round, AwaitNudge(self.desk.outbox, _ROUND_SECONDS))
+        return _rounds(self.worker, self._round, AwaitNudge(self.worker.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.desk, len(self.desk.sending), ClaimReplies)
+        claimed = yield from _claim(self.worker, len(self.worker.sending), ClaimReplies)
         if claimed is None:
             return
         for reply in claimed.replies:
-            self.desk.take(reply.lease)
-            yield from Spawn(SendReply(self.desk, reply))
+            self.worker.take(reply.lease)
+            yield from Spawn(SendReply(self.worker, reply))
         for key in claimed.buried:
             yield from Log("error", "reply_abandoned", (("channel", key.channel),))
 
@@ -131,42 +135,42 @@ class SendOutbox(Job):
 class KeepLeases(Job):
     """Extend the leases of what is under work, three times within a lease."""
 
-    desk: Desk
+    worker: WorkerLeases
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.desk, self._round, Sleep(self.desk.lease_us / 3 / 1_000_000))
+        return _rounds(self.worker, self._round, Sleep(self.worker.lease_us / 3 / 1_000_000))
 
     def _round(self) -> Program[None]:
         """Extend; what was lost makes room, for its work comes to nothing."""
         now_us = yield from Now()
-        until_us = now_us + self.desk.lease_us
-        if messages := tuple(self.desk.leases.values()):
+        until_us = now_us + self.worker.lease_us
+        if messages := tuple(self.worker.leases.values()):
             extend = ExtendLeases(messages, now_us, until_us)
-            self._drop(messages, (yield from Transact(self.desk.database, extend)))
-        if replies := tuple(self.desk.sending.values()):
+            self._drop(messages, (yield from Transact(self.worker.database, extend)))
+        if replies := tuple(self.worker.sending.values()):
             extended = ExtendReplyLeases(replies, now_us, until_us)
-            self._drop(replies, (yield from Transact(self.desk.database, extended)))
+            self._drop(replies, (yield from Transact(self.worker.database, extended)))
 
     def _drop(self, held: tuple[Held, ...], kept: tuple[Held, ...]) -> None:
         for lease in held:
             if lease not in kept:
-                self.desk.let_go(lease)
+                self.worker.let_go(lease)
 
 
 @frozen
 class ForgetDone(Job):
     """Delete, every hour, what was answered and sent long ago."""
 
-    desk: Desk
+    worker: WorkerLeases
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.desk, self._round, Sleep(_FORGET_SECONDS))
+        return _rounds(self.worker, self._round, Sleep(_FORGET_SECONDS))
 
     def _round(self) -> Program[None]:
         """Delete in batches, each a transaction of its own: nobody waits long for one."""
         before_us = (yield from Now()) - KEPT_US
         for kind in (ForgetMessages, ForgetReplies):
-            while (yield from Transact(self.desk.database, kind(before_us, _BATCH))) == _BATCH:
+            while (yield from Transact(self.worker.database, kind(before_us, _BATCH))) == _BATCH:
                 pass

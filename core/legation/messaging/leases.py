@@ -7,24 +7,24 @@ from typing import Final
 from attrs import define, field
 
 from ..hosted.registry import HostedChannel
-from ..runs.executor import Workshop
+from ..runs.executor import ExecutorContext
 from ..store.inbox import Lease, MessageKey
 from ..store.outbox import ReplyKey, ReplyLease
 
-__all__ = ["MOST", "Desk", "desks_of"]
+__all__ = ["MOST", "WorkerLeases", "leases_of"]
 
 MOST: Final = 16
 """How many messages, and how many replies, a node works on at a time."""
 
 
 @define(eq=False)
-class Desk:
+class WorkerLeases:
     """Leases under work.  Only these are extended: what nobody works on any more runs out.
 
     `claims` is how many claims have been sent to the database and not been answered.
     """
 
-    workshop: Workshop
+    context: ExecutorContext
     database: str
     leases: dict[MessageKey, Lease] = field(factory=dict[MessageKey, Lease])
     sending: dict[ReplyKey, ReplyLease] = field(factory=dict[ReplyKey, ReplyLease])
@@ -38,7 +38,7 @@ class Desk:
     @property
     def lease_us(self) -> int:
         """How long a node may be silent before its messages are taken over, in microseconds."""
-        return self.workshop.lease_us
+        return self.context.lease_us
 
     @property
     def inbox(self) -> str:
@@ -53,12 +53,12 @@ class Desk:
     @property
     def channels(self) -> tuple[str, ...]:
         """The channels that this node knows in the database, sorted: it claims of no other."""
-        hosted = self.workshop.registry.channels.values()
+        hosted = self.context.registry.channels.values()
         return tuple(sorted(c.id for c in hosted if c.component.database == self.database))
 
     def channel(self, name: str) -> HostedChannel:
         """Return the channel of something claimed."""
-        return self.workshop.registry.channels[name]
+        return self.context.registry.channels[name]
 
     def take(self, lease: Lease | ReplyLease) -> None:
         """Note that work under `lease` begins."""
@@ -79,7 +79,7 @@ class Desk:
             del self.sending[lease.key]
 
 
-def desks_of(workshop: Workshop) -> tuple[Desk, ...]:
-    """Return a desk for every database that a channel stores its messages in."""
-    databases = {c.component.database for c in workshop.registry.channels.values()}
-    return tuple(Desk(workshop, name) for name in sorted(databases))
+def leases_of(context: ExecutorContext) -> tuple[WorkerLeases, ...]:
+    """Return the leases of every database that a channel stores its messages in."""
+    databases = {c.component.database for c in context.registry.channels.values()}
+    return tuple(WorkerLeases(context, name) for name in sorted(databases))

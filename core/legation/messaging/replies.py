@@ -15,7 +15,7 @@ from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.outbox import ClaimedReply, FailReply, MarkSent
 from ..values import frozen
-from .leases import Desk
+from .leases import WorkerLeases
 
 __all__ = ["SendReply"]
 
@@ -26,7 +26,7 @@ _FRACTION: Final = 1 << 16
 class SendReply(Job):
     """Send one claimed reply and store what became of it."""
 
-    desk: Desk
+    worker: WorkerLeases
     claimed: ClaimedReply
 
     def program(self) -> Program[None]:
@@ -39,7 +39,7 @@ class SendReply(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
         # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.desk.let_go(lease)
+        self.worker.let_go(lease)
         lost = False
         try:
             yield from self._note(outcome or RetryLater(None, reason))
@@ -47,10 +47,10 @@ class SendReply(Job):
             lost = True  # the lease runs out, and the reply is sent again under its key
         if lost:
             yield from Log("warning", "reply_record_failed", (("channel", lease.key.channel),))
-        yield from Nudge(self.desk.outbox)
+        yield from Nudge(self.worker.outbox)
 
     def _send(self) -> Program[Outcome]:
-        codec = self.desk.channel(self.claimed.lease.key.channel).codec
+        codec = self.worker.channel(self.claimed.lease.key.channel).codec
         now_us = yield from Now()
         answer = yield from codec.encode(decode_reply(self.claimed.payload), now_us)
         now_us = yield from Now()
@@ -60,7 +60,7 @@ class SendReply(Job):
         now_us = yield from Now()
         lease = self.claimed.lease
         if isinstance(outcome, Sent):
-            yield from Transact(self.desk.database, MarkSent(lease, now_us))
+            yield from Transact(self.worker.database, MarkSent(lease, now_us))
             return
         again_us = None
         if isinstance(outcome, RetryLater):
@@ -76,4 +76,4 @@ class SendReply(Job):
         )
         yield from Log("warning" if again_us else "error", "reply_failed", fields)
         failed = FailReply(lease, outcome.reason[:200], again_us, now_us)
-        yield from Transact(self.desk.database, failed)
+        yield from Transact(self.worker.database, failed)

@@ -4,7 +4,7 @@ The loop is over a value (`TurnState`), so it ends in one of three ways: with an
 or where it cannot go on without a person; from there the same loop goes on with the same value.
 
 What is recorded before what: that a tool is called is stored before it is called, and what came of
-it before the model is told.  So whoever finds the run after a crash knows what may have happened,
+it before the model sees it.  So whoever finds the run after a crash knows what may have happened,
 and no tool is called a second time.
 """
 
@@ -28,11 +28,11 @@ from ..models.conversation import (
 from ..store.failures import StoreFailure
 from ..tools.structured import check_output
 from ..values import frozen
-from .event_writer import Voice
+from .event_writer import EventWriter
 from .payloads import call_sentence, tokens, tokens_apart, tool_execution
 from .turn_state import CallState, TurnState, unlike
 
-__all__ = ["AT_ONCE", "Answered", "Hands", "Limits", "Outcome", "Stopped", "Turn", "Waits"]
+__all__ = ["AT_ONCE", "Answered", "Limits", "Outcome", "Stopped", "ToolSet", "Turn", "Waits"]
 
 AT_ONCE: Final = 8
 """How many calls of one answer are carried out side by side."""
@@ -45,7 +45,7 @@ _AGAIN: Final = "{} Answer again, with the JSON alone."
 
 @frozen
 class Limits:
-    """How far a turn may go: requests to the model, and tokens in and out in all."""
+    """The limits of a turn: requests to the model, and tokens in and out in all."""
 
     rounds: int = 10
     tokens: int | None = None
@@ -74,8 +74,8 @@ class Stopped:
 Outcome: TypeAlias = Answered | Waits | Stopped
 
 
-class Hands(Protocol):
-    """What an agent can do beside talking."""
+class ToolSet(Protocol):
+    """The tools that a turn may call."""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -86,7 +86,7 @@ class Hands(Protocol):
         """Return the call as it stands at first: due, waiting for a person, or done in vain."""
         ...
 
-    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
         """Return the call, done; or waiting, where somebody else's turn does.
 
         That it begins is stored already.  A failure of a database, and what ends the run, is
@@ -104,9 +104,9 @@ class Turn:
         tool_choice: What the model must call before anything else, as in a `Prompt`.
     """
 
-    voice: Voice
+    writer: EventWriter
     model: ModelProtocol
-    hands: Hands
+    tool_set: ToolSet
     state: TurnState
     limits: Limits = Limits()  # noqa: RUF009 (a frozen value)
     schema: Mapping[str, Any] | None = None
@@ -128,7 +128,7 @@ class Turn:
                 return Waits()
             if (last := self.state.last) is not None:
                 return self._final(last.result or "")
-            self.state = self.state.told(self.voice.journal.now_us)
+            self.state = self.state.with_results(self.writer.journal.now_us)
             reply = yield from self._ask()
             outcome = self._beyond() if reply.calls else self._answer(reply)
             if outcome is not None:
@@ -138,23 +138,23 @@ class Turn:
 
     def _ask(self) -> Program[Reply]:
         """Ask the model once; what it is told of is stored before."""
-        voice, model = self.voice, {"model": self.model.id, "model_provider": self.model.provider}
-        voice.listen()
-        voice.note("ModelRequestStarted", **model)
+        writer, model = self.writer, {"model": self.model.id, "model_provider": self.model.provider}
+        writer.listen()
+        writer.note("ModelRequestStarted", **model)
         if self.state.calls:
-            yield from voice.settle()
-        asked_us = voice.journal.now_us
-        reply = yield from self.model.respond(self._prompt(), voice)
-        now_us = voice.journal.now_us = yield from Now()
-        voice.look()
-        reply = self._kept(reply)
+            yield from writer.settle()
+        asked_us = writer.journal.now_us
+        reply = yield from self.model.respond(self._prompt(), writer)
+        now_us = writer.journal.now_us = yield from Now()
+        writer.look()
+        reply = self._make_storable(reply)
         said, calls, thoughts = reply.content, reply.calls, reply.thoughts
         seen = reply.reasoning
         message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
-        first_us = voice.first_us
+        first_us = writer.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
-        self.state = self.state.replies(message, reply.usage, now_us, seconds)
-        voice.note("ModelRequestCompleted", **model, **_cost(reply, seconds))
+        self.state = self.state.with_reply(message, reply.usage, now_us, seconds)
+        writer.note("ModelRequestCompleted", **model, **_cost(reply, seconds))
         if reply.calls:
             self._admit(reply, now_us)
         return reply
@@ -163,13 +163,13 @@ class Turn:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
         return Prompt(
             self.state.messages,
-            tools=self.hands.specs,
+            tools=self.tool_set.specs,
             output_schema=self.schema,
             max_tokens=None if limit is None else max(1, limit - spent),
             tool_choice=None if self.state.calls else self.tool_choice,
         )
 
-    def _kept(self, reply: Reply) -> Reply:
+    def _make_storable(self, reply: Reply) -> Reply:
         """Return `reply` as it can be stored, whatever the model is.
 
         Its calls have ids that no other call of the turn has.
@@ -190,10 +190,10 @@ class Turn:
         )
 
     def _admit(self, reply: Reply, now_us: int) -> None:
-        calls = tuple(self.hands.admit(call, now_us) for call in reply.calls)
+        calls = tuple(self.tool_set.admit(call, now_us) for call in reply.calls)
         for call in calls:
             if call.failed:
-                self.voice.note("ToolCallError", tool=tool_execution(call), error=call.result)
+                self.writer.note("ToolCallError", tool=tool_execution(call), error=call.result)
         self.state = evolve(self.state, calls=(*self.state.calls, *calls))
 
     def _beyond(self) -> Stopped | None:
@@ -217,8 +217,8 @@ class Turn:
             return Stopped("output_invalid", _INVALID)
         if (beyond := self._beyond()) is not None:
             return beyond
-        now_us = self.voice.journal.now_us
-        corrected = self.state.hears(Message("user", _AGAIN.format(value)), now_us)
+        now_us = self.writer.journal.now_us
+        corrected = self.state.with_message(Message("user", _AGAIN.format(value)), now_us)
         self.state = evolve(corrected, corrected=True)
         return None
 
@@ -233,14 +233,14 @@ class Turn:
 
     def _carry_out(self, due: tuple[int, ...]) -> Program[None]:
         """Carry out calls, side by side if there are several."""
-        voice = self.voice
+        writer = self.writer
         for place in due:
             call = self.state.calls[place]
             if call.started_us is None:
-                call = evolve(call, started_us=voice.journal.now_us)
+                call = evolve(call, started_us=writer.journal.now_us)
                 self.state = self.state.with_call(place, call)
-                voice.note("ToolCallStarted", tool=tool_execution(call))
-        yield from voice.settle()
+                writer.note("ToolCallStarted", tool=tool_execution(call))
+        yield from writer.settle()
         self._in_hand = len(due)
         if len(due) == 1:
             wrong: tuple[Exception | None, ...] = ((yield from self._one(due[0])),)
@@ -252,9 +252,9 @@ class Turn:
 
     def _one(self, place: int) -> Program[Exception | None]:
         """Carry out one call; what goes wrong is the result, but for failures of a database."""
-        voice, journal = self.voice, self.voice.journal
+        writer, journal = self.writer, self.writer.journal
         try:
-            call = yield from self.hands.carry_out(self.state.calls[place], voice)
+            call = yield from self.tool_set.carry_out(self.state.calls[place], writer)
             journal.now_us = yield from Now()
             call = evolve(call, ended_us=journal.now_us)
             self.state = self.state.with_call(place, call)
@@ -262,7 +262,7 @@ class Turn:
             if not call.waits:
                 self._tell(call)
             if self._in_hand:
-                yield from voice.settle()
+                yield from writer.settle()
         except StoreFailure:
             raise
         except Exception as error:  # noqa: BLE001 (the others, beside it, come to their ends first)
@@ -270,10 +270,10 @@ class Turn:
         return None
 
     def _tell(self, call: CallState) -> None:
-        told = tool_execution(call)
-        self.voice.note("ToolCallCompleted", content=call_sentence(call), tool=told)
+        execution = tool_execution(call)
+        self.writer.note("ToolCallCompleted", content=call_sentence(call), tool=execution)
         if call.failed:
-            self.voice.note("ToolCallError", tool=told, error=call.result)
+            self.writer.note("ToolCallError", tool=execution, error=call.result)
 
 
 def _cost(reply: Reply, seconds: float | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What people answer to a run that waits for them, held against what it waits for.
+"""The answers of people to a run that waits for them, compared with the calls that wait.
 
 What is executed is what was shown: an answer agrees or refuses, or brings a result.  It changes no
 argument, and nothing of it is taken unless all of it is right.
@@ -16,10 +16,10 @@ from ..http.refusals import Fault
 from ..tools import render
 from ..tools.accepted import is_array, is_object
 from ..values import frozen
-from .payloads import waiting
+from .payloads import find_waiting
 from .turn_state import CallState, Standing, TurnState
 
-__all__ = ["Reply", "answered", "calls_answered", "read_replies"]
+__all__ = ["Reply", "apply_replies", "calls_answered", "read_replies"]
 
 _REJECTED: Final = "Function call was rejected by the user"
 _SHOWN: Final = 80
@@ -27,7 +27,7 @@ _SHOWN: Final = 80
 
 @frozen
 class Reply:
-    """What was answered to one call, as the client sent it."""
+    """The answer to one call, as the client sent it."""
 
     call_id: str
     name: str | None
@@ -112,7 +112,7 @@ _MEMBERS: Final[Mapping[str, tuple[type[Any], str]]] = {
 }
 
 
-def answered(
+def apply_replies(
     state: TurnState, replies: Sequence[Reply], run_id: str = ""
 ) -> TurnState | tuple[Fault, ...]:
     """Return the turn of the run `run_id`, ready to go on, or everything that keeps it from that.
@@ -127,13 +127,13 @@ def answered(
         if place in given:
             at = f"body.tools[{given[place]}]"
             faults += _differences(call, replies[given[place]], at)
-            done.append(_settled(call, replies[given[place]]))
+            done.append(_settle(call, replies[given[place]]))
         elif replies or call.standing is Standing.EXTERNAL:
-            told = f"must answer the call {call.call.id[:_SHOWN]} of {call.call.name[:_SHOWN]}"
-            faults.append(Fault("body.tools", told))
+            sentence = f"must answer the call {call.call.id[:_SHOWN]} of {call.call.name[:_SHOWN]}"
+            faults.append(Fault("body.tools", sentence))
         else:
-            done.append(_rejected(call, None))
-    return tuple(faults) if faults else _applied(state, iter(done))
+            done.append(_reject(call, None))
+    return tuple(faults) if faults else _replace_waiting(state, iter(done))
 
 
 _UNKNOWN: Final = "answers no call that waits, or one a second time"
@@ -156,7 +156,7 @@ class _Matching:
         self._exact: dict[tuple[str, str], int] = {}
         self._same: dict[str, list[int]] = {}
         self._over = set(_over(state, run_id))
-        for place, (call, member) in enumerate(waiting(state)):
+        for place, (call, member) in enumerate(find_waiting(state)):
             of = run_id if member is None else member.run_id
             self.calls.append(call)
             self._exact[of, call.call.id] = place
@@ -168,7 +168,7 @@ class _Matching:
         unknown: list[int] = []
         unnamed: dict[str, list[int]] = {}
         for number, reply in enumerate(replies):
-            named = self._named(reply)
+            named = self._key_of(reply)
             if named is None:
                 unnamed.setdefault(reply.call_id, []).append(number)
                 continue
@@ -189,7 +189,7 @@ class _Matching:
             Fault(f"body.tools[{number}].tool_call_id", faults[number]) for number in sorted(faults)
         ]
 
-    def _named(self, reply: Reply) -> tuple[str, str] | None:
+    def _key_of(self, reply: Reply) -> tuple[str, str] | None:
         """Return the run and the id of the call that a reply names; None if it names no run."""
         of, _, call_id = (reply.requirement_id or "").partition(".")
         if call_id == reply.call_id and reply.member_run_id in (None, of):
@@ -260,7 +260,7 @@ def _over(state: TurnState, run_id: str) -> Iterator[tuple[str, str]]:
             yield run_id, call.call.id
 
 
-def _changed(call: CallState, reply: Reply) -> Iterator[str]:
+def _find_changes(call: CallState, reply: Reply) -> Iterator[str]:
     if reply.name is not None and reply.name != call.call.name:
         yield "tool_name"
     if reply.arguments is not None and _look(reply.arguments) != _look(call.arguments):
@@ -269,7 +269,7 @@ def _changed(call: CallState, reply: Reply) -> Iterator[str]:
 
 def _differences(call: CallState, reply: Reply, at: str) -> Iterator[Fault]:
     """Yield what is wrong with the answer to this call."""
-    for name in _changed(call, reply):
+    for name in _find_changes(call, reply):
         yield Fault(f"{at}.{name}", "must be what was shown: a call cannot be changed")
     if call.standing is Standing.CONFIRM:
         if reply.confirmed is None:
@@ -280,28 +280,28 @@ def _differences(call: CallState, reply: Reply, at: str) -> Iterator[Fault]:
         yield Fault(f"{at}.result", "is required: the tool is executed by the client")
 
 
-def _settled(call: CallState, reply: Reply) -> CallState:
+def _settle(call: CallState, reply: Reply) -> CallState:
     """Return the call with its answer, which is right or will not be used."""
     if call.standing is Standing.EXTERNAL:
         return evolve(call, confirmed=reply.confirmed, note=reply.note).done(
             render(reply.result) or ""
         )
     if not reply.confirmed:
-        return _rejected(call, reply.note)
+        return _reject(call, reply.note)
     return evolve(call, standing=Standing.DUE, confirmed=True, note=reply.note)
 
 
-def _rejected(call: CallState, note: str | None) -> CallState:
-    told = f"{_REJECTED}: {note}" if note else _REJECTED
-    return evolve(call, confirmed=False, note=note).done(told, failed=True)
+def _reject(call: CallState, note: str | None) -> CallState:
+    sentence = f"{_REJECTED}: {note}" if note else _REJECTED
+    return evolve(call, confirmed=False, note=note).done(sentence, failed=True)
 
 
-def _applied(state: TurnState, done: Iterator[CallState]) -> TurnState:
+def _replace_waiting(state: TurnState, done: Iterator[CallState]) -> TurnState:
     """Return the turn with what became of its waiting calls, which are `done` in their order."""
     calls: list[CallState] = []
     for call in state.calls:
         if call.member is not None:
-            inner = _applied(call.member.state, done)
+            inner = _replace_waiting(call.member.state, done)
             member = evolve(call.member, state=inner)
             calls.append(evolve(call, standing=Standing.DUE, member=member))
         else:

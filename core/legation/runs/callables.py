@@ -32,10 +32,10 @@ from ..store.failures import StoreFailure
 from ..tools import Hosted, ToolError, render
 from ..tools.structured import check_output
 from .agent_turn import Answered, Outcome, Stopped
-from .event_writer import CancelAsked, LeaseLost, Voice
+from .event_writer import CancelAsked, EventWriter, LeaseLost
 from .turn_state import TurnState
 
-__all__ = ["MAX_ANSWER", "Called"]
+__all__ = ["MAX_ANSWER", "FunctionTurn"]
 
 MAX_ANSWER: Final = 1 << 22
 """How long the answer of a function may be, in characters."""
@@ -58,7 +58,7 @@ class _Over(Exception):
 
 
 @define(eq=False)
-class Called:
+class FunctionTurn:
     """Takes a turn by calling a function; `state` is as that of a `Turn`.
 
     Attributes:
@@ -68,7 +68,7 @@ class Called:
         schema: JSON schema of the answer; None if it is whatever it is.
     """
 
-    voice: Voice
+    writer: EventWriter
     hosted: Hosted
     state: TurnState
     asked: Mapping[str, Any]
@@ -85,22 +85,22 @@ class Called:
             LeaseLost: The run is no longer ours.
             Exception: What the function raised.
         """
-        self.voice.listen()
-        yield from self.voice.settle()
-        began_us = self.voice.journal.now_us
-        before = len(self.voice.heard)
+        self.writer.listen()
+        yield from self.writer.settle()
+        began_us = self.writer.journal.now_us
+        before = len(self.writer.heard)
         try:
             yield from self._call()
-            answered = self._answer("".join(self.voice.heard[before:]))
+            answered = self._answer("".join(self.writer.heard[before:]))
         except _Over as over:
             return over.stopped
-        now_us = self.voice.journal.now_us = yield from Now()
-        self.voice.look()
-        first_us = self.voice.first_us
+        now_us = self.writer.journal.now_us = yield from Now()
+        self.writer.look()
+        first_us = self.writer.first_us
         seconds = None if first_us is None else (first_us - began_us) / 1_000_000
         text = answered.content if isinstance(answered.content, str) else None
         said = Message("assistant", compact_json(answered.content) if text is None else text)
-        self.state = evolve(self.state.hears(said, now_us), first_seconds=seconds)
+        self.state = evolve(self.state.with_message(said, now_us), first_seconds=seconds)
         return answered
 
     def _call(self) -> Program[None]:
@@ -111,13 +111,13 @@ class Called:
             case Yielding(stream):
                 yield from self._follow(stream)
             case Raised(error):
-                raise _passed_on(error)
+                raise _translate_error(error)
             case _:
                 raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
 
     def _arguments(self) -> dict[str, Any]:
-        run, asked = self.voice.speaker.run, self.asked
-        told = {
+        run, asked = self.writer.origin.run, self.asked
+        fields = {
             "message": self.state.said[0].message.content,
             "session_id": run.session_id,
             "user_id": name_of(run.owner),
@@ -131,7 +131,7 @@ class Called:
             "dependencies": asked.get("dependencies", {}),
             "metadata": asked.get("metadata", {}),
         }
-        return {name: told[name] for name in self.hosted.takes}
+        return {name: fields[name] for name in self.hosted.takes}
 
     def _follow(self, stream: int) -> Program[None]:
         """Take piece after piece; each is stored before the next is asked for."""
@@ -139,9 +139,9 @@ class Called:
             match (yield from NextPiece(stream, self.seconds)):
                 case Piece(value):
                     self._take(value)
-                    yield from self.voice.settle()
+                    yield from self.writer.settle()
                 case Raised(error):
-                    raise _passed_on(error)
+                    raise _translate_error(error)
                 case TimedOut():
                     raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
                 case _:
@@ -158,7 +158,7 @@ class Called:
         if self._length > MAX_ANSWER:
             raise _Over(Stopped("too_large", _LONG))
         if isinstance(value, str):
-            self.voice.hear(text)
+            self.writer.hear(text)
             return
         self._value = parse_json(text.encode())
         if isinstance(self._value, BadJson):
@@ -175,7 +175,7 @@ class Called:
         return Answered(shaped)
 
 
-def _passed_on(error: Exception) -> Exception:
+def _translate_error(error: Exception) -> Exception:
     """Return what ends the run: what the author says of it, or the error itself."""
     if isinstance(error, ToolError):
         return _Over(Stopped("run_failed", render(str(error)) or ""))

@@ -8,11 +8,11 @@ from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.run_steering import CancelRun
-from .event_writer import Speaker, shown
-from .output import Told, cancelled
-from .retry import FEW, PASSING, Change, patiently, plainly
+from .event_writer import EventOrigin, to_run_events
+from .output import RunSummary, render_cancelled
+from .retry import FEW, PASSING, Change, transact, with_retry
 
-__all__ = ["REASON", "cancel", "cancel_topic", "keeping_topic"]
+__all__ = ["REASON", "cancel", "cancel_topic", "runs_topic"]
 
 REASON: Final = "Run {} was cancelled"
 
@@ -22,12 +22,12 @@ def cancel_topic(database: str, run_id: str) -> str:
     return f"cancel:{database}:{run_id}"
 
 
-def keeping_topic(database: str) -> str:
-    """Return the topic under which those who keep the runs of a database are told to look."""
+def runs_topic(database: str) -> str:
+    """Return the topic that wakes whoever keeps the runs of a database."""
     return f"runs:{database}"
 
 
-def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> Program[str | None]:
+def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> Program[str | None]:
     """Cancel the run of `row`; return the status it had, None when it is gone.
 
     A run that is executed ends a moment later: the wish is stored, so that also another node's
@@ -35,7 +35,7 @@ def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> P
     """
     now_us = yield from Now()
     reason = REASON.format(row.run_id)
-    event = Speaker(row.claim, name).event(
+    event = EventOrigin(row.claim, name).event(
         "RunCancelled", now_us, {"reason": reason, "content": reason}
     )
     unit = CancelRun(
@@ -43,15 +43,15 @@ def cancel(database: str, row: RunRow, name: str, change: Change = plainly) -> P
         session_id=row.session_id,
         run_id=row.run_id,
         now_us=now_us,
-        output=compact_json(cancelled(Told(row.claim, name, None), "")),
+        output=compact_json(render_cancelled(RunSummary(row.claim, name, None), "")),
         event=event,
         members=row.kind == "team",
     )
-    found = yield from patiently(database, unit, FEW, PASSING, change)
+    found = yield from with_retry(database, unit, FEW, PASSING, change)
     if found == "RUNNING":
         yield from Nudge(cancel_topic(database, row.run_id))
-        yield from Nudge(keeping_topic(database), database)
+        yield from Nudge(runs_topic(database), database)
     elif found in ("PENDING", "PAUSED"):
-        told = (StoredEvent(row.events + 1, *event),)
-        yield from Publish(row.run_id, shown(told, final=True), database)
+        events = (StoredEvent(row.events + 1, *event),)
+        yield from Publish(row.run_id, to_run_events(events, final=True), database)
     return found

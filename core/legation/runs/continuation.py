@@ -10,8 +10,8 @@ from ..effects import Now, Program, RandomBytes, Spawn, ThisNode
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
-from .executor import ExecuteRun, Workshop
-from .retry import FEW, PASSING, Change, patiently, plainly
+from .executor import ExecuteRun, ExecutorContext
+from .retry import FEW, PASSING, Change, transact, with_retry
 from .turn_state import TurnState, UnknownFormat, dump, load
 
 __all__ = ["go_on", "turn_at_pause"]
@@ -27,11 +27,11 @@ def turn_at_pause(row: RunRow) -> TurnState | None:
 
 
 def go_on(
-    workshop: Workshop,
+    context: ExecutorContext,
     database: str,
     row: RunRow,
     state: TurnState,
-    change: Change = plainly,
+    change: Change = transact,
     *,
     stream: bool,
 ) -> Program[Continued]:
@@ -52,10 +52,10 @@ def go_on(
         token=token,
         node=node,
         now_us=now_us,
-        until_us=now_us + workshop.lease_us,
-        waits=workshop.registry.config.on_busy == "queue",
+        until_us=now_us + context.lease_us,
+        waits=context.registry.config.on_busy == "queue",
     )
-    continued: Continued = yield from patiently(database, unit, FEW, PASSING, change)
+    continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
     if continued.claim is not None:
-        yield from Spawn(ExecuteRun(workshop, database, continued.claim))
+        yield from Spawn(ExecuteRun(context, database, continued.claim))
     return continued

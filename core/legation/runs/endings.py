@@ -1,4 +1,4 @@
-"""How a run ends, or pauses: its last events, and what is stored of it."""
+"""The end of a run, or its pause: its last events, and what is stored of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..incidents import where
 from ..models.conversation import ModelFailed
 from ..values import frozen
 from .agent_turn import Answered, Outcome, Stopped
-from .event_writer import Voice
-from .output import Told, cancelled, completed, failed, paused
-from .payloads import tokens, tokens_apart, waiting
+from .event_writer import EventWriter
+from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
+from .payloads import find_waiting, tokens, tokens_apart
 from .states import RunState
 from .turn_state import Standing, TurnState, dump
 
-__all__ = ["End", "broken_off", "concluded", "cut_short", "failing"]
+__all__ = ["End", "conclude", "cut_short", "fail", "fail_by_error"]
 
 _FAILED: Final = "The run failed; the operator's log has the reason under incident {}"
 _PAUSED: Final = "I have tools to execute, but {}."
@@ -30,7 +30,7 @@ _BOTH: Final = "I need confirmation or external execution"
 
 @frozen
 class End:
-    """How a run is to end; `input` is what it keeps to go on from where it pauses."""
+    """The end that is stored for a run; `input` is what it keeps to go on from where it pauses."""
 
     state: RunState
     output: dict[str, Any]
@@ -39,81 +39,86 @@ class End:
     input: str | None = None
 
 
-def concluded(voice: Voice, told: Told, outcome: Outcome) -> End:
+def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> End:
     """Note the end, or the pause, of a turn that came to its own; return what is to be stored."""
     match outcome:
         case Answered(content):
-            return _answered(voice, told, content)
+            return _complete(writer, summary, content)
         case Stopped(reason, sentence):
-            return broken_off(voice, told, sentence, reason)
+            return fail(writer, summary, sentence, reason)
         case _:
-            return _paused(voice, told)
+            return _pause(writer, summary)
 
 
-def _answered(voice: Voice, told: Told, content: Any) -> End:
-    output = completed(told, content)
-    voice.note("RunContentCompleted")
+def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
+    output = render_completed(summary, content)
+    writer.note("RunContentCompleted")
     names = (
         *("content", "content_type", "reasoning_content", "session_state", "metadata", "metrics"),
         "member_responses",
     )
-    voice.note("RunCompleted", **{name: output[name] for name in names if name in output})
-    return End(RunState.COMPLETED, output, usage=_usage(told), input=_asked(told))
+    writer.note("RunCompleted", **{name: output[name] for name in names if name in output})
+    return End(RunState.COMPLETED, output, usage=_usage(summary), input=_input(summary))
 
 
-def _paused(voice: Voice, told: Told) -> End:
-    state = told.state or TurnState()
-    output = paused(told, _sentence(state))
-    voice.note("RunContentCompleted")
+def _pause(writer: EventWriter, summary: RunSummary) -> End:
+    state = summary.state or TurnState()
+    output = render_paused(summary, _sentence(state))
+    writer.note("RunContentCompleted")
     names = ("content", "tools", "requirements")
-    voice.note("RunPaused", **{name: output[name] for name in names})
-    asked = {**json.loads(told.run.input), "turn": dump(evolve(state, worked_us=told.worked_us))}
+    writer.note("RunPaused", **{name: output[name] for name in names})
+    asked = {
+        **json.loads(summary.run.input),
+        "turn": dump(evolve(state, worked_us=summary.worked_us)),
+    }
     kept = compact_json(asked)
-    return End(RunState.PAUSED, output, usage=_usage(told), input=kept)
+    return End(RunState.PAUSED, output, usage=_usage(summary), input=kept)
 
 
 def _sentence(state: TurnState) -> str:
-    needs = {call.standing for call, _ in waiting(state)}
+    needs = {call.standing for call, _ in find_waiting(state)}
     if len(needs) > 1:
         return _PAUSED.format(_BOTH)
     return _PAUSED.format(_CONFIRM if Standing.CONFIRM in needs else _EXTERNAL)
 
 
-def broken_off(voice: Voice, told: Told, sentence: str, reason: str) -> End:
+def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> End:
     """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs."""
-    voice.note("RunError", content=sentence, error_type=reason)
-    return End(RunState.ERROR, failed(told, sentence), reason, _usage(told), _asked(told))
+    writer.note("RunError", content=sentence, error_type=reason)
+    return End(
+        RunState.ERROR, render_failed(summary, sentence), reason, _usage(summary), _input(summary)
+    )
 
 
-def failing(voice: Voice, told: Told, error: Exception) -> Program[End]:
+def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) -> Program[End]:
     """Note the end of a run by an error: the model's sentence, or a number of the log's."""
     if isinstance(error, ModelFailed):
-        return broken_off(voice, told, error.sentence, f"model_{error.reason}")
+        return fail(writer, summary, error.sentence, f"model_{error.reason}")
     incident = (yield from RandomBytes(8)).hex()
-    fields = (("incident", incident), ("run_id", told.run.run_id), ("error", where(error)))
+    fields = (("incident", incident), ("run_id", summary.run.run_id), ("error", where(error)))
     yield from Log("error", "run_failed", fields)
-    return broken_off(voice, told, _FAILED.format(incident), "run_failed")
+    return fail(writer, summary, _FAILED.format(incident), "run_failed")
 
 
-def cut_short(voice: Voice, told: Told, sentence: str) -> End:
+def cut_short(writer: EventWriter, summary: RunSummary, sentence: str) -> End:
     """Note the end of a run that somebody cancelled."""
-    voice.note("RunCancelled", reason=sentence, content=sentence)
-    output = cancelled(told, "".join(voice.heard))
-    return End(RunState.CANCELLED, output, "cancelled", _usage(told), _asked(told))
+    writer.note("RunCancelled", reason=sentence, content=sentence)
+    output = render_cancelled(summary, "".join(writer.heard))
+    return End(RunState.CANCELLED, output, "cancelled", _usage(summary), _input(summary))
 
 
-def _usage(told: Told) -> str | None:
+def _usage(summary: RunSummary) -> str | None:
     """Return what the turn has cost so far; None where no model was asked."""
-    if told.state is None or not told.state.rounds:
+    if summary.state is None or not summary.state.rounds:
         return None
-    usage = told.state.usage
+    usage = summary.state.usage
     return compact_json({**tokens(usage), **tokens_apart(usage)})
 
 
-def _asked(told: Told) -> str | None:
+def _input(summary: RunSummary) -> str | None:
     """Return the input without what was kept for going on; None where there is nothing of it."""
-    if told.run.events == 0:
+    if summary.run.events == 0:
         return None
-    asked = json.loads(told.run.input)
+    asked = json.loads(summary.run.input)
     asked.pop("turn", None)
     return compact_json(asked)

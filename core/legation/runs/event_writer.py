@@ -4,9 +4,9 @@ Events are stored before they are shown, a batch at a time: what is noted while 
 into the database in one transaction when the run is about to wait, or ends.  So a client that has
 seen an event can always be given what came after it.
 
-Several may speak in one journal, each with a `Voice`: a team and those of its members who are at
-work for it.  What they do side by side stands in the order in which it happened, and one batch is
-stored after the other, so that no event can be read before one that has a lower number.
+Several runs may write to one journal, each with an `EventWriter`: a team and those of its members
+that work for it.  Events of runs side by side stand in the order in which they happened.  One batch
+is stored after the other, so that no event can be read before one that has a lower number.
 """
 
 from __future__ import annotations
@@ -22,9 +22,17 @@ from ..models.conversation import storable
 from ..store.run_rows import ClaimedRun, Lease, StoredEvent
 from ..store.runs import AppendEvents
 from ..values import frozen
-from .retry import patiently
+from .retry import with_retry
 
-__all__ = ["LEASE_US", "CancelAsked", "Journal", "LeaseLost", "Speaker", "Voice", "shown"]
+__all__ = [
+    "LEASE_US",
+    "CancelAsked",
+    "EventOrigin",
+    "EventWriter",
+    "Journal",
+    "LeaseLost",
+    "to_run_events",
+]
 
 LEASE_US: Final = 30_000_000
 """How long a node may be silent before its runs are taken for dead, unless configured."""
@@ -41,11 +49,10 @@ class LeaseLost(Exception):
 
 
 @frozen
-class Speaker:
-    """Whose events these are: the members every event of a run has in common.
+class EventOrigin:
+    """The origin of events: the members that every event of a run has in common.
 
-    A member of a team speaks of a run of its own, the one of `parent_run_id` being whose journal
-    it is.
+    A member of a team has a run of its own; `parent_run_id` is the run that the journal belongs to.
     """
 
     run: ClaimedRun
@@ -72,9 +79,9 @@ class Speaker:
         `name` is a word of ours, and `fields` has none of the common members.
         """
         full = f"Team{name}" if self.run.kind == "team" else name
-        told = f",{compact_json(fields)[1:]}" if fields else "}"
+        own = f",{compact_json(fields)[1:]}" if fields else "}"
         second = now_us // 1_000_000
-        return full, f'{{"created_at":{second},"event":"{full}",{self._common}{told}'
+        return full, f'{{"created_at":{second},"event":"{full}",{self._common}{own}'
 
 
 @define
@@ -155,12 +162,12 @@ class Journal:
         append = AppendEvents(self.run.owner, self.run.run_id, self.lease(), self.now_us, events)
         self._storing = True
         try:
-            asked = yield from patiently(self.database, append)
+            asked = yield from with_retry(self.database, append)
         finally:
             self._storing = False
         if asked is not None:
             del self.pending[: len(events)]
-            yield from Publish(self.run.run_id, shown(events), self.database)
+            yield from Publish(self.run.run_id, to_run_events(events), self.database)
         if self._waiting:
             yield from Nudge(self._topic)
         if asked is None:
@@ -170,8 +177,8 @@ class Journal:
 
 
 @define
-class Voice:
-    """Who speaks in a journal; a `Listener` for its model.
+class EventWriter:
+    """The event writer of one run in a journal; a `Listener` for its model.
 
     Attributes:
         streamed: Whether the pieces of its answers are events.
@@ -180,7 +187,7 @@ class Voice:
     """
 
     journal: Journal
-    speaker: Speaker
+    origin: EventOrigin
     streamed: bool
     heard: list[str] = field(factory=list[str])
     first_us: int | None = None
@@ -188,7 +195,7 @@ class Voice:
 
     def note(self, name: str, **fields: Any) -> None:
         """Add an event to the next batch."""
-        self.journal.add(*self.speaker.event(name, self.journal.now_us, fields))
+        self.journal.add(*self.origin.event(name, self.journal.now_us, fields))
 
     def listen(self) -> None:
         """Begin with the next answer."""
@@ -221,7 +228,7 @@ class Voice:
             self.first_us = self.journal.now_us
 
 
-def shown(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:
+def to_run_events(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:
     """Return stored events as those who follow see them; the last one is marked if `final`."""
     last = events[-1].seq if events else 0
     return tuple(RunEvent(e.seq, e.name, e.data, final and e.seq == last, e.at_us) for e in events)

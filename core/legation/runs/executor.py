@@ -23,17 +23,17 @@ from ..store.run_rows import ClaimedRun
 from ..store.runs import Ended, FinishRun
 from ..values import frozen
 from .cancellation import REASON, cancel_topic
-from .endings import End, broken_off, concluded, cut_short, failing
-from .event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice, shown
+from .endings import End, conclude, cut_short, fail, fail_by_error
+from .event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost, to_run_events
 from .in_flight import ExecutingRuns
-from .output import Told
-from .release import give_back
-from .retry import MANY, MOST_TRIES, PASSING, patiently
+from .output import RunSummary
+from .release import release_run
+from .retry import MANY, MOST_TRIES, PASSING, with_retry
 from .states import RunState
 from .team_turn import Taking
 from .turn import turn_of
 
-__all__ = ["BLOCKED", "INTERRUPTED", "CancelledUnasked", "ExecuteRun", "Workshop"]
+__all__ = ["BLOCKED", "INTERRUPTED", "CancelledUnasked", "ExecuteRun", "ExecutorContext"]
 
 INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
 
@@ -54,8 +54,8 @@ class CancelledUnasked(Exception):
 
 
 @define(eq=False)
-class Workshop:
-    """Where runs are executed: what is hosted, and which runs are on the bench.
+class ExecutorContext:
+    """The context of the executor: the components that are hosted, and the runs under execution.
 
     The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
     has gone is not kept by its node's life.
@@ -102,36 +102,36 @@ class Workshop:
 
 @define(eq=False)
 class _Work:
-    """A run under execution: who speaks, what was asked, and the turn as soon as there is one."""
+    """A run under execution: its event writer, its input, and its turn as soon as there is one."""
 
-    voice: Voice
+    writer: EventWriter
     asked: Mapping[str, Any]
     started_us: int
     turn: Taking | None = None
     ended_at: int = 0
 
-    def told(self, component: Component | None) -> Told:
-        """Return what there is to be told of the run by now."""
+    def summarize(self, component: Component | None) -> RunSummary:
+        """Return the summary of the run by now."""
         state = None if self.turn is None else self.turn.state
-        worked_us = self.voice.journal.now_us - self.started_us
+        worked_us = self.writer.journal.now_us - self.started_us
         if state is not None:
             worked_us += state.worked_us
-        speaker = self.voice.speaker
-        return Told(speaker.run, speaker.name, component, state, worked_us)
+        origin = self.writer.origin
+        return RunSummary(origin.run, origin.name, component, state, worked_us)
 
 
 @frozen
 class ExecuteRun(Job):
     """Take the turn of a claimed run, store its end, and go on with the session's next run."""
 
-    workshop: Workshop
+    context: ExecutorContext
     database: str
     run: ClaimedRun
 
     def program(self) -> Program[None]:
         """Execute the run under its lease."""
-        executing, key = self.workshop.executing, (self.database, self.run.run_id)
-        if self.workshop.ending and (yield from give_back(self.database, self.run)):
+        executing, key = self.context.executing, (self.database, self.run.run_id)
+        if self.context.ending and (yield from release_run(self.database, self.run)):
             return
         executing.enter(*key, self.run.attempt)
         try:
@@ -140,9 +140,9 @@ class ExecuteRun(Job):
             executing.leave(*key, self.run.attempt)
         if following is None:
             return
-        if self.workshop.draining and (yield from give_back(self.database, following)):
+        if self.context.draining and (yield from release_run(self.database, following)):
             return
-        yield from Spawn(ExecuteRun(self.workshop, self.database, following))
+        yield from Spawn(ExecuteRun(self.context, self.database, following))
 
     def _execute(self) -> Program[ClaimedRun | None]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
@@ -150,32 +150,34 @@ class ExecuteRun(Job):
         started_us = yield from Now()
         asked = json.loads(self.run.input)
         run = _with_claims(self.run, asked)
-        speaker = Speaker(run, self.workshop.name_of(run))
-        journal = Journal(self.database, run, node, started_us, lease_us=self.workshop.lease_us)
-        work = _Work(Voice(journal, speaker, asked["stream"]), asked, started_us)
+        origin = EventOrigin(run, self.context.name_of(run))
+        journal = Journal(self.database, run, node, started_us, lease_us=self.context.lease_us)
+        work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),
             cancel_topic(self.database, self.run.run_id),
-            self.workshop.registry.config.run_timeout_seconds,
+            self.context.registry.config.run_timeout_seconds,
             self._label(node),
         )
         if isinstance(outcome, LeaseLost):
             return None
-        if self._to_give_back(journal, outcome) and (yield from give_back(self.database, self.run)):
+        if self._is_releasable(journal, outcome) and (
+            yield from release_run(self.database, self.run)
+        ):
             return None
         if isinstance(outcome, PASSING) and journal.untouched:
             yield from self._release(outcome)
             return None
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
-            outcome = yield from self._broken_off(work, outcome)
+            outcome = yield from self._break_off(work, outcome)
         ended = yield from _finish(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
-            outcome = yield from self._corrected(work, ended)
+            outcome = yield from self._correct(work, ended)
             ended = yield from _finish(journal, outcome)
         if ended.kept:
-            self.workshop.count(self.run, outcome.state)
+            self.context.count(self.run, outcome.state)
         return ended.following
 
     def _label(self, node: str) -> str:
@@ -184,15 +186,15 @@ class ExecuteRun(Job):
         whose = {f"{run.kind}_id": run.component_id, "database": self.database}
         return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
 
-    def _corrected(self, work: _Work, ended: Ended) -> Program[End]:
+    def _correct(self, work: _Work, ended: Ended) -> Program[End]:
         """Return the end of a run whose end was not stored, because of who asked to cancel it."""
         if ended.cancel_asked:
-            return cut_short(work.voice, self._so_far(work), REASON.format(self.run.run_id))
-        return (yield from failing(work.voice, self._so_far(work), CancelledUnasked()))
+            return cut_short(work.writer, self._summarize(work), REASON.format(self.run.run_id))
+        return (yield from fail_by_error(work.writer, self._summarize(work), CancelledUnasked()))
 
-    def _to_give_back(self, journal: Journal, outcome: object) -> bool:
+    def _is_releasable(self, journal: Journal, outcome: object) -> bool:
         """Whether the process ends, and the run has not come so far that anybody knows of it."""
-        broken_off = self.workshop.ending and outcome == Interrupted("nudge")
+        broken_off = self.context.ending and outcome == Interrupted("nudge")
         return broken_off and journal.untouched
 
     def _release(self, trouble: StoreFailure) -> Program[None]:
@@ -207,7 +209,7 @@ class ExecuteRun(Job):
         )
         yield from Log("warning", "run_released", fields)
         if self.run.attempt < MOST_TRIES:
-            yield from give_back(self.database, self.run, MANY)
+            yield from release_run(self.database, self.run, MANY)
 
     def _attempt(self, work: _Work) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
@@ -217,34 +219,34 @@ class ExecuteRun(Job):
             return error
 
     def _turn(self, work: _Work) -> Program[End]:
-        component = self.workshop.component(self.run)
+        component = self.context.component(self.run)
         if component is None:
-            return broken_off(work.voice, self._so_far(work), _UNHOSTED, "not_hosted")
-        run = work.voice.speaker.run
-        work.turn = yield from turn_of(component, self.database, run, work.asked, work.voice)
+            return fail(work.writer, self._summarize(work), _UNHOSTED, "not_hosted")
+        run = work.writer.origin.run
+        work.turn = yield from turn_of(component, self.database, run, work.asked, work.writer)
         outcome = yield from work.turn.take()
-        work.ended_at = work.voice.journal.seq
-        return concluded(work.voice, self._so_far(work), outcome)
+        work.ended_at = work.writer.journal.seq
+        return conclude(work.writer, self._summarize(work), outcome)
 
-    def _so_far(self, work: _Work) -> Told:
-        return work.told(self.workshop.component(self.run))
+    def _summarize(self, work: _Work) -> RunSummary:
+        return work.summarize(self.context.component(self.run))
 
-    def _broken_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
+    def _break_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
-        told, work.ended_at = self._so_far(work), work.voice.journal.seq
-        ending = self.workshop.ending and outcome == Interrupted("nudge")
+        summary, work.ended_at = self._summarize(work), work.writer.journal.seq
+        ending = self.context.ending and outcome == Interrupted("nudge")
         if isinstance(outcome, CancelAsked) or (outcome == Interrupted("nudge") and not ending):
-            return cut_short(work.voice, told, REASON.format(self.run.run_id))
+            return cut_short(work.writer, summary, REASON.format(self.run.run_id))
         if ending:
             sentence, reason = INTERRUPTED, "interrupted"
         elif outcome == Interrupted("blocked"):
             sentence, reason = BLOCKED, "blocked"
         elif isinstance(outcome, Interrupted):
-            seconds = self.workshop.registry.config.run_timeout_seconds
+            seconds = self.context.registry.config.run_timeout_seconds
             sentence, reason = _TIMEOUT.format(seconds), "timeout"
         else:
-            return (yield from failing(work.voice, told, outcome))
-        return broken_off(work.voice, told, sentence, reason)
+            return (yield from fail_by_error(work.writer, summary, outcome))
+        return fail(work.writer, summary, sentence, reason)
 
 
 def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
@@ -281,12 +283,12 @@ def _finish(journal: Journal, end: End) -> Program[Ended]:
     )
     ended: Ended | None = None
     try:
-        ended = yield from patiently(journal.database, finish, MANY, (StoreFailure,))
+        ended = yield from with_retry(journal.database, finish, MANY, (StoreFailure,))
     except StoreFailure:
         pass
     if ended is None:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
     if ended.kept:
-        yield from Publish(run.run_id, shown(events, final=True), journal.database)
+        yield from Publish(run.run_id, to_run_events(events, final=True), journal.database)
     return ended

@@ -20,9 +20,9 @@ from ..http.sse import EventId, encode, encode_departure, heartbeat
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..values import frozen
-from .event_writer import Speaker, shown
-from .executor import Workshop
-from .retry import patiently
+from .event_writer import EventOrigin, to_run_events
+from .executor import ExecutorContext
+from .retry import with_retry
 from .states import RunState
 
 __all__ = ["Followed", "RunStalled", "join", "resume", "tail", "tail_of_member"]
@@ -49,27 +49,27 @@ class Followed:
     """A run that a stream follows.
 
     Attributes:
-        workshop: Of this process.
-        speaker: Whose events the stream has.
+        context: Of this process.
+        origin: Whose events the stream has.
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
     """
 
-    workshop: Workshop
+    context: ExecutorContext
     database: str
-    speaker: Speaker
+    origin: EventOrigin
     top_id: str
     path: str
 
     @property
     def owner(self) -> str:
         """Whose run it is."""
-        return self.speaker.run.owner
+        return self.origin.run.owner
 
     @property
     def run_id(self) -> str:
         """The run whose events the stream has."""
-        return self.speaker.run.run_id
+        return self.origin.run.run_id
 
     @property
     def stays(self) -> bool:
@@ -77,8 +77,8 @@ class Followed:
 
         The process leaves streams of runs that others execute, or nobody by now, as it ends.
         """
-        workshop = self.workshop
-        return not workshop.leaving or (self.database, self.top_id) in workshop.executing
+        context = self.context
+        return not context.leaving or (self.database, self.top_id) in context.executing
 
     def depart(self, seq: int) -> Program[Unfinished]:
         """Say where to go on behind the event `seq`, and end."""
@@ -90,27 +90,27 @@ class Followed:
 
         The stream of a run that does not go on is not whole.
         """
-        self.workshop.followers += 1
+        self.context.followers += 1
         try:
             return (yield from body)
         except RunStalled:
             return Unfinished()
         finally:
-            self.workshop.followers -= 1
+            self.context.followers -= 1
 
 
 @define
 class _Follower:
-    """Who follows a run: how far it has come, and for how long there has been nothing new.
+    """A follower of a run: how far it has come, and for how long there has been nothing new.
 
-    `speaker` is whose stream it is; `left` is for how long nobody has held the run's lease.
+    `origin` is whose stream it is; `left` is for how long nobody has held the run's lease.
     """
 
     database: str
     owner: str
     run_id: str
     after: int
-    speaker: Speaker | None = None
+    origin: EventOrigin | None = None
     indexed: bool = False
     over: bool = False
     ended: bool = False
@@ -127,7 +127,7 @@ class _Follower:
         events = yield from NextEvents(self.run_id, self.after, self.poll)
         if not events:
             page = yield from self.look()
-            events = shown(page.events, final=self.over)
+            events = to_run_events(page.events, final=self.over)
             if page.status is None:
                 events = yield from self.part()
             elif not events and not self.over:
@@ -144,12 +144,12 @@ class _Follower:
 
     def part(self) -> Program[tuple[RunEvent, ...]]:
         """Return the last event of a run that was deleted, which is stored nowhere."""
-        if self.speaker is None:
+        if self.origin is None:
             return ()
         now_us = yield from Now()
-        sentence = _DELETED.format(self.speaker.run.run_id)
+        sentence = _DELETED.format(self.origin.run.run_id)
         fields = {"reason": sentence, "content": sentence}
-        name, data = self.speaker.event("RunCancelled", now_us, fields)
+        name, data = self.origin.event("RunCancelled", now_us, fields)
         return (RunEvent(self.after + 1, name, data, final=True),)
 
     def _mind(self, page: EventsPage) -> Program[None]:
@@ -172,10 +172,10 @@ class _Follower:
     def look(self) -> Program[EventsPage]:
         """Ask the database for the next events, and whether there will be more.
 
-        As patiently as the run itself: who waits for it is not to lose it over a broken connection.
+        It is retried like the run itself: a broken connection does not end the stream.
         """
         fetch = FetchEvents(self.owner, self.run_id, self.after)
-        page: EventsPage = yield from patiently(self.database, fetch)
+        page: EventsPage = yield from with_retry(self.database, fetch)
         self.ended = page.status is None or page.status in _OVER
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
@@ -223,9 +223,7 @@ def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    follower = _Follower(
-        followed.database, followed.owner, followed.run_id, after, followed.speaker
-    )
+    follower = _Follower(followed.database, followed.owner, followed.run_id, after, followed.origin)
     return followed.count(follower.go_on(followed))
 
 
@@ -241,7 +239,7 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
 
 def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
     owner, top_id = followed.owner, followed.top_id
-    follower = _Follower(followed.database, owner, top_id, 0, followed.speaker)
+    follower = _Follower(followed.database, owner, top_id, 0, followed.origin)
     emitted_us = yield from Now()
     while not follower.over:
         stays = followed.stays
@@ -276,7 +274,7 @@ def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
 def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     run_id = followed.run_id
     follower = _Follower(
-        followed.database, followed.owner, run_id, after, followed.speaker, indexed=True
+        followed.database, followed.owner, run_id, after, followed.origin, indexed=True
     )
     page = yield from follower.look()
     missed = max(0, page.last - after)
@@ -296,5 +294,5 @@ def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     return (yield from follower.go_on(followed))
 
 
-def _word(event: str, run_id: str, **told: Any) -> Program[None]:
-    yield from Emit(encode(event, compact_json({"event": event, "run_id": run_id, **told})))
+def _word(event: str, run_id: str, **fields: Any) -> Program[None]:
+    yield from Emit(encode(event, compact_json({"event": event, "run_id": run_id, **fields})))

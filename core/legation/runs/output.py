@@ -17,21 +17,21 @@ from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun, RunRow
 from ..values import frozen
-from .payloads import messages, requirements, spent, tool_execution, waiting
+from .payloads import find_waiting, messages, requirements, spent, tool_execution
 from .states import RunState
 from .turn_state import TurnState
 
 __all__ = [
     "MEDIA",
-    "Told",
-    "begun",
-    "cancelled",
-    "completed",
-    "failed",
+    "RunSummary",
     "iso_time",
     "metrics",
     "model_of",
-    "paused",
+    "render_cancelled",
+    "render_completed",
+    "render_failed",
+    "render_paused",
+    "render_running",
     "run_json",
     "run_listed",
     "run_output",
@@ -49,8 +49,8 @@ def iso_time(at_us: int) -> str:
 
 
 @frozen
-class Told:
-    """A run of which there is to be told: whose it is, and how far its turn came.
+class RunSummary:
+    """The summary of a run: its owner, its component, and how far its turn came.
 
     `component` is None where it is hosted no more, `state` None where its turn is not at hand.
     `worked_us` is how long the turn has taken.
@@ -64,108 +64,108 @@ class Told:
     parent_run_id: str | None = None
 
 
-def begun(told: Told) -> dict[str, Any]:
+def render_running(summary: RunSummary) -> dict[str, Any]:
     """Return the output of a run that is on its way."""
     return {
-        **_head(told),
-        **model_of(told.component),
-        "session_state": json.loads(told.run.state),
-        "created_at": told.run.created_us // 1_000_000,
+        **_head(summary),
+        **model_of(summary.component),
+        "session_state": json.loads(summary.run.state),
+        "created_at": summary.run.created_us // 1_000_000,
         "status": RunState.RUNNING.value,
         "metrics": {},
-        **_asked(json.loads(told.run.input)),
+        **_input(json.loads(summary.run.input)),
     }
 
 
-def completed(told: Told, content: Any) -> dict[str, Any]:
+def render_completed(summary: RunSummary, content: Any) -> dict[str, Any]:
     """Return the output of a run that has its answer."""
-    return _output(told, RunState.COMPLETED, content)
+    return _output(summary, RunState.COMPLETED, content)
 
 
-def paused(told: Told, sentence: str) -> dict[str, Any]:
+def render_paused(summary: RunSummary, sentence: str) -> dict[str, Any]:
     """Return the output of a run that waits for a person."""
-    return _output(told, RunState.PAUSED, sentence)
+    return _output(summary, RunState.PAUSED, sentence)
 
 
-def failed(told: Told, sentence: str) -> dict[str, Any]:
+def render_failed(summary: RunSummary, sentence: str) -> dict[str, Any]:
     """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
-    return _output(told, RunState.ERROR, sentence)
+    return _output(summary, RunState.ERROR, sentence)
 
 
-def cancelled(told: Told, content: str) -> dict[str, Any]:
+def render_cancelled(summary: RunSummary, content: str) -> dict[str, Any]:
     """Return the output of a run that was cancelled, with as much of the answer as there was."""
-    return _output(told, RunState.CANCELLED, content)
+    return _output(summary, RunState.CANCELLED, content)
 
 
-def _output(told: Told, state: RunState, content: Any) -> dict[str, Any]:
-    asked = json.loads(told.run.input)
+def _output(summary: RunSummary, state: RunState, content: Any) -> dict[str, Any]:
+    asked = json.loads(summary.run.input)
     return {
-        **_head(told),
+        **_head(summary),
         "content": content,
-        "content_type": _content_type(told, asked, content),
-        **_reasoning(told.state),
-        **model_of(told.component),
-        "session_state": json.loads(told.run.state),
-        "created_at": told.run.created_us // 1_000_000,
+        "content_type": _content_type(summary, asked, content),
+        **_thoughts(summary.state),
+        **model_of(summary.component),
+        "session_state": json.loads(summary.run.state),
+        "created_at": summary.run.created_us // 1_000_000,
         "status": state.value,
-        **_turn(told, state, asked["message"]),
-        **_asked(asked),
+        **_turn(summary, state, asked["message"]),
+        **_input(asked),
     }
 
 
-def _content_type(told: Told, asked: Mapping[str, Any], content: Any) -> str:
+def _content_type(summary: RunSummary, asked: Mapping[str, Any], content: Any) -> str:
     """Return what `content` is: text, or an object under the title of its schema, if it has one."""
     if isinstance(content, str):
         return "str"
-    configured = None if told.component is None else told.component.output_schema
+    configured = None if summary.component is None else summary.component.output_schema
     schema = asked.get("output_schema") or configured or {}
     title = schema.get("title")
     plain = "use_json_schema" in asked or not isinstance(title, str)
     return "dict" if plain else title or "dict"
 
 
-def _reasoning(state: TurnState | None) -> dict[str, str]:
+def _thoughts(state: TurnState | None) -> dict[str, str]:
     """Return what was seen of the model's thoughts, if there is any."""
     seen = "" if state is None else state.reasoning
     return {"reasoning_content": seen} if seen else {}
 
 
-def _turn(told: Told, state: RunState, asked: str) -> dict[str, Any]:
-    """Return what is told of the turn; of one that was broken off, no conversation."""
-    turn = told.state
+def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
+    """Return the members of the turn; of one that was broken off, no conversation."""
+    turn = summary.state
     if turn is None:
         return {"metrics": {}}
     tools = [tool_execution(call) for call in turn.calls]
     responses = [call.response for call in turn.calls if call.response is not None]
-    members = {"member_responses": responses} if told.run.kind == "team" else {}
+    members = {"member_responses": responses} if summary.run.kind == "team" else {}
     if state in (RunState.ERROR, RunState.CANCELLED):
         return {
             **members,
-            "metrics": metrics(told) if turn.rounds else {},
+            "metrics": metrics(summary) if turn.rounds else {},
             **({"tools": tools} if tools else {}),
         }
     shown = {
         **members,
-        "metrics": metrics(told),
-        "messages": messages(told.run.run_id, turn, asked),
+        "metrics": metrics(summary),
+        "messages": messages(summary.run.run_id, turn, asked),
         "tools": tools,
     }
     if state is RunState.PAUSED:
         of_members = [
             {**tool_execution(call), "member_run_id": member.run_id}
-            for call, member in waiting(turn)
+            for call, member in find_waiting(turn)
             if member is not None
         ]
         shown["tools"] = [*tools, *of_members]
-        shown["requirements"] = requirements(told.run.run_id, turn)
+        shown["requirements"] = requirements(summary.run.run_id, turn)
     return shown
 
 
-def metrics(told: Told) -> dict[str, Any]:
+def metrics(summary: RunSummary) -> dict[str, Any]:
     """Return tokens and seconds of a run."""
-    state, component = told.state, told.component
+    state, component = summary.state, summary.component
     cost = spent((state or TurnState()).usage)
-    seconds: dict[str, Any] = {"duration": told.worked_us / 1_000_000}
+    seconds: dict[str, Any] = {"duration": summary.worked_us / 1_000_000}
     if state is not None and state.first_seconds is not None:
         seconds = {"time_to_first_token": state.first_seconds, **seconds}
     if component is None or component.run is not None:
@@ -174,13 +174,13 @@ def metrics(told: Told) -> dict[str, Any]:
     return {**cost, **seconds, "details": {"model": [model]}}
 
 
-def _head(told: Told) -> dict[str, Any]:
-    run = told.run
-    parent = {} if told.parent_run_id is None else {"parent_run_id": told.parent_run_id}
+def _head(summary: RunSummary) -> dict[str, Any]:
+    run = summary.run
+    parent = {} if summary.parent_run_id is None else {"parent_run_id": summary.parent_run_id}
     return {
         "run_id": run.run_id,
         f"{run.kind}_id": run.component_id,
-        f"{run.kind}_name": told.name,
+        f"{run.kind}_name": summary.name,
         "session_id": run.session_id,
         **parent,
         "user_id": name_of(run.owner),
@@ -194,7 +194,7 @@ def model_of(component: Component | None) -> dict[str, Any]:
     return {"model": component.model.id, "model_provider": component.model.provider}
 
 
-def _asked(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _input(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the run was asked; of a file its name, type and size, never its content."""
     media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
     shown = {kind: items for kind, items in media.items() if items}
@@ -221,7 +221,7 @@ def run_output(row: RunRow) -> dict[str, Any]:
         "status": row.status,
         "metrics": {},
         "events": [],
-        **_asked(json.loads(row.input)),
+        **_input(json.loads(row.input)),
     }
 
 

@@ -12,15 +12,15 @@ from .turn_state import CallState, MemberState, Standing, TurnState
 
 __all__ = [
     "call_sentence",
+    "find_waiting",
     "message",
     "messages",
-    "remembered",
+    "recall",
     "requirements",
     "spent",
     "tokens",
     "tokens_apart",
     "tool_execution",
-    "waiting",
 ]
 
 _SHOWN: Final = 200
@@ -98,42 +98,42 @@ def _seconds(call: CallState) -> float:
 
 def call_sentence(call: CallState) -> str:
     """Return in words that a call is over."""
-    told = ", ".join(f"{name}={_shortened(value)}" for name, value in call.arguments.items())
-    return f"{call.call.name}({told}) completed in {_seconds(call):.4f}s. "
+    arguments = ", ".join(f"{name}={_shorten(value)}" for name, value in call.arguments.items())
+    return f"{call.call.name}({arguments}) completed in {_seconds(call):.4f}s. "
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else "..."
 
 
 def requirements(run_id: str, state: TurnState) -> list[dict[str, Any]]:
     """Return what a person has to answer, also deep in a team."""
-    return [_requirement(run_id, call, member) for call, member in waiting(state)]
+    return [_requirement(run_id, call, member) for call, member in find_waiting(state)]
 
 
-def waiting(
+def find_waiting(
     state: TurnState, member: MemberState | None = None
 ) -> Iterator[tuple[CallState, MemberState | None]]:
     """Yield the calls that wait for a person, each with the member of the team that wants it."""
     for call in state.calls:
         if call.member is not None:
-            yield from waiting(call.member.state, call.member)
+            yield from find_waiting(call.member.state, call.member)
         elif call.waits:
             yield call, member
 
 
 def _requirement(run_id: str, call: CallState, member: MemberState | None) -> dict[str, Any]:
     at = datetime.fromtimestamp(call.created_us / 1_000_000, UTC)
-    told = {
+    requirement = {
         "id": f"{run_id if member is None else member.run_id}.{call.call.id}",
         "created_at": at.isoformat(),
         "tool_execution": tool_execution(call),
     }
     if member is None:
-        return told
+        return requirement
     return {
-        **told,
+        **requirement,
         "member_agent_id": member.component_id,
         "member_agent_name": member.name,
         "member_run_id": member.run_id,
@@ -156,7 +156,7 @@ def messages(run_id: str, state: TurnState, asked: str) -> list[dict[str, Any]]:
                 **message(f"{run_id}.{number}", one.role, content, said.at_us),
                 **({"reasoning_content": one.reasoning} if one.reasoning else {}),
                 **_calls(one.calls),
-                **_answered(calls.get(one.call_id or "")),
+                **_call_members(calls.get(one.call_id or "")),
             }
         )
     return shown
@@ -177,7 +177,7 @@ def message(message_id: str, role: str, content: str, at_us: int) -> dict[str, A
 def _calls(calls: tuple[ToolCall, ...]) -> dict[str, Any]:
     if not calls:
         return {}
-    told = [
+    tool_calls = [
         {
             "id": call.id,
             "type": "function",
@@ -185,10 +185,10 @@ def _calls(calls: tuple[ToolCall, ...]) -> dict[str, Any]:
         }
         for call in calls
     ]
-    return {"tool_calls": told}
+    return {"tool_calls": tool_calls}
 
 
-def _answered(call: CallState | None) -> dict[str, Any]:
+def _call_members(call: CallState | None) -> dict[str, Any]:
     if call is None:
         return {}
     return {
@@ -199,7 +199,7 @@ def _answered(call: CallState | None) -> dict[str, Any]:
     }
 
 
-def remembered(shown: Mapping[str, Any]) -> Message:
+def recall(shown: Mapping[str, Any]) -> Message:
     """Return a message of an earlier run, as it was shown, for the model to read again."""
     calls = tuple(
         ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])

@@ -1,4 +1,4 @@
-"""What a model is told at the beginning of a turn: instructions, history, and what was asked."""
+"""The prompt at the beginning of a turn: instructions, history, and the question."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..effects import Program
 from ..models.conversation import Image, Message
 from ..store.run_reads import RecentRuns
 from ..store.run_rows import ClaimedRun
-from .payloads import remembered
-from .retry import patiently
-from .turn_state import Said, TurnState
+from .payloads import recall
+from .retry import with_retry
+from .turn_state import ModelTurn, TurnState
 
 __all__ = ["FILE_BYTES", "begin", "history", "question"]
 
@@ -42,18 +42,18 @@ def begin(
     before = [] if instructions is None else [Message("system", instructions)]
     if runs and run.run_no > 1:
         before += yield from history(database, run, runs)
-    return TurnState(before=tuple(before), said=(Said(question(asked), run.created_us),))
+    return TurnState(before=tuple(before), said=(ModelTurn(question(asked), run.created_us),))
 
 
 def history(database: str, run: ClaimedRun, size: int) -> Program[list[Message]]:
     """Return the messages of the last `size` runs of the session that were completed."""
     unit = RecentRuns(run.owner, run.session_id, run.run_no, size)
-    recent = yield from patiently(database, unit)
-    told: list[Message] = []
+    recent = yield from with_retry(database, unit)
+    messages: list[Message] = []
     for _, output in recent:
         shown = json.loads(output).get("messages", ())
-        told += [remembered(message) for message in shown if message["role"] != "system"]
-    return told
+        messages += [recall(message) for message in shown if message["role"] != "system"]
+    return messages
 
 
 def question(asked: Mapping[str, Any]) -> Message:

@@ -16,11 +16,11 @@ from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
-from .cancellation import REASON, cancel_topic, keeping_topic
-from .endings import End, broken_off, cut_short, failing
-from .event_writer import Journal, Speaker, Voice, shown
-from .executor import BLOCKED, INTERRUPTED, ExecuteRun, Workshop
-from .output import Told
+from .cancellation import REASON, cancel_topic, runs_topic
+from .endings import End, cut_short, fail, fail_by_error
+from .event_writer import EventOrigin, EventWriter, Journal, to_run_events
+from .executor import BLOCKED, INTERRUPTED, ExecuteRun, ExecutorContext
+from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 
 __all__ = ["KeepRuns", "LeftWithoutTrace"]
@@ -41,16 +41,16 @@ class KeepRuns(Job):
     has no executor.  Three times within a lease: the leases of this node.
     """
 
-    workshop: Workshop
+    context: ExecutorContext
     database: str
 
     def program(self) -> Program[None]:
         """Go round, whatever goes wrong."""
         node = yield from ThisNode()
-        told, beaten_us = "", 0
+        logged, beaten_us = "", 0
         while True:
             now_us = yield from Now()
-            beats = not 0 <= now_us - beaten_us < self.workshop.lease_us // _BEATS
+            beats = not 0 <= now_us - beaten_us < self.context.lease_us // _BEATS
             trouble: Exception | None = None
             try:
                 yield from self._round(node, now_us, beats=beats)
@@ -60,24 +60,24 @@ class KeepRuns(Job):
                 beaten_us = 0  # as soon as it can be again
             elif beats:
                 beaten_us = now_us
-            told = yield from self._tell(trouble, told)
-            yield from AwaitNudge(keeping_topic(self.database), _ROUND_SECONDS)
+            logged = yield from self._log_trouble(trouble, logged)
+            yield from AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
 
-    def _tell(self, trouble: Exception | None, told: str) -> Program[str]:
-        """Write what went wrong, unless it was `told` the last time; return what it is."""
+    def _log_trouble(self, trouble: Exception | None, logged: str) -> Program[str]:
+        """Write what went wrong, unless it was `logged` the last time; return what it is."""
         if trouble is None:
             return ""
         found = where(trouble)
-        if found != told:
+        if found != logged:
             fields = (("database", self.database), ("error", found))
             level = "warning" if isinstance(trouble, StoreFailure) else "error"
             yield from Log(level, "reaper_round_failed", fields)
         return found
 
     def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
-        if held := self.workshop.executing.ids(self.database):
-            yield from self._kept(node, held, now_us, beats=beats)
-        if self.workshop.draining:
+        if held := self.context.executing.ids(self.database):
+            yield from self._keep(node, held, now_us, beats=beats)
+        if self.context.draining:
             return
         neglected = yield from Transact(self.database, FindNeglected(now_us))
         stuck: Exception | None = None
@@ -93,10 +93,10 @@ class KeepRuns(Job):
         if stuck is not None:
             raise stuck
 
-    def _kept(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
+    def _keep(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
         if beats:
             yield from Transact(
-                self.database, ExtendLeases(node, held, now_us + self.workshop.lease_us)
+                self.database, ExtendLeases(node, held, now_us + self.context.lease_us)
             )
         for run_id in (yield from Transact(self.database, CancelsAsked(held))):
             yield from Nudge(cancel_topic(self.database, run_id))
@@ -105,11 +105,11 @@ class KeepRuns(Job):
         """Execute what waits in sessions where nothing is executed."""
         while True:
             now_us = yield from Now()
-            unit = ClaimWaiting(node, now_us, now_us + self.workshop.lease_us)
+            unit = ClaimWaiting(node, now_us, now_us + self.context.lease_us)
             waiting = yield from Transact(self.database, unit)
             if waiting is None:
                 return
-            yield from Spawn(ExecuteRun(self.workshop, self.database, waiting))
+            yield from Spawn(ExecuteRun(self.context, self.database, waiting))
 
     def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
         """End the run of a dead node, under the dead one's lease.
@@ -129,9 +129,9 @@ class KeepRuns(Job):
         finish = evolve(finish, expired_us=now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
-            yield from Publish(row.run_id, shown(finish.events, final=True), self.database)
+            yield from Publish(row.run_id, to_run_events(finish.events, final=True), self.database)
         if ended.following is not None:
-            yield from Spawn(ExecuteRun(self.workshop, self.database, ended.following))
+            yield from Spawn(ExecuteRun(self.context, self.database, ended.following))
 
     def end_blocked(self, run_id: str, node: str, attempt: int) -> Program[bool]:
         """End the run for whose sake the process of `node` was killed; return whether it did.
@@ -169,19 +169,19 @@ class KeepRuns(Job):
         in_vain: bool = False,
         blocked: bool = False,
     ) -> Program[FinishRun]:
-        run, component = row.claim, self.workshop.component(row.claim)
-        told = Told(run, self.workshop.name_of(run), component)
-        journal = Journal(self.database, run, node, now_us, lease_us=self.workshop.lease_us)
-        voice = Voice(journal, Speaker(run, told.name), streamed=False)
+        run, component = row.claim, self.context.component(row.claim)
+        summary = RunSummary(run, self.context.name_of(run), component)
+        journal = Journal(self.database, run, node, now_us, lease_us=self.context.lease_us)
+        writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end: End
         if row.cancel_us is not None:
-            end = cut_short(voice, told, REASON.format(run.run_id))
+            end = cut_short(writer, summary, REASON.format(run.run_id))
         elif in_vain:
-            end = yield from failing(voice, told, LeftWithoutTrace())
+            end = yield from fail_by_error(writer, summary, LeftWithoutTrace())
         elif blocked:
-            end = broken_off(voice, told, BLOCKED, "blocked")
+            end = fail(writer, summary, BLOCKED, "blocked")
         else:
-            end = broken_off(voice, told, INTERRUPTED, "interrupted")
+            end = fail(writer, summary, INTERRUPTED, "interrupted")
         return FinishRun(
             owner=row.owner,
             session_id=row.session_id,
@@ -189,7 +189,7 @@ class KeepRuns(Job):
             lease=row.lease,
             node=node,
             now_us=now_us,
-            until_us=now_us + self.workshop.lease_us,
+            until_us=now_us + self.context.lease_us,
             status=end.state.value,
             output=compact_json(end.output),
             reason=end.reason,

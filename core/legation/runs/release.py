@@ -1,4 +1,4 @@
-"""Giving a run back that was claimed here and in which nothing has happened yet."""
+"""The release of a run that was claimed here and in which nothing has happened yet."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from ..effects import Nudge, Program, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
 from ..store.run_rows import ClaimedRun, Lease
-from .cancellation import keeping_topic
-from .retry import FEW, patiently
+from .cancellation import runs_topic
+from .retry import FEW, with_retry
 
-__all__ = ["give_back"]
+__all__ = ["release_run"]
 
 
-def give_back(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW) -> Program[bool]:
+def release_run(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW) -> Program[bool]:
     """Let `run` wait again, for any node to execute; whether that could be done.
 
     It cannot where an event of it is stored, where somebody asked to cancel it, and where the
@@ -21,9 +21,9 @@ def give_back(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW) -
     node = yield from ThisNode()
     release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
     try:
-        given = yield from patiently(database, release, pauses)
+        given = yield from with_retry(database, release, pauses)
     except StoreFailure:
         return False
     if given:
-        yield from Nudge(keeping_topic(database), database)
+        yield from Nudge(runs_topic(database), database)
     return given

@@ -1,4 +1,4 @@
-"""Patience with a database: what a run has to store is tried again, a while.
+"""The retry of units: a run stores its state again while the database is away.
 
 Only for units that find their own work when they are run a second time: then a commit without an
 answer needs no other care than a lock that was not to be had.
@@ -13,7 +13,7 @@ from ..effects import Program, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
 
-__all__ = ["FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "patiently", "plainly"]
+__all__ = ["FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "transact", "with_retry"]
 
 R = TypeVar("R")
 
@@ -36,17 +36,17 @@ MOST_TRIES: Final = 3
 """How often a run is taken up in which nothing happens: it may be what ends its nodes."""
 
 
-def plainly(database: str, unit: Unit[R]) -> Program[R]:
+def transact(database: str, unit: Unit[R]) -> Program[R]:
     """Return the result of `unit`."""
     return (yield from Transact(database, unit))
 
 
-def patiently(
+def with_retry(
     database: str,
     unit: Unit[R],
     pauses: tuple[float, ...] = MANY,
     passing: tuple[type[StoreFailure], ...] = PASSING,
-    change: Change = plainly,
+    change: Change = transact,
 ) -> Program[R]:
     """Return the result of `unit`.
 

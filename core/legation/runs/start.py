@@ -16,8 +16,8 @@ from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.runs import Started, StartRun
 from ..values import frozen
-from .executor import ExecuteRun, Workshop
-from .retry import FEW, Change, plainly
+from .executor import ExecuteRun, ExecutorContext
+from .retry import FEW, Change, transact
 
 __all__ = ["NewRun", "start"]
 
@@ -44,7 +44,7 @@ class NewRun:
 
 
 def start(
-    workshop: Workshop, component: Component, new: NewRun, change: Change = plainly
+    context: ExecutorContext, component: Component, new: NewRun, change: Change = transact
 ) -> Program[Started]:
     """Store a run and see that it is executed; it goes on whatever becomes of this program.
 
@@ -53,7 +53,7 @@ def start(
     """
     node = yield from ThisNode()
     now_us = yield from Now()
-    started = yield from _stored(
+    started = yield from _store(
         component.database,
         StartRun(
             owner=new.owner,
@@ -65,18 +65,18 @@ def start(
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,
-            until_us=now_us + workshop.lease_us,
+            until_us=now_us + context.lease_us,
             state=compact_json(new.state),
             waits=new.waits,
         ),
         change,
     )
     if started.claim is not None:
-        yield from Spawn(ExecuteRun(workshop, component.database, started.claim))
+        yield from Spawn(ExecuteRun(context, component.database, started.claim))
     return started
 
 
-def _stored(database: str, unit: StartRun, change: Change) -> Program[Started]:
+def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
     """Store the run, once.
 
     A run that is found after a lost commit was claimed by that commit, and nobody has begun it.

@@ -30,16 +30,16 @@ from ..store.units import Unit
 from ..tools import plain_arguments, render
 from ..values import frozen
 from .agent_turn import Outcome
-from .endings import End, broken_off, concluded, failing
-from .event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice
+from .endings import End, conclude, fail, fail_by_error
+from .event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
 from .ids import new_id
-from .output import Told, begun, model_of
-from .retry import patiently
+from .output import RunSummary, model_of, render_running
+from .retry import with_retry
 from .states import RunState
 from .tool_calls import Toolbox
-from .turn_state import CallState, MemberState, Said, Standing, TurnState, unlike
+from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState, unlike
 
-__all__ = ["DELEGATE", "MAX_TASKS", "Leading", "Taker", "Taking", "gathered"]
+__all__ = ["DELEGATE", "MAX_TASKS", "LeaderToolSet", "Taker", "Taking", "delegate_to_all"]
 
 DELEGATE: Final = DELEGATION[0]
 
@@ -70,29 +70,31 @@ class Taking(Protocol):
         ...
 
 
-Taker: TypeAlias = Callable[[Component, Mapping[str, Any], Voice, TurnState], Taking]
+Taker: TypeAlias = Callable[[Component, Mapping[str, Any], EventWriter, TurnState], Taking]
 """Makes the turn of an agent or a team: of whom, what was asked, who speaks, and how far it is."""
 
 
 @frozen
-class _Errand:
+class _MemberRun:
     """A member at work: None if the team has it no more."""
 
     member: Component | None
     run: ClaimedRun
-    voice: Voice
+    writer: EventWriter
     state: TurnState
 
-    def told(self, state: TurnState, now_us: int, began_us: int) -> Told:
+    def summarize(self, state: TurnState, now_us: int, began_us: int) -> RunSummary:
         worked_us = state.worked_us + now_us - began_us
-        speaker = self.voice.speaker
+        origin = self.writer.origin
         state = evolve(state, worked_us=worked_us)
-        return Told(self.run, speaker.name, self.member, state, worked_us, speaker.parent_run_id)
+        return RunSummary(
+            self.run, origin.name, self.member, state, worked_us, origin.parent_run_id
+        )
 
 
 @define(eq=False)
-class Leading:
-    """What the leader of a team can do: ask members, and call tools of its own.
+class LeaderToolSet:
+    """The tool set of a team's leader: it asks members, and calls tools of its own.
 
     Attributes:
         images: What the team was shown, and so is each member.
@@ -148,22 +150,22 @@ class Leading:
     def _member(self, member_id: str) -> Component | None:
         return next((member for member in self.team.members if member.id == member_id), None)
 
-    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
         """Return the call with what came of it, or waiting with the member."""
         if call.call.name != DELEGATE:
-            return (yield from self.toolbox.carry_out(call, voice))
-        journal, member = voice.journal, self._member(call.arguments["member_id"])
+            return (yield from self.toolbox.carry_out(call, writer))
+        journal, member = writer.journal, self._member(call.arguments["member_id"])
         if call.member is not None:
-            errand = yield from self._resume(call.member, voice)
+            member_run = yield from self._resume(call.member, writer)
         elif member is not None:
-            errand = yield from self._begin(member, call.arguments["task"], voice)
+            member_run = yield from self._begin(member, call.arguments["task"], writer)
         else:  # who was asked before the team was changed
             return call.done(_UNHOSTED, failed=True)
         began_us = journal.now_us
-        end, state = yield from self._run(errand, began_us)
+        end, state = yield from self._run(member_run, began_us)
         move = MoveMember(
             _root(journal),
-            errand.run.run_id,
+            member_run.run.run_id,
             end.state.value,
             compact_json(end.output),
             end.reason,
@@ -171,70 +173,76 @@ class Leading:
             journal.now_us,
         )
         yield from _store(journal, move)
-        return self._concluded(evolve(call, child_run_id=errand.run.run_id), errand, end, state)
+        return self._conclude(
+            evolve(call, child_run_id=member_run.run.run_id), member_run, end, state
+        )
 
-    def _begin(self, member: Component, task: str, voice: Voice) -> Program[_Errand]:
+    def _begin(self, member: Component, task: str, writer: EventWriter) -> Program[_MemberRun]:
         """Store the run of a member that has not begun."""
-        journal = voice.journal
+        journal = writer.journal
         run_id = yield from new_id(journal.now_us)
         now_us = journal.now_us = yield from Now()
-        run = _claim(voice, run_id, member.kind, member.id, task, now_us)
-        said = Said(Message("user", task, images=self.images), now_us)
+        run = _claim(writer, run_id, member.kind, member.id, task, now_us)
+        said = ModelTurn(Message("user", task, images=self.images), now_us)
         instructions = member.instructions
         before = () if instructions is None else (Message("system", instructions),)
-        own = _voice(voice, run, member.name)
-        errand = _Errand(member, run, own, TurnState(before=before, said=(said,)))
+        own = _writer(writer, run, member.name)
+        member_run = _MemberRun(member, run, own, TurnState(before=before, said=(said,)))
         start = StartMember(
             _root(journal),
             run_id,
-            voice.speaker.run.run_id,
+            writer.origin.run.run_id,
             member.kind,
             member.id,
             run.input,
-            compact_json(begun(errand.told(errand.state, now_us, now_us))),
+            compact_json(render_running(member_run.summarize(member_run.state, now_us, now_us))),
             now_us,
         )
         yield from _store(journal, start)
         own.note("RunStarted", **model_of(member))
-        return errand
+        return member_run
 
-    def _resume(self, kept: MemberState, voice: Voice) -> Program[_Errand]:
+    def _resume(self, kept: MemberState, writer: EventWriter) -> Program[_MemberRun]:
         """Go on with a member that has what it was waiting for."""
-        journal = voice.journal
+        journal = writer.journal
         task = kept.state.said[0].message.content
-        run = _claim(voice, kept.run_id, kept.kind, kept.component_id, task, kept.created_us)
-        own = _voice(voice, run, kept.name)
+        run = _claim(writer, kept.run_id, kept.kind, kept.component_id, task, kept.created_us)
+        own = _writer(writer, run, kept.name)
         now_us = journal.now_us = yield from Now()
-        errand = _Errand(self._member(kept.component_id), run, own, kept.state)
-        output = compact_json(begun(errand.told(kept.state, now_us, now_us)))
+        member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
+        output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
         move = MoveMember(_root(journal), run.run_id, "RUNNING", output, None, None, now_us)
         yield from _store(journal, move)
         own.note("RunContinued")
-        return errand
+        return member_run
 
-    def _run(self, errand: _Errand, began_us: int) -> Program[tuple[End, TurnState]]:
+    def _run(self, member_run: _MemberRun, began_us: int) -> Program[tuple[End, TurnState]]:
         """Take the member's turn; return its end and how far it came."""
-        voice, journal = errand.voice, errand.voice.journal
-        if errand.member is None:
-            told = errand.told(errand.state, began_us, began_us)
-            return broken_off(voice, told, _UNHOSTED, "not_hosted"), errand.state
-        turn = self.taker(errand.member, json.loads(errand.run.input), voice, errand.state)
-        outcome = yield from _taken(turn)
+        writer, journal = member_run.writer, member_run.writer.journal
+        if member_run.member is None:
+            summary = member_run.summarize(member_run.state, began_us, began_us)
+            return fail(writer, summary, _UNHOSTED, "not_hosted"), member_run.state
+        turn = self.taker(
+            member_run.member, json.loads(member_run.run.input), writer, member_run.state
+        )
+        outcome = yield from _take(turn)
         now_us = journal.now_us = yield from Now()
-        told = errand.told(turn.state, now_us, began_us)
+        summary = member_run.summarize(turn.state, now_us, began_us)
         if isinstance(outcome, Exception):
-            return (yield from failing(voice, told, outcome)), turn.state
-        return concluded(voice, told, outcome), told.state or turn.state
+            return (yield from fail_by_error(writer, summary, outcome)), turn.state
+        return conclude(writer, summary, outcome), summary.state or turn.state
 
-    def _concluded(self, call: CallState, errand: _Errand, end: End, state: TurnState) -> CallState:
+    def _conclude(
+        self, call: CallState, member_run: _MemberRun, end: End, state: TurnState
+    ) -> CallState:
         """Return the call as the end of the member's run leaves it."""
-        run = errand.run
+        run = member_run.run
         if end.state is RunState.PAUSED:
             kept = MemberState(
                 run_id=run.run_id,
                 kind=run.kind,
                 component_id=run.component_id,
-                name=errand.voice.speaker.name,
+                name=member_run.writer.origin.name,
                 created_us=run.created_us,
                 state=state,
             )
@@ -247,7 +255,7 @@ class Leading:
         return answered.done(render(end.output["content"]) or "", failed=failed, last=last)
 
 
-def gathered(team: Component, state: TurnState, now_us: int) -> TurnState:
+def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState:
     """Return the turn of a team that collaborates, with every member asked."""
     task = state.said[0].message.content
     # Those of earlier runs are told as well, and a provider may want every id to be unlike.
@@ -264,7 +272,7 @@ def gathered(team: Component, state: TurnState, now_us: int) -> TurnState:
         CallState(call=call, created_us=now_us, arguments={"member_id": m.id, "task": task})
         for call, m in zip(calls, team.members, strict=True)
     )
-    return evolve(state.hears(Message("assistant", "", calls=calls), now_us), calls=due)
+    return evolve(state.with_message(Message("assistant", "", calls=calls), now_us), calls=due)
 
 
 def _delegation(team: Component) -> ToolSpec:
@@ -290,23 +298,25 @@ def _about(member: Component) -> str:
 
 
 def _claim(
-    voice: Voice, run_id: str, kind: str, component_id: str, task: str, created_us: int
+    writer: EventWriter, run_id: str, kind: str, component_id: str, task: str, created_us: int
 ) -> ClaimedRun:
     """Return the run of a member, under the lease of the run at the top."""
     return evolve(
-        voice.journal.run,
+        writer.journal.run,
         run_id=run_id,
         kind=kind,
         component_id=component_id,
-        input=compact_json({"message": task, "stream": voice.streamed}),
+        input=compact_json({"message": task, "stream": writer.streamed}),
         created_us=created_us,
         run_no=1,
         events=0,
     )
 
 
-def _voice(voice: Voice, run: ClaimedRun, name: str) -> Voice:
-    return Voice(voice.journal, Speaker(run, name, voice.speaker.run.run_id), voice.streamed)
+def _writer(writer: EventWriter, run: ClaimedRun, name: str) -> EventWriter:
+    return EventWriter(
+        writer.journal, EventOrigin(run, name, writer.origin.run.run_id), writer.streamed
+    )
 
 
 def _root(journal: Journal) -> Root:
@@ -315,14 +325,14 @@ def _root(journal: Journal) -> Root:
 
 
 def _store(journal: Journal, unit: Unit[bool | None]) -> Program[None]:
-    asked = yield from patiently(journal.database, unit)
+    asked = yield from with_retry(journal.database, unit)
     if asked is None:
         raise LeaseLost(journal.run.run_id)
     if asked:
         raise CancelAsked(journal.run.run_id)
 
 
-def _taken(turn: Taking) -> Program[Outcome | Exception]:
+def _take(turn: Taking) -> Program[Outcome | Exception]:
     """Take the turn of a member; what goes wrong in it is its result, and ends nothing else."""
     try:
         return (yield from turn.take())

@@ -21,7 +21,7 @@ from ..incidents import where
 from ..models.conversation import ToolCall, ToolSpec
 from ..tools import Tool, ToolError, plain_arguments, read_arguments, render
 from ..values import frozen
-from .event_writer import Voice
+from .event_writer import EventWriter
 from .turn_state import CallState, Standing
 
 __all__ = ["Toolbox"]
@@ -37,7 +37,7 @@ _SHOWN: Final = 100  # characters of a name that nothing has
 
 @frozen
 class Toolbox:
-    """What an agent can do: its tools; `timeout_seconds` is for those that do not say.
+    """The tools of an agent; `timeout_seconds` is for those that do not say.
 
     `beside` are names of tools that are not called here, for the model that asks for another.
     """
@@ -79,7 +79,7 @@ class Toolbox:
         known = ", ".join((*self.beside, *self._named))
         return _UNKNOWN.format(name[:_SHOWN], known) if known else _NO_TOOLS
 
-    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
         """Return the call with what came of it."""
         tool = self._named.get(call.call.name)
         if tool is None:  # it was taken away while the run waited
@@ -92,16 +92,16 @@ class Toolbox:
             case Returned(value):
                 text = render(value)
                 return call.done(_NO_TEXT if text is None else text, failed=text is None)
-            case Raised(ToolError() as told):
-                return call.done(render(str(told)) or "", failed=True)
+            case Raised(ToolError() as refusal):
+                return call.done(render(str(refusal)) or "", failed=True)
             case Raised(error):
-                yield from _log(call, voice, where(error))
+                yield from _log(call, writer, where(error))
                 return call.done(_FAILED.format(type(error).__name__), failed=True)
             case Yielding(stream):
                 yield from CloseStream(stream)
                 return call.done(_STREAM, failed=True)
             case _:  # `TimedOut`, the last there is
-                yield from _log(call, voice, "timeout")
+                yield from _log(call, writer, "timeout")
                 return call.done(_LATE.format(seconds), failed=True)
 
 
@@ -109,9 +109,9 @@ def _waits_for(call: CallState, what: Standing) -> CallState:
     return evolve(call, standing=what, needs=what)
 
 
-def _log(call: CallState, voice: Voice, reason: str) -> Program[None]:
+def _log(call: CallState, writer: EventWriter, reason: str) -> Program[None]:
     incident = (yield from RandomBytes(8)).hex()
-    run_id = voice.speaker.run.run_id
+    run_id = writer.origin.run.run_id
     fields = (
         ("incident", incident),
         ("run_id", run_id),

@@ -1,4 +1,4 @@
-"""How far a turn has come, as a value that can be stored and gone on with.
+"""The state of a turn, as a value that can be stored and gone on with.
 
 Everything that the turn needs to go on is here, and nothing that the world may change meanwhile:
 what was said, what the model wants called, and where each call stands.  A member of a team takes a
@@ -20,7 +20,7 @@ from ..values import frozen
 __all__ = [
     "CallState",
     "MemberState",
-    "Said",
+    "ModelTurn",
     "Standing",
     "TurnState",
     "UnknownFormat",
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Standing(Enum):
-    """Where the call of a tool stands."""
+    """The state of a tool call."""
 
     DUE = "due"
     CONFIRM = "confirm"
@@ -98,7 +98,7 @@ class MemberState:
 
 
 @frozen
-class Said:
+class ModelTurn:
     """A message of this turn, and when."""
 
     message: Message
@@ -107,7 +107,7 @@ class Said:
 
 @frozen(kw_only=True)
 class TurnState:
-    """How far a turn has come.
+    """The state of a turn.
 
     Attributes:
         before: What the model is told before this turn: instructions and history.
@@ -121,7 +121,7 @@ class TurnState:
     """
 
     before: tuple[Message, ...] = ()
-    said: tuple[Said, ...] = ()
+    said: tuple[ModelTurn, ...] = ()
     calls: tuple[CallState, ...] = ()
     answered: int = 0
     rounds: int = 0
@@ -155,17 +155,17 @@ class TurnState:
         """The call whose result is the answer, if there is one."""
         return next((call for call in self.calls if call.last), None)
 
-    def hears(self, message: Message, at_us: int) -> TurnState:
+    def with_message(self, message: Message, at_us: int) -> TurnState:
         """Return the state with one more message."""
-        return evolve(self, said=(*self.said, Said(message, at_us)))
+        return evolve(self, said=(*self.said, ModelTurn(message, at_us)))
 
-    def replies(
+    def with_reply(
         self, message: Message, usage: Usage, at_us: int, first_seconds: float | None = None
     ) -> TurnState:
         """Return the state after an answer of the model, which began after `first_seconds`."""
         return evolve(
             self,
-            said=(*self.said, Said(message, at_us)),
+            said=(*self.said, ModelTurn(message, at_us)),
             rounds=self.rounds + 1,
             usage=self.usage.plus(usage),
             first_seconds=first_seconds if self.first_seconds is None else self.first_seconds,
@@ -175,12 +175,12 @@ class TurnState:
         """Return the state with another call in this place."""
         return evolve(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
 
-    def told(self, at_us: int) -> TurnState:
+    def with_results(self, at_us: int) -> TurnState:
         """Return the state with the results of all calls among the messages."""
         if self.answered == len(self.calls):
             return self
         results = (
-            Said(Message("tool", call.result or "", call_id=call.call.id), at_us)
+            ModelTurn(Message("tool", call.result or "", call_id=call.call.id), at_us)
             for call in self.calls[self.answered :]
         )
         return evolve(self, said=(*self.said, *results), answered=len(self.calls))

@@ -18,7 +18,7 @@ from legation.messaging.jobs import (
     SendOutbox,
     channel_jobs,
 )
-from legation.messaging.leases import MOST, Desk, desks_of
+from legation.messaging.leases import MOST, WorkerLeases, leases_of
 from legation.store.failures import Busy, NotServed
 from legation.store.inbox import (
     ClaimMessages,
@@ -75,11 +75,11 @@ def failing(kind: type[Any]) -> Callable[[Any], bool]:
 
 
 def test_a_platform_without_channels_has_no_rounds() -> None:
-    assert channel_jobs(desks_of(platform(channels=()).workshop)) == ()
+    assert channel_jobs(leases_of(platform(channels=()).context)) == ()
 
 
 def test_every_database_of_a_channel_has_each_kind_of_round() -> None:
-    jobs = channel_jobs(desks_of(platform().workshop))
+    jobs = channel_jobs(leases_of(platform().context))
 
     assert [type(job) for job in jobs] == [AnswerInbox, SendOutbox, KeepLeases, ForgetDone]
 
@@ -176,12 +176,12 @@ def test_trouble_that_comes_back_is_told_again() -> None:
 
 
 def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None:
-    desk = Desk(platform().workshop, "main")
+    worker = WorkerLeases(platform().context, "main")
     message, other = (Lease(MessageKey("whatsapp", name), "n", 1) for name in "ab")
     reply = ReplyLease(ReplyKey("whatsapp", "r"), "n", 1)
     for lease in (message, other, reply):
-        desk.take(lease)
-    program = KeepLeases(desk).program()
+        worker.take(lease)
+    program = KeepLeases(worker).program()
 
     play(
         _first(program, 4),
@@ -193,7 +193,7 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
         ],
     )
 
-    assert (desk.leases, desk.sending) == ({message.key: message}, {reply.key: reply})
+    assert (worker.leases, worker.sending) == ({message.key: message}, {reply.key: reply})
 
 
 def _first(program: Any, number: int) -> Program[None]:
@@ -246,7 +246,7 @@ def test_what_was_done_a_month_ago_is_forgotten_and_the_rest_is_kept() -> None:
 
 def test_forgetting_goes_on_until_a_batch_is_not_full() -> None:
     play(
-        _first(ForgetDone(Desk(platform().workshop, "main")).program(), 5),
+        _first(ForgetDone(WorkerLeases(platform().context, "main")).program(), 5),
         [
             (Now(), NOW),
             (Transact("main", ForgetMessages(NOW - KEPT_US, 500)), 500),

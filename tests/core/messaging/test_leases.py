@@ -3,7 +3,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from legation import Agent, Channel, Database
-from legation.messaging.leases import Desk
+from legation.messaging.leases import WorkerLeases
 from legation.store.inbox import Lease, MessageKey
 from legation.store.outbox import ReplyKey, ReplyLease
 
@@ -29,36 +29,36 @@ def test_a_desk_knows_the_channels_of_its_database_alone() -> None:
         ],
     )
 
-    assert Desk(hosted.workshop, "main").channels == tuple(sorted(KINDS))
-    assert Desk(hosted.workshop, "other").channels == ("another",)
-    assert Desk(hosted.workshop, "main").channel("slack").codec.kind == "slack"
+    assert WorkerLeases(hosted.context, "main").channels == tuple(sorted(KINDS))
+    assert WorkerLeases(hosted.context, "other").channels == ("another",)
+    assert WorkerLeases(hosted.context, "main").channel("slack").codec.kind == "slack"
 
 
 def test_what_is_taken_is_held_until_it_is_let_go() -> None:
-    desk = Desk(platform().workshop, "main")
-    desk.take(MESSAGE)
-    desk.take(REPLY)
-    assert (desk.leases, desk.sending) == ({MESSAGE.key: MESSAGE}, {REPLY.key: REPLY})
+    worker = WorkerLeases(platform().context, "main")
+    worker.take(MESSAGE)
+    worker.take(REPLY)
+    assert (worker.leases, worker.sending) == ({MESSAGE.key: MESSAGE}, {REPLY.key: REPLY})
 
     for _ in range(2):
-        desk.let_go(MESSAGE)
-        desk.let_go(REPLY)
-        assert (desk.leases, desk.sending) == ({}, {})
+        worker.let_go(MESSAGE)
+        worker.let_go(REPLY)
+        assert (worker.leases, worker.sending) == ({}, {})
 
 
 def test_work_under_an_old_lease_does_not_let_a_newer_one_go() -> None:
-    desk = Desk(platform().workshop, "main")
+    worker = WorkerLeases(platform().context, "main")
     newer, later = evolve(MESSAGE, attempts=2), evolve(REPLY, attempts=2)
-    desk.take(newer)
-    desk.take(later)
+    worker.take(newer)
+    worker.take(later)
 
-    desk.let_go(MESSAGE)
-    desk.let_go(REPLY)
+    worker.let_go(MESSAGE)
+    worker.let_go(REPLY)
 
-    assert (desk.leases, desk.sending) == ({MESSAGE.key: newer}, {REPLY.key: later})
+    assert (worker.leases, worker.sending) == ({MESSAGE.key: newer}, {REPLY.key: later})
 
 
 def test_topics_are_those_of_the_database() -> None:
-    desk = Desk(platform().workshop, "main")
+    worker = WorkerLeases(platform().context, "main")
 
-    assert (desk.inbox, desk.outbox) == ("inbox:main", "outbox:main")
+    assert (worker.inbox, worker.outbox) == ("inbox:main", "outbox:main")

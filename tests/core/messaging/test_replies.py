@@ -10,7 +10,7 @@ import pytest
 from legation import Agent
 from legation.channels.replies import Reply, encode_reply
 from legation.effects import Fetch, FetchReply, Log, Now, Nudge, RandomBytes, Transact, Unreachable
-from legation.messaging.leases import Desk
+from legation.messaging.leases import WorkerLeases
 from legation.messaging.replies import SendReply
 from legation.store.failures import Unavailable
 from legation.store.outbox import ClaimedReply, FailReply, MarkSent, ReplyKey, ReplyLease
@@ -27,8 +27,8 @@ PAYLOAD = encode_reply(Reply("reply-m", "4911", TEXT, created_us=NOW))
 CLAIMED = ClaimedReply(LEASE, "4911", PAYLOAD, NOW)
 
 
-def desk() -> Desk:
-    made = Desk(platform().workshop, "main")
+def worker() -> WorkerLeases:
+    made = WorkerLeases(platform().context, "main")
     made.take(LEASE)
     return made
 
@@ -39,7 +39,7 @@ def log(level: str, reason: str, *, dead: bool) -> Log:
 
 
 def test_a_reply_that_was_taken_is_marked() -> None:
-    at = desk()
+    at = worker()
     play(
         SendReply(at, CLAIMED).program(),
         [
@@ -67,7 +67,7 @@ def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
     answer: FetchReply | Unreachable, reason: str, after_us: int
 ) -> None:
     play(
-        SendReply(desk(), CLAIMED).program(),
+        SendReply(worker(), CLAIMED).program(),
         [
             (Now(), NOW),
             (Fetch, answer),
@@ -84,7 +84,7 @@ def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
 def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
     reason = "HTTP 400: code 100"
     play(
-        SendReply(desk(), CLAIMED).program(),
+        SendReply(worker(), CLAIMED).program(),
         [
             (Now(), NOW),
             (Fetch, FetchReply(400, {}, b'{"error":{"code":100,"message":"4911"}}')),
@@ -100,7 +100,7 @@ def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
 def test_after_a_day_it_is_given_up() -> None:
     later = NOW + 25 * 3600 * 1_000_000
     play(
-        SendReply(desk(), CLAIMED).program(),
+        SendReply(worker(), CLAIMED).program(),
         [
             (Now(), later),
             (Fetch, Unreachable("timeout")),
@@ -122,7 +122,7 @@ def test_a_bug_of_ours_counts_as_a_failure_and_shows_no_text() -> None:
         return isinstance(effect, Log)
 
     play(
-        SendReply(desk(), CLAIMED).program(),
+        SendReply(worker(), CLAIMED).program(),
         [
             (Now(), NOW),
             (Fetch, RuntimeError(TEXT)),
@@ -140,7 +140,7 @@ def test_a_bug_of_ours_counts_as_a_failure_and_shows_no_text() -> None:
 
 def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
     play(
-        SendReply(desk(), CLAIMED).program(),
+        SendReply(worker(), CLAIMED).program(),
         [
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b"{}")),
@@ -154,7 +154,7 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
 
 
 def test_a_send_that_is_closed_says_nothing_more_and_is_let_go() -> None:
-    at = desk()
+    at = worker()
     close_at_every_effect(
         lambda: SendReply(at, CLAIMED).program(),
         [

@@ -26,7 +26,7 @@ from legation.effects import (
 )
 from legation.http.messages import Request
 from legation.messaging.answers import AnswerMessage
-from legation.messaging.leases import Desk
+from legation.messaging.leases import WorkerLeases
 from legation.observability import genai
 from legation.observability.request_log import Arrival
 from legation.observability.spans import (
@@ -411,7 +411,7 @@ def test_published_events_are_folded() -> None:
 def claimed(trace: Trace | None = TRACE, run_id: str = "r1", events: int = 0) -> ExecuteRun:
     asked = '{"message":"hi"}' if trace is None else with_note('{"message":"hi"}', trace)
     run = ClaimedRun("o", "s", run_id, "agent", "alpha", asked, 0, 1, 1, events)
-    return ExecuteRun(demo(None).workshop, "main", run)
+    return ExecuteRun(demo(None).context, "main", run)
 
 
 def onward(way: TraceContext, job: Job) -> TraceContext:
@@ -463,7 +463,7 @@ def test_a_run_that_is_recorded_may_follow_one_that_is_not() -> None:
 
 def test_a_message_of_which_nobody_is_told_goes_its_own_way() -> None:
     message = ClaimedMessage(LEASE, "4911", '{"message_id":"m"}', 1, 1, None)
-    job = AnswerMessage(Desk(demo(None).workshop, "main"), message)
+    job = AnswerMessage(WorkerLeases(demo(None).context, "main"), message)
 
     assert TraceContext(TRACE).wrap_job(job) is job
 

@@ -21,9 +21,17 @@ from legation.effects import (
 )
 from legation.models.conversation import Message, ModelFailed, Reply, Thought, ToolCall, Usage
 from legation.runs.agent_turn import Answered, Limits, Outcome, Stopped, Turn, Waits
-from legation.runs.event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice
+from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
 from legation.runs.tool_calls import Toolbox
-from legation.runs.turn_state import CallState, MemberState, Said, Standing, TurnState, dump, load
+from legation.runs.turn_state import (
+    CallState,
+    MemberState,
+    ModelTurn,
+    Standing,
+    TurnState,
+    dump,
+    load,
+)
 from legation.store.failures import StatementFailed
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
@@ -57,17 +65,17 @@ def shell(command: str) -> str:
 
 
 def turn(*steps: Any, **more: Any) -> Turn:
-    voice = Voice(Journal("main", RUN, "n", 0), Speaker(RUN, "A"), streamed=False)
-    asked = TurnState(said=(Said(Message("user", "go"), 0),))
+    writer = EventWriter(Journal("main", RUN, "n", 0), EventOrigin(RUN, "A"), streamed=False)
+    asked = TurnState(said=(ModelTurn(Message("user", "go"), 0),))
     hands = Toolbox((weather, delete, shell))
-    return Turn(voice, ScriptedModel(steps), hands, more.pop("state", asked), **more)
+    return Turn(writer, ScriptedModel(steps), hands, more.pop("state", asked), **more)
 
 
 def names(one: Turn) -> list[str]:
-    return [event.name for event in one.voice.journal.pending]
+    return [event.name for event in one.writer.journal.pending]
 
 
-def told(one: Turn) -> list[tuple[str, str]]:
+def messages_of(one: Turn) -> list[tuple[str, str]]:
     return [(said.message.role, said.message.content) for said in one.state.said]
 
 
@@ -81,7 +89,7 @@ def test_an_answer_without_tools_costs_no_transaction() -> None:
 
     assert play(one.take(), [(Now(), 5)]) == Answered("hello")
     assert names(one) == ["ModelRequestStarted", "ModelRequestCompleted"]
-    assert json.loads(one.voice.journal.pending[1].data)["time_to_first_token"] == 5 / 1_000_000
+    assert json.loads(one.writer.journal.pending[1].data)["time_to_first_token"] == 5 / 1_000_000
     assert (one.state.rounds, one.state.usage) == (1, Usage(1, 1))
 
 
@@ -90,7 +98,7 @@ def test_that_a_tool_is_called_is_stored_before_and_its_result_before_the_model_
     script = [*ASKED, *CALLED, *STORED, *ASKED]
 
     assert play(one.take(), script) == Answered("It rains.")
-    assert told(one) == [
+    assert messages_of(one) == [
         ("user", "go"),
         ("assistant", ""),
         ("tool", "rain"),
@@ -125,7 +133,7 @@ def test_what_is_called_side_by_side_is_stored_as_it_happens() -> None:
     script = [*ASKED, *STORED, (Concurrently, Each([*beside, *STORED], beside)), *STORED, *ASKED]
 
     assert play(one.take(), script) == Answered("done")
-    assert [content for role, content in told(one) if role == "tool"] == ["x", "x"]
+    assert [content for role, content in messages_of(one) if role == "tool"] == ["x", "x"]
 
 
 @pytest.mark.parametrize("error", [CancelAsked, LeaseLost])
@@ -168,7 +176,7 @@ def test_a_tool_that_fails_is_the_models_to_deal_with() -> None:
     ]
 
     assert play(one.take(), [*ASKED, *failing, *STORED, *ASKED]) == Answered("sorry")
-    assert told(one)[2] == ("tool", "The tool failed (ValueError)")
+    assert messages_of(one)[2] == ("tool", "The tool failed (ValueError)")
 
 
 def test_a_call_that_cannot_be_made_is_told_to_the_model_at_once() -> None:
@@ -196,7 +204,7 @@ def test_what_nobody_has_to_confirm_is_called_before_the_turn_waits() -> None:
 
 def test_the_result_of_a_last_call_is_the_answer() -> None:
     last = CallState(call=ToolCall("1", "pick", "{}"), created_us=0).done("picked", last=True)
-    state = TurnState(said=(Said(Message("user", "go"), 0),), calls=(last,))
+    state = TurnState(said=(ModelTurn(Message("user", "go"), 0),), calls=(last,))
 
     assert play(turn(state=state).take(), []) == Answered("picked")
     shaped = turn(state=state, schema=SCHEMA)
@@ -226,7 +234,7 @@ def test_the_model_is_told_how_many_tokens_are_left() -> None:
 def test_what_an_answer_cost_is_told_under_the_names_that_clients_know() -> None:
     one = turn(Says("hello", usage=Usage(9, 5, 3, 4, 2)))
     play(one.take(), ASKED)
-    completed = json.loads(one.voice.journal.pending[1].data)
+    completed = json.loads(one.writer.journal.pending[1].data)
 
     assert list(completed)[-8:] == [
         *("model_provider", "input_tokens", "output_tokens", "total_tokens"),
@@ -247,7 +255,7 @@ def test_the_model_is_told_again_what_it_thought_before_its_calls() -> None:
 
     kept = (thoughts[0], Thought("m", "\ufffd"))
     assert model.prompts[1].messages[1].thoughts == kept
-    assert "thinking" not in "".join(event.data for event in one.voice.journal.pending)
+    assert "thinking" not in "".join(event.data for event in one.writer.journal.pending)
     assert load(json.loads(json.dumps(dump(one.state)))) == one.state
 
 
@@ -297,9 +305,9 @@ def test_what_a_model_says_can_be_stored_whatever_the_model() -> None:
 
     assert outcome == Answered("b\ufffd")
     assert one.state.calls[0].call == ToolCall("\ufffd", "\ufffd", '{"\ufffd": 1}')
-    "".join(content for _, content in told(one)).encode()
+    "".join(content for _, content in messages_of(one)).encode()
     assert one.state.reasoning == "\ufffd"
-    assert one.voice.heard == ["b\ufffd"]
+    assert one.writer.heard == ["b\ufffd"]
 
 
 def test_a_model_that_waits_tells_when_its_first_word_came() -> None:
@@ -316,7 +324,7 @@ class Delegating(Toolbox):
     def admit(self, call: ToolCall, now_us: int) -> CallState:
         return CallState(call=call, created_us=now_us)
 
-    def carry_out(self, call: CallState, voice: Voice) -> Program[CallState]:
+    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
         if call.member is not None:
             return call.done("done by the member")
         member = MemberState(
@@ -328,7 +336,7 @@ class Delegating(Toolbox):
 
 def test_a_call_that_a_member_waits_for_begins_once_and_ends_after_the_pause() -> None:
     one = turn(call("delegate"), "thanks")
-    one.hands = Delegating()
+    one.tool_set = Delegating()
     assert play(one.take(), [*ASKED, *STORED, (Sleep(1), None), (Now(), 3)]) == Waits()
     assert names(one) == []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from legation.http.refusals import Fault
 from legation.models.conversation import ToolCall
-from legation.runs.approvals import Reply, answered, read_replies
+from legation.runs.approvals import Reply, apply_replies, read_replies
 from legation.runs.payloads import tool_execution
 from legation.runs.turn_state import CallState, MemberState, Standing, TurnState
 
@@ -40,13 +40,13 @@ def shown(call: CallState, **answer: Any) -> dict[str, Any]:
 
 
 def faults(state: TurnState, *items: Any) -> list[str]:
-    found = answered(state, replies(*items))
+    found = apply_replies(state, replies(*items))
     assert isinstance(found, tuple)
     return [fault.path for fault in found]
 
 
 def settled(state: TurnState, *items: Any) -> TurnState:
-    found = answered(state, replies(*items))
+    found = apply_replies(state, replies(*items))
     assert isinstance(found, TurnState), found
     return found
 
@@ -63,9 +63,9 @@ def test_what_is_confirmed_is_due_and_what_was_done_outside_is_done() -> None:
     assert (state.calls[1].standing, state.calls[1].confirmed) == (Standing.DUE, True)
     assert state.calls[1].arguments == ARGUMENTS
     assert (state.calls[2].standing, state.calls[2].result) == (Standing.DONE, "out")
-    told = [tool_execution(call) for call in state.calls]
-    assert told[1]["requires_confirmation"] is False
-    assert told[2]["external_execution_required"] is False
+    calls = [tool_execution(call) for call in state.calls]
+    assert calls[1]["requires_confirmation"] is False
+    assert calls[2]["external_execution_required"] is False
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_unnamed_answers_to_calls_that_look_alike_count_where_all_say_the_same()
             ]
             unnamed = {d for d, says in zip(decisions, named, strict=True) if not says}
             for order in permutations(items):
-                found = answered(team, replies(*order))
+                found = apply_replies(team, replies(*order))
                 if len(unnamed) <= 1:
                     assert isinstance(found, TurnState)
                     assert decided(found) == dict(zip(runs, decisions, strict=True))
@@ -236,7 +236,7 @@ def test_of_calls_of_which_two_look_alike_none_is_guessed() -> None:
     items = (bare(True), bare(True), {**bare(False), "tool_args": {"path": "/a"}})
 
     for order in permutations(items):
-        assert isinstance(answered(team, replies(*order)), tuple)
+        assert isinstance(apply_replies(team, replies(*order)), tuple)
 
 
 def test_the_call_of_a_leader_is_not_taken_for_that_of_its_member() -> None:
@@ -244,7 +244,7 @@ def test_the_call_of_a_leader_is_not_taken_for_that_of_its_member() -> None:
     team = TurnState(calls=(own, ALIKE["m1"]))
     for top in (bare(True), bare(True, member_run_id="top"), bare(True, requirement_id="top.x")):
         for order in permutations((top, bare(False, member_run_id="m1"))):
-            found = answered(team, replies(*order), "top")
+            found = apply_replies(team, replies(*order), "top")
             assert isinstance(found, TurnState)
             assert decided(found) == {"top": True, "m1": False}
 
@@ -353,7 +353,7 @@ def test_whatever_is_sent_a_call_is_executed_as_it_was_shown_or_not_at_all(
     read = read_replies(items)
     if isinstance(read, str):
         return
-    state = answered(PAUSED, read)
+    state = apply_replies(PAUSED, read)
     if isinstance(state, tuple):
         assert all(isinstance(fault, Fault) for fault in state)
         return

@@ -23,9 +23,9 @@ from legation.effects import (
 )
 from legation.models.conversation import Message, ModelFailed, ToolCall
 from legation.runs.agent_turn import Answered, Stopped
-from legation.runs.callables import MAX_ANSWER, Called
-from legation.runs.event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice
-from legation.runs.turn_state import Said, TurnState
+from legation.runs.callables import MAX_ANSWER, FunctionTurn
+from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
+from legation.runs.turn_state import ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun
 from legation.tools import Hosted, ToolError
@@ -46,12 +46,12 @@ def nothing(**_: Any) -> None:
     """Stand for the function, which nobody calls here."""
 
 
-def called(takes: tuple[str, ...] = (), schema: dict[str, Any] | None = None) -> Called:
-    voice = Voice(Journal("main", RUN, "n", 0), Speaker(RUN, "A"), streamed=True)
-    voice.note("RunStarted")
-    said = (Said(Message("user", "hello"), 0),)
+def called(takes: tuple[str, ...] = (), schema: dict[str, Any] | None = None) -> FunctionTurn:
+    writer = EventWriter(Journal("main", RUN, "n", 0), EventOrigin(RUN, "A"), streamed=True)
+    writer.note("RunStarted")
+    said = (ModelTurn(Message("user", "hello"), 0),)
     state = TurnState(before=BEFORE, said=said)
-    return Called(voice, Hosted(nothing, takes), state, ASKED, 9.0, schema)
+    return FunctionTurn(writer, Hosted(nothing, takes), state, ASKED, 9.0, schema)
 
 
 def world(call: Any, *pieces: Any, cancelled_at: int = 99) -> Callable[[Effect], Any]:
@@ -75,7 +75,7 @@ def world(call: Any, *pieces: Any, cancelled_at: int = 99) -> Callable[[Effect],
     return answer
 
 
-def taken(turn: Called, *outcomes: Any) -> tuple[list[Effect], Any]:
+def taken(turn: FunctionTurn, *outcomes: Any) -> tuple[list[Effect], Any]:
     effects, outcome = effects_of(turn.take(), world(*outcomes))
     return list(effects), outcome
 
@@ -142,8 +142,8 @@ def test_text_is_heard_and_is_the_answer() -> None:
     _, outcome = taken(turn, Returned("hi"))
 
     assert outcome == Answered("hi")
-    assert turn.voice.heard == ["hi"]
-    assert turn.state.said[-1] == Said(Message("assistant", "hi"), 1_000_000)
+    assert turn.writer.heard == ["hi"]
+    assert turn.state.said[-1] == ModelTurn(Message("assistant", "hi"), 1_000_000)
     assert turn.state.rounds == 0
 
 
@@ -166,7 +166,7 @@ def test_value_that_is_no_text_is_the_content(value: Any) -> None:
     turn = called()
 
     assert taken(turn, Returned(value))[1] == Answered(value)
-    assert turn.voice.heard == []
+    assert turn.writer.heard == []
     assert json.loads(turn.state.said[-1].message.content) == value
 
 
@@ -174,7 +174,7 @@ def test_value_after_pieces_of_text_is_the_content() -> None:
     turn = called()
 
     assert taken(turn, *pieces("Thinking…", {"n": 1}, {"n": 2}))[1] == Answered({"n": 2})
-    assert turn.voice.heard == ["Thinking…"]
+    assert turn.writer.heard == ["Thinking…"]
 
 
 def test_function_that_says_nothing_answers_with_nothing() -> None:
@@ -248,7 +248,7 @@ def test_wish_to_cancel_is_heard_between_two_pieces() -> None:
     with pytest.raises(CancelAsked):
         effects_of(turn.take(), world(*pieces("a", "b"), cancelled_at=2))
 
-    assert turn.voice.heard == ["a"]
+    assert turn.writer.heard == ["a"]
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -266,8 +266,8 @@ def test_answer_of_another_shape_ends_the_run(value: Any) -> None:
 
 def test_answer_of_an_earlier_attempt_is_not_taken_for_this_one() -> None:
     turn = called()
-    turn.voice.heard.append("before ")
-    turn.voice = evolve(turn.voice, streamed=False)
+    turn.writer.heard.append("before ")
+    turn.writer = evolve(turn.writer, streamed=False)
 
     assert taken(turn, Returned("hi"))[1] == Answered("hi")
 

@@ -561,7 +561,7 @@ def test_a_run_may_be_continued_without_a_request(client: Client, desk: Desk) ->
     platform: Any = client.platform
     state = turn_at_pause(row)
     assert state is not None
-    program = go_on(platform.workshop, "main", row, state, stream=False)
+    program = go_on(platform.context, "main", row, state, stream=False)
     continued: Continued = client.simulation.run(program)
 
     assert (continued.kept, continued.found) == (True, "PAUSED")

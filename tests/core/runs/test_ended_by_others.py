@@ -102,8 +102,8 @@ def test_a_run_whose_session_is_deleted_is_over_for_everybody(scene: Scene) -> N
     assert scene.paid == ["paid"]
     if scene.way in ("waited for", "queued"):
         answer = scene.exchange.response()
-        told = "The run was deleted with its session before it was over"
-        assert (answer.status, answer.json()["detail"]) == (409, told)
+        sentence = "The run was deleted with its session before it was over"
+        assert (answer.status, answer.json()["detail"]) == (409, sentence)
     if scene.way == "streamed":
         last = scene.exchange.response().events()[-1]
         assert (last.name, json.loads(last.data)["run_id"]) == ("RunCancelled", scene.run_id)
@@ -181,10 +181,10 @@ def test_who_follows_a_run_that_is_deleted_reads_that_it_was(where: str) -> None
 
     names = [end.name for end in ends]
     assert names == ["TeamRunCancelled", "RunCancelled", "TeamRunCancelled"]
-    told = [json.loads(end.data) for end in ends]
-    assert [data["run_id"] for data in told] == [team, member["run_id"], team]
-    assert told[1]["parent_run_id"] == team
-    assert all("was deleted with its session" in data["reason"] for data in told)
+    payloads = [json.loads(end.data) for end in ends]
+    assert [data["run_id"] for data in payloads] == [team, member["run_id"], team]
+    assert payloads[1]["parent_run_id"] == team
+    assert all("was deleted with its session" in data["reason"] for data in payloads)
 
 
 # --- an end that cannot be stored ----------------------------------------------------------------
@@ -195,8 +195,8 @@ def final(effect: Asks[Any]) -> bool:
 
 
 def begin(client: Client, **form: Any) -> Any:
-    told = {"message": "x", "session_id": "s", **form}
-    return client.begin("POST", "/agents/clerk/runs", form=told)
+    fields = {"message": "x", "session_id": "s", **form}
+    return client.begin("POST", "/agents/clerk/runs", form=fields)
 
 
 def clerk() -> Platform:

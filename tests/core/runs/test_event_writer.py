@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from legation.effects import AwaitNudge, Now, Nudge, Publish, Sleep, Transact
-from legation.runs.event_writer import CancelAsked, Journal, LeaseLost, Speaker, Voice
+from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
 from legation.store.failures import CommitLost, StatementFailed
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
@@ -15,8 +15,8 @@ from legation_testing import play
 RUN = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1)
 
 
-def voice(*, streamed: bool = True) -> Voice:
-    return Voice(Journal("main", RUN, "n", 0), Speaker(RUN, "A"), streamed)
+def writer(*, streamed: bool = True) -> EventWriter:
+    return EventWriter(Journal("main", RUN, "n", 0), EventOrigin(RUN, "A"), streamed)
 
 
 def names(journal: Journal) -> list[str]:
@@ -24,11 +24,11 @@ def names(journal: Journal) -> list[str]:
 
 
 def test_nothing_is_stored_where_nothing_was_noted() -> None:
-    play(voice().settle(), [(Now(), 5)])
+    play(writer().settle(), [(Now(), 5)])
 
 
 def test_events_are_stored_before_they_are_shown_and_again_after_a_lost_commit() -> None:
-    kept = voice()
+    kept = writer()
     kept.hear("x")
 
     play(
@@ -45,7 +45,7 @@ def test_events_are_stored_before_they_are_shown_and_again_after_a_lost_commit()
 
 
 def test_what_was_interrupted_while_it_was_stored_is_still_pending() -> None:
-    kept = voice()
+    kept = writer()
     kept.note("RunStarted")
     settling = kept.settle()
     settling.send(None)
@@ -56,7 +56,7 @@ def test_what_was_interrupted_while_it_was_stored_is_still_pending() -> None:
 
 
 def test_what_cannot_be_stored_is_still_pending() -> None:
-    kept = voice()
+    kept = writer()
     kept.note("RunStarted")
     with pytest.raises(StatementFailed):
         play(kept.settle(), [(Now(), 5), (AppendEvents, StatementFailed("no"))])
@@ -70,7 +70,7 @@ def test_what_cannot_be_stored_is_still_pending() -> None:
 def test_a_lost_lease_and_a_wish_to_cancel_end_the_turn(
     answer: Any, error: type[Exception], left: list[str]
 ) -> None:
-    kept = voice()
+    kept = writer()
     kept.note("RunStarted")
     script: list[Any] = [(Now(), 5), (AppendEvents, answer)]
     with pytest.raises(error):
@@ -81,8 +81,8 @@ def test_a_lost_lease_and_a_wish_to_cancel_end_the_turn(
 
 def test_who_settles_while_another_stores_waits_and_is_stored_next() -> None:
     """No event is in the database before one that has a lower number."""
-    first = voice()
-    second = Voice(first.journal, Speaker(RUN, "B"), streamed=False)
+    first = writer()
+    second = EventWriter(first.journal, EventOrigin(RUN, "B"), streamed=False)
     first.note("RunStarted")
     storing = first.settle()
     storing.send(None)
@@ -109,7 +109,7 @@ def test_who_settles_while_another_stores_waits_and_is_stored_next() -> None:
 
 
 def test_who_waits_goes_on_when_the_other_has_stored_its_events_too() -> None:
-    first = voice()
+    first = writer()
     first.note("RunStarted")
     waiting = first.settle()
     first.journal._storing = True  # as while another stores
@@ -122,20 +122,20 @@ def test_who_waits_goes_on_when_the_other_has_stored_its_events_too() -> None:
 
 
 def test_a_member_speaks_in_the_journal_of_its_team() -> None:
-    team = voice()
+    team = writer()
     member = ClaimedRun("o", "s", "m", "agent", "b", "{}", 0, 1)
-    beside = Voice(team.journal, Speaker(member, "B", "r"), streamed=False)
+    beside = EventWriter(team.journal, EventOrigin(member, "B", "r"), streamed=False)
     team.note("ToolCallStarted")
     beside.note("RunStarted")
     beside.hear("not streamed")
 
     assert [event.seq for event in team.journal.pending] == [1, 2]
-    told = json.loads(team.journal.pending[1].data)
-    assert (told["run_id"], told["parent_run_id"], told["agent_name"]) == ("m", "r", "B")
+    payload = json.loads(team.journal.pending[1].data)
+    assert (payload["run_id"], payload["parent_run_id"], payload["agent_name"]) == ("m", "r", "B")
 
 
 def test_the_time_of_the_first_piece_of_an_answer_is_that_of_what_follows_it() -> None:
-    kept = voice(streamed=False)
+    kept = writer(streamed=False)
     play(kept.settle(), [(Now(), 5)])
     assert kept.first_us is None
     kept.hear("x")
@@ -148,15 +148,15 @@ def test_the_time_of_the_first_piece_of_an_answer_is_that_of_what_follows_it() -
 
 
 def test_thoughts_are_told_to_those_who_follow_and_are_no_part_of_the_answer() -> None:
-    kept, quiet = voice(), voice(streamed=False)
+    kept, quiet = writer(), writer(streamed=False)
     for one in (kept, quiet):
         one.think("")
         one.think("Hm\0")
 
     (event,) = kept.journal.pending
-    told = json.loads(event.data)
-    assert (event.name, told["reasoning_content"]) == ("RunContent", "Hm\ufffd")
-    assert "content" not in told
+    payload = json.loads(event.data)
+    assert (event.name, payload["reasoning_content"]) == ("RunContent", "Hm\ufffd")
+    assert "content" not in payload
     assert (kept.heard, quiet.journal.pending) == ([], [])
 
 

@@ -61,9 +61,9 @@ def test_the_events_of_a_call_stand_between_two_requests_to_the_model() -> None:
         "RunContentCompleted",
         "RunCompleted",
     ]
-    told = json.loads(events[4].data)
-    assert told["content"] == "weather(city=Oslo) completed in 0.0000s. "
-    assert told["tool"]["result"] == "Rain in Oslo"
+    payload = json.loads(events[4].data)
+    assert payload["content"] == "weather(city=Oslo) completed in 0.0000s. "
+    assert payload["tool"]["result"] == "Rain in Oslo"
     assert [spec.name for spec in model.prompts[0].tools] == ["weather"]
 
 
@@ -129,10 +129,10 @@ def test_a_model_is_told_the_last_runs_of_its_session_and_no_more() -> None:
             client.run("clerk", f"q{n}", session_id="s")
         client.run("clerk", "elsewhere", session_id="t")
 
-    told = [[message.content for message in prompt.messages] for prompt in model.prompts]
-    assert told[0] == ["Count.", "q0"]
-    assert told[3] == ["Count.", "q1", "1", "q2", "2", "q3"]
-    assert told[4] == ["Count.", "elsewhere"]
+    texts = [[message.content for message in prompt.messages] for prompt in model.prompts]
+    assert texts[0] == ["Count.", "q0"]
+    assert texts[3] == ["Count.", "q1", "1", "q2", "2", "q3"]
+    assert texts[4] == ["Count.", "elsewhere"]
 
 
 def test_an_answer_in_json_is_the_value() -> None:
@@ -183,8 +183,8 @@ def test_what_the_model_lets_be_seen_of_its_thoughts_is_told() -> None:
         rows = client.get("/sessions/s/runs?type=agent").json()
 
     pieces = [json.loads(event.data) for event in events if event.name == "RunContent"]
-    told = [(piece.get("content"), piece["reasoning_content"]) for piece in pieces]
-    assert told == [(None, "I must look."), ("Wait.", "")]
+    seen = [(piece.get("content"), piece["reasoning_content"]) for piece in pieces]
+    assert seen == [(None, "I must look."), ("Wait.", "")]
     assert json.loads(events[-1].data)["reasoning_content"] == "I must look."
     assert "reasoning_content" not in plain
     assert again["reasoning_content"] == "Rain, then."
@@ -264,20 +264,20 @@ def test_the_text_of_a_cancelled_run_is_that_of_its_last_answer() -> None:
 
 def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() -> None:
     platform, _ = clerk("Hello.")
-    workshop = platform.workshop
+    context = platform.context
     asked = json.dumps({"message": "x", "stream": False})
     run = ClaimedRun("o", "s", "r", "agent", "clerk", asked, 0, 1)
 
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Interruptible):
-            workshop.ending = True
+            context.ending = True
             effect.program.close()
             return Interrupted("nudge")
         if isinstance(effect, Transact):
             return isinstance(effect.unit, ReleaseRun)
         return "n" if isinstance(effect, ThisNode) else 1
 
-    effects, _ = effects_of(ExecuteRun(workshop, "main", run).program(), answer)
+    effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
 
     assert isinstance(effects[-2], Transact)
     assert effects[-2].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
@@ -312,8 +312,8 @@ def test_a_run_in_which_nothing_has_begun_waits_again_when_its_database_is_away_
 
         assert (run["status"], run["content"]) == ("COMPLETED", "Two.")
         assert fault.hits == len(MANY) + 1
-        (told,) = [dict(log.fields) for log in client.logs if log.event == "run_released"]
-        assert (told["run_id"], told["database"]) == (run["run_id"], "main")
+        (logged,) = [dict(log.fields) for log in client.logs if log.event == "run_released"]
+        assert (logged["run_id"], logged["database"]) == (run["run_id"], "main")
         assert client.clock.elapsed < 30.0, "nobody waits for a lease to run out"
 
 

@@ -208,14 +208,14 @@ def test_a_cut_stream_is_counted_as_cut(client: Client, peer: Client) -> None:
     peer.advance(2)
 
     assert made.telemetry.streams == 0
-    assert made.workshop.followers == 0
+    assert made.context.followers == 0
 
 
 def test_a_stream_that_does_not_end_is_no_work_at_hand(client: Client) -> None:
     """Its client may be slow to read; the connection is cut by whoever holds it."""
     made = client.platform
     assert isinstance(made, Platform)
-    made.workshop.followers = 1
+    made.context.followers = 1
     closing = drain(client, 0.0)
     client.advance(3)
 

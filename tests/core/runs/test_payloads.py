@@ -5,13 +5,13 @@ from attrs import evolve
 from legation.models.conversation import Message, ToolCall
 from legation.runs.payloads import (
     call_sentence,
+    find_waiting,
     messages,
-    remembered,
+    recall,
     requirements,
     tool_execution,
-    waiting,
 )
-from legation.runs.turn_state import CallState, MemberState, Said, Standing, TurnState
+from legation.runs.turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
 
 CALL = ToolCall("1", "look", '{"path":"/x","deep":{"a":[1]}}')
 DUE = CallState(call=CALL, created_us=5_000_000, arguments={"path": "/x", "deep": {"a": [1]}})
@@ -35,19 +35,19 @@ def test_a_call_has_every_member_of_the_reference_at_every_time() -> None:
 
 def test_a_call_says_what_it_needs_and_needed() -> None:
     external = evolve(DUE, standing=Standing.EXTERNAL, needs=Standing.EXTERNAL)
-    told = [tool_execution(call) for call in (DUE, CONFIRM, evolve(CONFIRM, confirmed=True))]
+    calls = [tool_execution(call) for call in (DUE, CONFIRM, evolve(CONFIRM, confirmed=True))]
 
-    assert [one["requires_confirmation"] for one in told] == [None, True, True]
+    assert [one["requires_confirmation"] for one in calls] == [None, True, True]
     assert tool_execution(CONFIRM.done("x"))["requires_confirmation"] is False
     assert tool_execution(external)["external_execution_required"] is True
     assert tool_execution(external.done("x"))["external_execution_required"] is False
 
 
 def test_a_call_that_is_over_says_how_long_it_took_and_whether_it_failed() -> None:
-    told = tool_execution(DONE)
+    call = tool_execution(DONE)
 
-    assert told["metrics"] == {"start_time": 6.0, "end_time": 6.5, "duration": 0.5}
-    assert (told["tool_call_error"], told["result"]) == (False, "full")
+    assert call["metrics"] == {"start_time": 6.0, "end_time": 6.5, "duration": 0.5}
+    assert (call["tool_call_error"], call["result"]) == (False, "full")
     assert tool_execution(DUE.done("no", failed=True))["tool_call_error"] is True
     assert tool_execution(DUE)["tool_call_error"] is None
 
@@ -76,7 +76,7 @@ def test_what_a_member_of_a_team_waits_for_is_told_with_its_name() -> None:
     )
     state = TurnState(calls=(outer, CONFIRM))
 
-    assert [call for call, _ in waiting(state)] == [CONFIRM, CONFIRM]
+    assert [call for call, _ in find_waiting(state)] == [CONFIRM, CONFIRM]
     inner, own = requirements("r", state)
     assert (inner["id"], inner["member_run_id"], inner["member_agent_name"]) == ("m.1", "m", "B")
     assert own == {
@@ -88,9 +88,9 @@ def test_what_a_member_of_a_team_waits_for_is_told_with_its_name() -> None:
 
 def test_messages_are_shown_as_they_were_asked_and_remembered_as_they_were_said() -> None:
     said = (
-        Said(Message("user", "look\n\n<file/>"), 1_000_000),
-        Said(Message("assistant", "", (CALL,)), 2_000_000),
-        Said(Message("tool", "full", call_id="1"), 3_000_000),
+        ModelTurn(Message("user", "look\n\n<file/>"), 1_000_000),
+        ModelTurn(Message("assistant", "", (CALL,)), 2_000_000),
+        ModelTurn(Message("tool", "full", call_id="1"), 3_000_000),
     )
     state = TurnState(before=(Message("system", "s"),), said=said, calls=(DONE,))
     shown = messages("r", state, "look")
@@ -100,4 +100,4 @@ def test_messages_are_shown_as_they_were_asked_and_remembered_as_they_were_said(
     assert shown[0]["content"] == "look"
     assert shown[2]["tool_name"] == "look"
     assert shown[2]["tool_args"] == DONE.arguments
-    assert [remembered(one) for one in shown[1:]] == [one.message for one in said[1:]]
+    assert [recall(one) for one in shown[1:]] == [one.message for one in said[1:]]

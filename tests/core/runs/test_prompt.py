@@ -81,7 +81,7 @@ def test_a_picture_is_its_bytes_or_its_address(item: Any, image: Image | None) -
 
 
 @pytest.mark.parametrize(
-    ("item", "told"),
+    ("item", "text"),
     [
         (
             {"filename": "a.csv", "mime_type": "text/csv", "content": encoded("1,2")},
@@ -111,5 +111,5 @@ def test_a_picture_is_its_bytes_or_its_address(item: Any, image: Image | None) -
         ),
     ],
 )
-def test_a_file_of_text_is_read_out_and_another_is_named(item: Any, told: str) -> None:
-    assert question({"message": "read", "files": [item]}).content == f"read\n\n{told}"
+def test_a_file_of_text_is_read_out_and_another_is_named(item: Any, text: str) -> None:
+    assert question({"message": "read", "files": [item]}).content == f"read\n\n{text}"

@@ -100,11 +100,11 @@ def test_a_run_whose_end_can_never_be_stored_is_taken_up_three_times_and_fails(
     exchange = begin(client, "s")
     client.advance(MINUTES)
     run = exchange.response().json()
-    (told,) = logged(client, "run_failed")
+    (fields,) = logged(client, "run_failed")
 
     assert (run["status"], len(model.prompts)) == ("ERROR", MOST_TRIES)
-    assert told["incident"] in run["content"]
-    assert (told["run_id"], told["error"]) == (run["run_id"], "LeftWithoutTrace")
+    assert fields["incident"] in run["content"]
+    assert (fields["run_id"], fields["error"]) == (run["run_id"], "LeftWithoutTrace")
     (event,) = client.get(f"{PATH}/{run['run_id']}/events").events()
     assert json.loads(event.data)["error_type"] == "run_failed"
 
@@ -203,9 +203,9 @@ def test_a_lock_that_is_not_had_ends_the_round(client: Client) -> None:
 
 def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
     """Counted by rounds they would run out where each takes longer than three seconds."""
-    workshop = hosting(ScriptedModel([])).workshop
-    workshop.executing.enter("main", "r", 1)
-    program, now, beats = KeepRuns(workshop, "main").program(), 1_000_000_000, list[int]()
+    context = hosting(ScriptedModel([])).context
+    context.executing.enter("main", "r", 1)
+    program, now, beats = KeepRuns(context, "main").program(), 1_000_000_000, list[int]()
     answer: Any = None
     for _ in range(200):
         effect = program.send(answer)
@@ -213,7 +213,7 @@ def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
         if isinstance(effect, Transact):
             answer = Neglected((), waiting=False)
             if isinstance(effect.unit, ExtendLeases):
-                beats.append(effect.unit.until_us - workshop.lease_us)
+                beats.append(effect.unit.until_us - context.lease_us)
             elif isinstance(effect.unit, CancelsAsked):
                 answer = ()
         elif isinstance(effect, AwaitNudge):
@@ -224,8 +224,8 @@ def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
 
 
 def test_what_is_claimed_late_in_a_round_has_a_whole_lease() -> None:
-    workshop = hosting(ScriptedModel([])).workshop
-    program, now, claims = KeepRuns(workshop, "main").program(), 1_000_000_000, list[int]()
+    context = hosting(ScriptedModel([])).context
+    program, now, claims = KeepRuns(context, "main").program(), 1_000_000_000, list[int]()
     answer: Any = None
     while len(claims) < 20:
         effect = program.send(answer)
@@ -238,17 +238,17 @@ def test_what_is_claimed_late_in_a_round_has_a_whole_lease() -> None:
                 answer = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
     program.close()
 
-    assert {*claims} == {workshop.lease_us}
+    assert {*claims} == {context.lease_us}
 
 
 # --- whom to cancel ------------------------------------------------------------------------------
 
 
 def test_a_database_is_asked_about_its_own_runs_alone() -> None:
-    workshop = hosting(ScriptedModel([])).workshop
+    context = hosting(ScriptedModel([])).context
     for database in ("main", "other"):
-        workshop.executing.enter(database, f"of {database}", 1)
-    program, asked = KeepRuns(workshop, "main").program(), list[tuple[str, tuple[str, ...]]]()
+        context.executing.enter(database, f"of {database}", 1)
+    program, asked = KeepRuns(context, "main").program(), list[tuple[str, tuple[str, ...]]]()
     effect = next(program)
     while not isinstance(effect, AwaitNudge):
         answer: Any = 1_000_000_000
@@ -291,11 +291,11 @@ def test_a_run_that_is_interrupted_and_nobody_asked_for_it_is_an_incident(stream
         client.simulation.run(interrupt("main", run["run_id"]))
         exchange.response()
         run = client.get(f"{PATH}/{run['run_id']}").json()
-        (told,) = logged(client, "run_failed")
+        (fields,) = logged(client, "run_failed")
 
         assert run["status"] == "ERROR"
-        assert told["incident"] in run["content"]
-        assert (told["run_id"], told["error"]) == (run["run_id"], "CancelledUnasked")
+        assert fields["incident"] in run["content"]
+        assert (fields["run_id"], fields["error"]) == (run["run_id"], "CancelledUnasked")
         names = [event.name for event in client.get(f"{PATH}/{run['run_id']}/events").events()]
         assert names[-1] == "RunError"
         assert "RunCancelled" not in names
@@ -309,7 +309,7 @@ def test_a_run_that_is_deleted_while_it_is_executed_is_no_incident() -> None:
         client.settle()
 
         assert isinstance(client.platform, Platform)
-        assert not client.platform.workshop.executing
+        assert not client.platform.context.executing
         assert not [log for log in client.logs if log.level == "error"]
 
 
@@ -326,12 +326,12 @@ def test_a_run_is_broken_off_where_its_session_is_deleted_at_another_node() -> N
         begin(client, "s")
         client.advance(5)
         assert isinstance(client.platform, Platform)
-        workshop = client.platform.workshop
-        assert len(workshop.executing) == 1
+        context = client.platform.context
+        assert len(context.executing) == 1
         peer.delete("/sessions/s").expect_success()
         client.advance(2)
 
-        assert not workshop.executing
+        assert not context.executing
 
 
 # --- a step that does not come back --------------------------------------------------------------
@@ -390,7 +390,7 @@ CLAIMED = ClaimedRun("o", "s", "r", "agent", "clerk", '{"stream":false,"message"
 
 
 def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
-    executed = ExecuteRun(Platform(agents=(Agent(id="clerk"),)).workshop, "main", CLAIMED)
+    executed = ExecuteRun(Platform(agents=(Agent(id="clerk"),)).context, "main", CLAIMED)
 
     def closed(effect: Asks[Any]) -> bool:
         return isinstance(effect, Interruptible) and json.loads(effect.label)["run_id"] == "r"

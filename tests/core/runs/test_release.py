@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from legation.effects import Nudge, Sleep, ThisNode, Transact
-from legation.runs.release import give_back
+from legation.runs.release import release_run
 from legation.runs.retry import FEW
 from legation.store.failures import Unavailable
 from legation.store.run_keeping import ReleaseRun
@@ -19,11 +19,11 @@ RELEASE = Transact("main", ReleaseRun("o", "r", Lease("n", 1, 0)))
 def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:
     script = [(ThisNode(), "n"), (RELEASE, True), (Nudge("runs:main", "main"), None)]
 
-    assert play(give_back("main", RUN), script)
+    assert play(release_run("main", RUN), script)
 
 
 def test_nobody_is_told_of_a_run_that_does_not() -> None:
-    assert not play(give_back("main", RUN), [(ThisNode(), "n"), (RELEASE, False)])
+    assert not play(release_run("main", RUN), [(ThisNode(), "n"), (RELEASE, False)])
 
 
 def test_a_database_that_does_not_answer_keeps_the_lease() -> None:
@@ -31,4 +31,4 @@ def test_a_database_that_does_not_answer_keeps_the_lease() -> None:
     for pause in FEW:
         script += [(Sleep(pause), None), (RELEASE, Unavailable())]
 
-    assert not play(give_back("main", RUN), script)
+    assert not play(release_run("main", RUN), script)

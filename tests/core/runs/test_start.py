@@ -22,7 +22,7 @@ ROW = RunRow(
 
 def test_a_run_that_is_there_is_somebody_elses_to_execute() -> None:
     started = play(
-        start(PLATFORM.workshop, PLATFORM.registry.agents["a"], NEW),
+        start(PLATFORM.context, PLATFORM.registry.agents["a"], NEW),
         [(ThisNode(), "n"), (Now(), 1), (StartRun, Conflict("there")), (FetchRun, ROW)],
     )
 
@@ -39,6 +39,6 @@ def test_a_database_that_stays_busy_is_not_asked_for_ever() -> None:
     agent = PLATFORM.registry.agents["a"]
 
     with pytest.raises(Busy):
-        play(start(PLATFORM.workshop, agent, NEW), [*script, (StartRun, Busy("x"))])
+        play(start(PLATFORM.context, agent, NEW), [*script, (StartRun, Busy("x"))])
     waits = Started(2, None)
-    assert play(start(PLATFORM.workshop, agent, NEW), [*script, (StartRun, waits)]) == waits
+    assert play(start(PLATFORM.context, agent, NEW), [*script, (StartRun, waits)]) == waits

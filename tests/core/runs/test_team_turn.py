@@ -12,8 +12,8 @@ from legation import Agent, Platform, Team, Tool, tool
 from legation.effects import Sleep
 from legation.hosted.registry import build
 from legation.models.conversation import Image, ModelFailed, Prompt, ToolCall
-from legation.runs.event_writer import Journal, Speaker, Voice
-from legation.runs.team_turn import DELEGATE, MAX_TASKS, Leading, Taking
+from legation.runs.event_writer import EventOrigin, EventWriter, Journal
+from legation.runs.team_turn import DELEGATE, MAX_TASKS, LeaderToolSet, Taking
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState
 from legation.store.failures import StatementFailed, Unavailable
@@ -88,8 +88,8 @@ LEADERS: Mapping[str, Sequence[Any]] = {
 
 
 def data(event: ServerSentEvent) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(event.data)
-    return told
+    payload: dict[str, Any] = json.loads(event.data)
+    return payload
 
 
 def start(client: Client, message: str = "Weather?", **form: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ ANSWERS: Mapping[str, tuple[ToolCall, dict[str, Any], str, list[str]]] = {
 
 @pytest.mark.parametrize(("mode", "answer"), [*product(MODES, ANSWERS)])
 def test_member_that_waits_for_a_person_pauses_the_team(mode: str, answer: str) -> None:
-    wanted, given, told, done = ANSWERS[answer]
+    wanted, given, result, done = ANSWERS[answer]
     desk = Desk(mode, LEADERS[mode], {"ann": [wanted, repeat]})
     with Client(desk.platform()) as client:
         paused = start(client)
@@ -191,8 +191,8 @@ def test_member_that_waits_for_a_person_pauses_the_team(mode: str, answer: str) 
     assert needed["tool_execution"]["tool_name"] == wanted.name
     assert member["requirements"][0]["tool_execution"] == needed["tool_execution"]
     assert (run["status"], after["status"]) == ("COMPLETED", "COMPLETED")
-    assert after["content"] == f"Heard: {told}"
-    assert run["content"] == after["content"] if mode == "route" else f"Heard: Heard: {told}"
+    assert after["content"] == f"Heard: {result}"
+    assert run["content"] == after["content"] if mode == "route" else f"Heard: Heard: {result}"
     assert desk.done == done
     assert run["member_responses"] == [after]
 
@@ -307,10 +307,10 @@ def test_events_of_a_member_stand_within_the_call_that_asked_for_it(mode: str) -
 
     assert [event.name for event in events] == EVENTS[mode]
     top = data(events[0])["run_id"]
-    told = [data(event) for event in events if event.name in MEMBER]
-    assert {event["parent_run_id"] for event in told} == {top}
-    assert {event["agent_id"] for event in told} == {"ann"}
-    (child,) = {event["run_id"] for event in told}
+    payloads = [data(event) for event in events if event.name in MEMBER]
+    assert {event["parent_run_id"] for event in payloads} == {top}
+    assert {event["agent_id"] for event in payloads} == {"ann"}
+    (child,) = {event["run_id"] for event in payloads}
     (completed,) = [data(e) for e in events if e.name == "TeamToolCallCompleted"]
     assert completed["tool"]["child_run_id"] == child
     over = data(events[-1])
@@ -378,8 +378,8 @@ def test_member_is_told_its_task_alone() -> None:
         start(client)
         start(client, "Again?")
 
-    told = [[(m.role, m.content) for m in prompt.messages] for prompt in model.prompts]
-    assert told == [
+    prompts = [[(m.role, m.content) for m in prompt.messages] for prompt in model.prompts]
+    assert prompts == [
         [("system", "Be brief."), ("user", "How is the weather?")],
         [("system", "Be brief."), ("user", "And tomorrow?")],
     ]
@@ -442,9 +442,9 @@ def test_arguments_that_are_no_json_are_told_to_the_leader() -> None:
 def test_leader_hears_of_its_members_where_it_asks_for_a_tool_that_is_not_there() -> None:
     desk = Desk(leader=[call("dance"), repeat])
     with Client(desk.platform()) as client:
-        told = start(client)["content"]
+        content = start(client)["content"]
 
-    assert told == f"Heard: There is no tool of the name 'dance'. There are: {DELEGATE}"
+    assert content == f"Heard: There is no tool of the name 'dance'. There are: {DELEGATE}"
 
 
 def test_leader_has_tools_of_its_own() -> None:
@@ -776,7 +776,7 @@ def test_stream_of_a_member_run_goes_on_behind_the_pause_of_the_team() -> None:
 
 def test_stream_of_a_member_deep_in_a_team_has_its_events_alone() -> None:
     with Client(nested("coordinate", ["It rains."])) as client:
-        told = stream(client)
+        journal = stream(client)
         (back,) = client.get("/teams/back/runs", query={"session_id": "s"}).json()
         (ann,) = of_members(client, "ann")
         events = {
@@ -788,7 +788,9 @@ def test_stream_of_a_member_deep_in_a_team_has_its_events_alone() -> None:
         }
 
     for run_id, own_events in events.items():
-        assert [e.data for e in own_events] == [e.data for e in told if data(e)["run_id"] == run_id]
+        assert [e.data for e in own_events] == [
+            e.data for e in journal if data(e)["run_id"] == run_id
+        ]
 
 
 def test_session_is_not_busy_with_a_paused_team_or_its_members() -> None:
@@ -839,8 +841,8 @@ def test_calls_of_two_members_that_look_alike_get_their_own_answers(
         form = {"tools": json.dumps(answers[::order]), "stream": False}
         client.post(f"/teams/desk/runs/{run['run_id']}/continue", form=form).expect_success()
 
-        told = {row["agent_id"]: row["content"] for row in of_members(client, "ann", "bob")}
-        assert told == {"ann": "Heard: for ann", "bob": "Heard: for bob"}
+        contents = {row["agent_id"]: row["content"] for row in of_members(client, "ann", "bob")}
+        assert contents == {"ann": "Heard: for ann", "bob": "Heard: for bob"}
 
 
 def test_unnamed_answers_that_differ_to_calls_that_look_alike_are_refused() -> None:
@@ -876,9 +878,9 @@ def test_task_for_a_member_that_left_the_team_before_it_began_is_told_to_the_lea
     arguments = {"member_id": "bob", "task": "x"}
     due = CallState(call=call(DELEGATE, **arguments), created_us=0, arguments=arguments)
     run = ClaimedRun("ada", "s", "r", "team", "desk", "{}", 0, 1)
-    voice = Voice(Journal("main", run, "n", 0), Speaker(run, "Desk"), streamed=False)
+    writer = EventWriter(Journal("main", run, "n", 0), EventOrigin(run, "Desk"), streamed=False)
 
-    done = play(Leading(team, Toolbox(), nobody).carry_out(due, voice), [])
+    done = play(LeaderToolSet(team, Toolbox(), nobody).carry_out(due, writer), [])
 
     assert (done.result, done.failed) == (
         "The run failed: the team no longer has this member",

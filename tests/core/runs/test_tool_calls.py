@@ -16,7 +16,7 @@ from legation.effects import (
     Yielding,
 )
 from legation.models.conversation import ToolCall
-from legation.runs.event_writer import Journal, Speaker, Voice
+from legation.runs.event_writer import EventOrigin, EventWriter, Journal
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState, Standing
 from legation.store.run_rows import ClaimedRun
@@ -43,9 +43,9 @@ def shell(command: str) -> str:
 
 
 BOX = Toolbox((add, delete, shell), 60.0)
-VOICE = Voice(
+VOICE = EventWriter(
     Journal("main", ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1), "n", 0),
-    Speaker(ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1), "A"),
+    EventOrigin(ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1), "A"),
     streamed=False,
 )
 

@@ -11,7 +11,7 @@ from legation.models.conversation import Image, Message, Thought, ToolCall, Usag
 from legation.runs.turn_state import (
     CallState,
     MemberState,
-    Said,
+    ModelTurn,
     Standing,
     TurnState,
     UnknownFormat,
@@ -65,7 +65,7 @@ def states(inner: st.SearchStrategy[TurnState]) -> st.SearchStrategy[TurnState]:
     return st.builds(
         TurnState,
         before=st.lists(MESSAGES, max_size=2).map(tuple),
-        said=st.lists(st.builds(Said, MESSAGES, TIMES), max_size=2).map(tuple),
+        said=st.lists(st.builds(ModelTurn, MESSAGES, TIMES), max_size=2).map(tuple),
         calls=st.lists(calls(inner), max_size=2).map(tuple),
         rounds=st.integers(0, 9),
         usage=st.builds(Usage, *[st.integers(0, 99)] * 5),
@@ -89,7 +89,7 @@ def test_nothing_is_guessed_of_a_state_in_another_format() -> None:
 
 def test_a_state_from_before_thoughts_and_caches_were_told_is_gone_on_with() -> None:
     message = Message("assistant", "a", (ToolCall("1", "f", "{}"),))
-    state = TurnState(said=(Said(message, 1),), usage=Usage(1, 2))
+    state = TurnState(said=(ModelTurn(message, 1),), usage=Usage(1, 2))
     dumped = dump(state)
     del dumped["said"][0]["message"]["thoughts"]
     for name in ("reasoning_tokens", "cache_read_tokens", "cache_write_tokens"):
@@ -111,16 +111,16 @@ def test_a_call_is_due_or_waits_or_is_done(standing: Standing) -> None:
 
 def test_results_are_told_once_and_in_their_order() -> None:
     done = [made().done("a"), made().done("b", failed=True)]
-    state = TurnState(calls=tuple(done)).told(5)
+    state = TurnState(calls=tuple(done)).with_results(5)
 
     assert [said.message.content for said in state.said] == ["a", "b"]
-    assert state.told(6) is state
+    assert state.with_results(6) is state
 
 
 def test_what_was_said_and_what_it_cost_add_up() -> None:
-    state = TurnState(before=(Message("system", "s"),)).hears(Message("user", "u"), 1)
-    state = state.replies(Message("assistant", "a"), Usage(1, 2, 1, 1, 0), 2, 0.5)
-    state = state.replies(Message("assistant", "b"), Usage(3, 4, 0, 2, 3), 3, 9.0)
+    state = TurnState(before=(Message("system", "s"),)).with_message(Message("user", "u"), 1)
+    state = state.with_reply(Message("assistant", "a"), Usage(1, 2, 1, 1, 0), 2, 0.5)
+    state = state.with_reply(Message("assistant", "b"), Usage(3, 4, 0, 2, 3), 3, 9.0)
 
     assert [message.content for message in state.messages] == ["s", "u", "a", "b"]
     assert (state.rounds, state.usage, state.first_seconds) == (2, Usage(4, 6, 1, 3, 3), 0.5)

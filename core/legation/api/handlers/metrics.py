@@ -74,7 +74,7 @@ def _build_ended_family(call: Call) -> Family:
         "Runs that ended in this process, or paused.",
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
-            for key, count in sorted(call.workshop.ended.items())
+            for key, count in sorted(call.context.ended.items())
         ),
     )
 

@@ -22,13 +22,13 @@ from ...http.messages import (
 )
 from ...http.refusals import BadRequest, Conflict, Fault, Invalid, NotFound, Refusal, Unavailable
 from ...http.sse import BadEventId, parse_last_event_id
-from ...runs.approvals import Reply, answered, calls_answered, read_replies
+from ...runs.approvals import Reply, apply_replies, calls_answered, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
-from ...runs.event_writer import Speaker
+from ...runs.event_writer import EventOrigin
 from ...runs.followers import Followed, RunStalled, join, resume, tail, tail_of_member
 from ...runs.output import MEDIA, run_json, run_listed
-from ...runs.retry import patiently
+from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
 from ...runs.states import RunState
 from ...runs.turn_state import TurnState
@@ -149,7 +149,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     )
     status = 202 if asked.background else 200
     change = partial(call.change, status=status, resource=call.describe_resource(hosted.id, run_id))
-    started = yield from start(call.workshop, hosted, new, change)
+    started = yield from start(call.context, hosted, new, change)
     if started.rejected:
         return Conflict(_BUSY)
     if asked.background:
@@ -157,7 +157,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
         return json_response(202, told)
     if asked.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        return _stream(tail(_follow_run(call, hosted, Speaker(run, hosted.name)), 0))
+        return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
     return (yield from _join_run(hosted.database, owner, run_id))
 
 
@@ -272,7 +272,7 @@ def run_events(kind: str) -> Handler:
         if stopped is not None and stopped.run_id != row.run_id:
             return Invalid((Fault("header.last-event-id", "is of another run"),))
         seq, database = stopped.seq if stopped else after, own.hosted.database
-        followed = _follow_run(call, own.hosted, own.speaker)
+        followed = _follow_run(call, own.hosted, own.origin)
         if row.parent_run_id is None:
             return _stream(tail(followed, seq))
         top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
@@ -305,7 +305,7 @@ def resume_run(kind: str) -> Handler:
         own = yield from _own_run(call, kind, asked["session_id"])
         if isinstance(own, Refusal):
             return own
-        followed = _follow_run(call, own.hosted, own.speaker)
+        followed = _follow_run(call, own.hosted, own.origin)
         return _stream(resume(followed, asked["last_event_index"] + 1))
 
     return handler
@@ -409,7 +409,7 @@ def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | In
     turn = turn_at_pause(row)
     if turn is None:
         return Conflict(_NOT_OURS)
-    state = answered(turn, replies, row.run_id)
+    state = apply_replies(turn, replies, row.run_id)
     return state if isinstance(state, TurnState) else Invalid(state)
 
 
@@ -417,7 +417,7 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
-    continued = yield from go_on(call.workshop, database, row, state, change, stream=stream)
+    continued = yield from go_on(call.context, database, row, state, change, stream=stream)
     if continued.found is None:
         return NotFound("Run not found")
     if continued.busy:
@@ -425,16 +425,16 @@ def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _follow_run(call, own.hosted, own.speaker)
+        followed = _follow_run(call, own.hosted, own.origin)
         return _stream(tail(followed, row.events))
     return (yield from _join_run(database, row.owner, row.run_id, row.events))
 
 
-def _follow_run(call: Call, hosted: Component | _Removed, speaker: Speaker) -> Followed:
+def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
     """Return a run that is to be streamed."""
-    run_id = speaker.run.run_id
+    run_id = origin.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
-    return Followed(call.workshop, hosted.database, speaker, run_id, path)
+    return Followed(call.context, hosted.database, origin, run_id, path)
 
 
 def _stream(events: Program[Unfinished | None]) -> Streamed:
@@ -447,7 +447,7 @@ def _join_run(database: str, owner: str, run_id: str, after: int = 0) -> Program
         yield from join(database, owner, run_id, after)
     except RunStalled:
         return Unavailable(_STALLED.format(run_id), retry_after=_STALLED_RETRY_SECONDS)
-    row = yield from patiently(database, FetchRun(run_id, owner))
+    row = yield from with_retry(database, FetchRun(run_id, owner))
     return Conflict(_DELETED) if row is None else json_bytes_response(200, run_json(row))
 
 
@@ -473,9 +473,9 @@ class _Own:
     row: RunRow
 
     @property
-    def speaker(self) -> Speaker:
+    def origin(self) -> EventOrigin:
         """Whose events those of the run are."""
-        return Speaker(self.row.claim, self.hosted.name, self.row.parent_run_id)
+        return EventOrigin(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
 def _own_run(

@@ -16,10 +16,10 @@ from ...http.bodies import JsonObject, Reader
 from ...http.messages import Answer, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
 from ...models.conversation import Usage as Cost
-from ...runs.cancellation import cancel_topic, keeping_topic
+from ...runs.cancellation import cancel_topic, runs_topic
 from ...runs.output import iso_time, run_output, run_row
 from ...runs.payloads import spent
-from ...runs.retry import FEW, PASSING, patiently
+from ...runs.retry import FEW, PASSING, with_retry
 from ...store.run_reads import FetchRun, ListRuns, Usage
 from ...store.run_rows import RunRow
 from ...store.sessions import (
@@ -409,12 +409,12 @@ def _delete(
     for run_id in deleted.runs:
         yield from Nudge(cancel_topic(database, run_id))
     if deleted.runs:
-        yield from Nudge(keeping_topic(database), database)
+        yield from Nudge(runs_topic(database), database)
     return deleted
 
 
 def _store(database: str, unit: Unit[R], change: Any) -> Program[R]:
-    result: R = yield from patiently(database, unit, FEW, PASSING, change)
+    result: R = yield from with_retry(database, unit, FEW, PASSING, change)
     return result
 
 

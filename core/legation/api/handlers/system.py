@@ -59,7 +59,7 @@ def ready(call: Call) -> Program[Answer | Refusal]:
     of the last look, which requests go by as well.
     """
     states = {name: _state(call, name) for name in call.registry.databases}
-    draining = call.workshop.draining
+    draining = call.context.draining
     serving = all(state["serving"] for state in states.values()) and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
     told: dict[str, Any] = {"status": status, "databases": states}
