@@ -760,7 +760,7 @@ def test_work_that_fails_is_told_and_work_that_is_broken_off() -> None:
     assert play_rest == [Now()]
     assert (span.name, span.start_us, span.end_us, span.error) == ("process chat", 1, 7, "failed")
     assert (span.parent_id, span.link) == (None, None)
-    assert spawned[1].job.way.work is None
+    assert spawned[1].job.context.work is None
     broken_off = TracedJob(Failing(), TraceContext(TRACE, recorder, work=work())).program()
     broken_off.send(None)
     broken_off.send(1)
