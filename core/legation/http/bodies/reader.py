@@ -121,10 +121,12 @@ class Reader:
     def boolean(self, name: str) -> bool | None: ...
 
     def boolean(self, name: str, *, default: bool | None = None) -> bool | None:
-        """Return a truth value: JSON's, or one of the usual words in any case."""
+        """Return a truth value: JSON's, 0 or 1, or one of the usual words in any case."""
         value = self._single(name)
         if value is None or isinstance(value, bool):
             return default if value is None else value
+        if isinstance(value, float):
+            value = _as_whole(value)
         found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
         if found is None:
             self.fault(name, "must be true or false")
@@ -277,9 +279,13 @@ class Reader:
         return parsed
 
 
+def _as_whole(value: JsonValue) -> JsonValue:
+    """Return 3 for 3.0: JSON has one kind of number, and that is an integer (JSON Schema)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _as_integer(value: JsonValue) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one kind of number: 3.0 is an integer (JSON Schema)
+    value = _as_whole(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)

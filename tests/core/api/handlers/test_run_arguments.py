@@ -158,7 +158,7 @@ def test_a_boolean_of_a_form_may_be_empty(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, False, None, 0, 1, "yes", "0", 2, -1, 0.5, "", "2", []], ids=repr
+    "value", [True, False, None, 0, 1, 0.0, 1.0, "yes", "0", 2, -1, 0.5, "", "2", []], ids=repr
 )
 def test_json_has_the_booleans_that_the_document_says(client: Client, value: Any) -> None:
     body = {"message": "x", "stream": False, "use_json_schema": value}

@@ -107,8 +107,8 @@ def test_texts_are_bounded() -> None:
     ]
 
 
-TRUE = [True, 1, "true", "TRUE", "1", "on", "y"]
-FALSE = [False, 0, "false", "False", "0", "off", "n"]
+TRUE = [True, 1, 1.0, "true", "TRUE", "1", "on", "y"]
+FALSE = [False, 0, 0.0, "false", "False", "0", "off", "n"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_booleans_as_clients_write_them(sent: JsonValue, expected: bool) -> None
     assert read.faults() == ()
 
 
-@pytest.mark.parametrize("sent", ["", "maybe", 2, 1.0, [], {}, " true"])
+@pytest.mark.parametrize("sent", ["", "maybe", 2, 2.0, 0.5, [], {}, " true"])
 def test_what_is_no_boolean(sent: JsonValue) -> None:
     read = body(stream=sent)
 
