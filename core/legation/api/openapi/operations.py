@@ -345,9 +345,9 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             {200: _json(object_of({}))},
             "The run goes no further. One that is over stays as it is.",
             query=tuple(
-                Field(argument.name, TEXT, argument.meaning)
+                Field(argument.name, argument.kind.schema, argument.meaning)
                 for argument in arguments_of(Action.CANCEL)
-                if argument.in_query
+                if argument.in_query and argument.kind is not None
             ),
             body=_form("CancelRequest", "CancelForm"),
             meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},

@@ -369,6 +369,18 @@ def test_the_query_of_a_cancellation_has_nothing_else(
     assert [fault["path"] for fault in refused.json()["errors"]] == [path]
 
 
+def test_a_session_is_in_the_query_of_a_cancellation_what_it_is_in_the_body(
+    client: Client,
+) -> None:
+    document = client.get("/openapi.json").json()
+    cancel = document["paths"]["/agents/{agent_id}/runs/{run_id}/cancel"]["post"]
+    (in_query,) = [field["schema"] for field in cancel["parameters"] if field["in"] == "query"]
+    in_body = document["components"]["schemas"]["CancelForm"]["properties"]["session_id"]
+
+    assert in_query["maxLength"] == in_body["maxLength"]
+    assert in_query["pattern"] == in_body["pattern"]
+
+
 def test_the_runs_of_an_agent_are_rows_with_their_output(client: Client) -> None:
     done = run(client, session_id="s")
 
