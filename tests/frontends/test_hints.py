@@ -279,7 +279,7 @@ def test_a_connection_that_is_killed_is_made_again(backend: str, postgres_databa
             one.nudge("t")
             await until(lambda: other.heard == 1)
             assert list(two.hubs[1]._told) == [digest("t")]
-        assert sorted(two.log.events) == ["hints_restored"] * 2 + ["hints_lost"] * 2
+        assert sorted(two.log.events) == ["hints_lost"] * 2 + ["hints_restored"] * 2
 
     run(backend, main)
 
