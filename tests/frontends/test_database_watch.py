@@ -78,7 +78,7 @@ def events(lines: Lines) -> list[str]:
     return [
         f"{event} {fields.get('condition', '')}".strip()
         for _, event, fields in lines
-        if event.startswith("database_")
+        if event in ("database_unavailable", "database_available")
     ]
 
 
