@@ -114,10 +114,14 @@ def pytest(
     session: nox.Session, *args: str, part: str = "", env: dict[str, str] | None = None
 ) -> None:
     """Run pytest on every core, and leave its report where `.ci/count` looks for it."""
-    REPORTS.mkdir(parents=True, exist_ok=True)
-    report = f"--junit-xml={REPORTS / session.name}{part}.xml"
     spread = ("-n", "auto", "--dist", "worksteal", "--durations=20")
-    session.run("pytest", *spread, report, *args, *session.posargs, env=env)
+    session.run("pytest", *spread, report(session, part), *args, *session.posargs, env=env)
+
+
+def report(session: nox.Session, part: str = "") -> str:
+    """Return the option of pytest that leaves the report of `session`."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    return f"--junit-xml={REPORTS / session.name}{part}.xml"
 
 
 @nox.session(allow_parallel=True)
@@ -262,14 +266,15 @@ def agentos_client(session: nox.Session) -> None:
         *("agno==2.5.6", "fastapi<1", "sqlalchemy<2.1", "greenlet<4", "httpx[http2]<1"),
         "python-multipart<1",
     )
-    session.run("pytest", "tests/clients", *session.posargs)
+    session.run("pytest", report(session), "tests/clients", *session.posargs)
 
 
 @nox.session(name="api-client", allow_parallel=True)
 def api_client(session: nox.Session) -> None:
     """Generate a client from the OpenAPI document, check its types, and use it."""
     install(session, "test", "generator")
-    session.run("pytest", "tests/frontends/test_openapi_clients.py", *session.posargs)
+    session.run("pytest", report(session), "tests/frontends/test_openapi_clients.py",
+                *session.posargs)  # fmt: skip
 
 
 @nox.session(name="api-fuzz", allow_parallel=True)

@@ -11,9 +11,15 @@ COUNT = Path(__file__).parent.parent / ".ci/count"
 
 
 def counted(folder: Path, results: dict[str, str]) -> tuple[str, int]:
-    sessions = [{"name": name, "result": result} for name, result in results.items()]
+    sessions = [entry(name, result) for name, result in results.items()]
     (folder / "report.json").write_text(json.dumps({"sessions": sessions}))
     return line(folder)
+
+
+def entry(name: str, result: str) -> dict[str, object]:
+    """Return what nox writes of a session: its Python stands in the signatures alone."""
+    short, _, python = name.partition("-")
+    return {"name": short, "signatures": [name] if python else [], "result": result}
 
 
 def line(folder: Path) -> tuple[str, int]:
