@@ -17,7 +17,10 @@ import trio
 
 from legation import Platform
 from legation.config import Agent, Database
+from legation.effects import Program
 from legation.http.messages import Request, Response
+from legation.models.conversation import Listener, Prompt, Reply, Usage
+from legation.values import frozen
 from legation_host import Host
 from legation_host.hosting import open_platform
 from legation_server import Settings, open_listeners, serve
@@ -29,10 +32,29 @@ TARGET: Final = "/agents/quick/runs"
 MESSAGE: Final = {"message": "hi", "session_id": "s", "stream": "false"}
 
 
+WORDS: Final = 40_000  # some ten megabytes of events, more than the kernel takes for a client
+
+
+@frozen
+class Reciter:
+    """Says so many words, a hundred at a time."""
+
+    id: str = "reciter"
+    name: str = "Reciter"
+    provider: str = "Legation"
+
+    def respond(self, _prompt: Prompt, listener: Listener) -> Program[Reply]:
+        for number in range(WORDS):
+            listener.hear("x ")
+            if number % 100 == 0:
+                yield from listener.settle()
+        return Reply("x " * WORDS, Usage(1, WORDS))
+
+
 def platform(folder: Path) -> Platform:
     return Platform(
         databases=(Database("main", f"sqlite:///{folder}/main.db", auto_migrate=True),),
-        agents=(Agent(id="quick"),),
+        agents=(Agent(id="quick"), Agent(id="reciter", model=Reciter())),
     )
 
 
@@ -99,9 +121,8 @@ def test_a_file_of_an_unsupported_type_is_400_and_the_session_is_as_it_was(
 
 
 WRITE_SECONDS: Final = 0.5
-WORDS: Final = 40_000  # some ten megabytes of events, more than the kernel takes for a client
 HEAD: Final = (
-    "POST /agents/quick/runs HTTP/1.1\r\nHost: a\r\n"
+    "POST /agents/reciter/runs HTTP/1.1\r\nHost: a\r\n"
     "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n"
 )
 
@@ -128,7 +149,7 @@ async def test_a_client_that_reads_a_byte_at_a_time_is_dropped_and_its_run_is_st
     settings = Settings(write_seconds=WRITE_SECONDS)
     listeners = open_listeners("127.0.0.1", 0)
     port = listeners[0].getsockname()[1]
-    body = "stream=true&session_id=s&message=" + "x+" * WORDS
+    body = "stream=true&session_id=s&message=go"
     async with open_platform(made) as host, trio.open_nursery() as nursery:
         server = await nursery.start(partial(serve, made, host, listeners, settings))
         with unwilling() as client, trio.fail_after(30):
@@ -144,7 +165,9 @@ async def test_a_client_that_reads_a_byte_at_a_time_is_dropped_and_its_run_is_st
             while server.connections:
                 await trio.sleep(0.01)
         assert read < 1000
-        (run,) = await told(host, made, "/sessions/s/runs")
+        with trio.fail_after(30):
+            while (run := (await told(host, made, "/sessions/s/runs"))[0])["status"] == "RUNNING":
+                await trio.sleep(0.1)
         assert (run["status"], run["content"].split()) == ("COMPLETED", ["x"] * WORDS)
         with closing(sqlite3.connect(tmp_path / "main.db")) as connection:
             ((events,),) = connection.execute(
