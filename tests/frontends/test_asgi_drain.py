@@ -31,7 +31,8 @@ LONG: Final = {
 }
 SHORT: Final = {
     "uvicorn": ("--timeout-graceful-shutdown", "1", *LONG["uvicorn"]),
-    "hypercorn": ("--graceful-timeout", "1", *LONG["hypercorn"][2:]),
+    # On asyncio it waits for its connections first, from Python 3.12 on.
+    "hypercorn": ("--worker-class", "trio", "--graceful-timeout", "1", *LONG["hypercorn"][2:]),
 }
 
 
