@@ -113,8 +113,11 @@ def locked() -> tuple[str, ...]:
 def pytest(
     session: nox.Session, *args: str, part: str = "", env: dict[str, str] | None = None
 ) -> None:
-    """Run pytest on every core, and leave its report where `.ci/count` looks for it."""
-    spread = ("-n", "auto", "--dist", "worksteal", "--durations=20")
+    """Run pytest in twice as many processes as there are cores: half of the tests wait for others.
+
+    Its report is left where `.ci/count` looks for it.
+    """
+    spread = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", "--durations=20")
     session.run("pytest", *spread, report(session, part), *args, *session.posargs, env=env)
 
 
