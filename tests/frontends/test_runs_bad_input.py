@@ -43,12 +43,12 @@ class Reciter:
     name: str = "Reciter"
     provider: str = "Legation"
 
-    def respond(self, _prompt: Prompt, listener: Listener) -> Program[Reply]:
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         for number in range(WORDS):
             listener.hear("x ")
             if number % 100 == 0:
                 yield from listener.settle()
-        return Reply("x " * WORDS, Usage(1, WORDS))
+        return Reply("x " * WORDS, Usage(len(prompt.messages), WORDS))
 
 
 def platform(folder: Path) -> Platform:
