@@ -38,7 +38,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 async def live(receive: Receive, send: Send) -> None:
     """Hold the platform open between start-up and shut-down."""
     await receive()
-    async with mission.opened():
+    async with mission.open():
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})

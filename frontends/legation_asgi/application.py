@@ -30,11 +30,11 @@ __all__ = ["Answers", "Application", "asgi"]
 
 
 class Answers(Protocol):
-    """What an application serves: `legation.Platform`, or anything else with programs."""
+    """The platform of an application: `legation.Platform`, or anything else with programs."""
 
     @property
     def telemetry(self) -> Telemetry:
-        """What is told of the answers that the application gives by itself."""
+        """The request log and the metrics, for the answers that the application gives by itself."""
         ...
 
     def answer(self, request: Request) -> Program[Answer]:
@@ -48,7 +48,7 @@ class Application:
 
     The host is opened by `open_host` at the server's lifespan start-up and closed at its
     shut-down.  Where the application is mounted in another, which gets no lifespan of its own,
-    the outer one holds `opened()` open.  Without either, requests are answered with 503.
+    the outer one holds `open()` open.  Without either, requests are answered with 503.
     """
 
     platform: Answers
@@ -69,7 +69,7 @@ class Application:
                 raise NotImplementedError(f"no such scope: {kind}")
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Host]:
+    async def open(self) -> AsyncGenerator[Host]:
         """Hold the host open, for all requests of the event loop."""
         async with self.open_host() as host:
             self._host = host
@@ -82,7 +82,7 @@ class Application:
         phase = "startup"
         await receive()
         try:
-            async with self.opened():
+            async with self.open():
                 await send({"type": "lifespan.startup.complete"})
                 phase = "shutdown"
                 await receive()
@@ -93,17 +93,17 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.  A client that leaves is told nothing, and nobody else is."""
+        """Answer one request.  Nothing is sent to a client that has left."""
         host = self._host
         request = request_of(scope)
         response = SentResponse(send)
         with suppress(ClientGone):
             if host is None:
                 not_ready = Unavailable("The server is not ready")
-                answer = self._instead(_known(request, scope), not_ready)
+                answer = self._instead(_identify(request, scope), not_ready)
                 await _write(response, answer, scope["method"])
             elif isinstance(request, Refusal):
-                answer = self._instead(_known(request, scope), request)
+                answer = self._instead(_identify(request, scope), request)
                 await _write(response, answer, scope["method"])
             else:
                 reply = await self._answer(host, request, receive)
@@ -118,14 +118,14 @@ class Application:
         try:
             return await host.run(self.platform.answer(request), body=body)
         except ClientGone:
-            raise  # nobody is there to be told
+            raise  # nobody is there to get an answer
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             incident = _log(host, request, error)
             sentence = f"Internal server error, incident {incident}"
             return self._instead(request, Internal(sentence), incident)
 
     def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
-        """Answer in the platform's place, and have it counted like an answer of the platform."""
+        """Answer in the platform's place; log and count it like an answer of the platform."""
         now_us = time.time_ns() // 1_000
         arrival = Arrival(request, now_us, read_request_id(request) or incident or _new_id())
         request_id = self.platform.telemetry.instead(arrival, refusal.status, now_us)
@@ -203,8 +203,8 @@ async def _watch(receive: Receive, stream: anyio.CancelScope) -> None:
     stream.cancel()
 
 
-def _known(request: Request | Refusal, scope: Scope) -> Request:
-    """Return what is known of a request, also where it cannot be read."""
+def _identify(request: Request | Refusal, scope: Scope) -> Request:
+    """Return the request; of one that cannot be read, its method alone."""
     return Request(scope["method"], "*") if isinstance(request, Refusal) else request
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .imports import kept
+from .imports import freeze_imports
 
-with kept():
+with freeze_imports():
     from .main import main
 
 __all__ = ["main"]

@@ -85,7 +85,7 @@ def verify(
       legation audit verify platform.toml main --head "$HEAD"
     """
     with sentences():
-        platform, databases = _named(names)
+        platform, databases = _select(names)
         known = _heads(heads, heads_file, databases)
         verdicts = [
             (name, _verify(name, platform.databases[name], known.get(name, ())))
@@ -126,14 +126,14 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
       legation audit prune platform.toml main --before 2026-01-01T12:00:00Z
     """
     with sentences():
-        platform, databases = _named(names)
+        platform, databases = _select(names)
         moment = before.replace(tzinfo=UTC)
         if moment > datetime.now(UTC):
             raise CannotGoOn("--before lies in the future: nothing is that old")
         counts = anyio.run(_prune, platform, databases, int(moment.timestamp()) * 1_000_000)
     if as_json:
-        told = [{"database": name, "pruned": count} for name, count in counts]
-        click.echo(json.dumps(told, indent=2))
+        summary = [{"database": name, "pruned": count} for name, count in counts]
+        click.echo(json.dumps(summary, indent=2))
         return
     for name, count in counts:
         click.echo(f"{name}: {count} row{'' if count == 1 else 's'} pruned")
@@ -151,8 +151,8 @@ async def _prune(
             try:
                 count = await host.run(prune_trail(name, before_us, f"local:{_user()}"))
             except StoreFailure as failure:
-                told = f"the audit trail of {name!r} cannot be pruned: {why(failure)}"
-                raise CannotGoOn(told) from None
+                sentence = f"the audit trail of {name!r} cannot be pruned: {why(failure)}"
+                raise CannotGoOn(sentence) from None
             counts.append((name, count))
     return counts
 
@@ -165,8 +165,8 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _named(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
-    """Return the platform and the ids of its databases that are meant."""
+def _select(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
+    """Return the platform and the ids of those of its databases that `names` selects."""
     file: str | None = None
     if names and (names[0].endswith(".toml") or ":" in names[0]):
         file, *names_left = names
@@ -188,10 +188,10 @@ def _heads(
         raise click.UsageError("name the database that --head is of")
     found = dict.fromkeys(databases, heads)
     try:
-        for told in json.load(file) if file else ():
-            if told["intact"] and told["database"] in found:
-                read = tuple(HeadText().convert(text, None, None) for text in told["heads"])
-                found[told["database"]] += read
+        for verdict in json.load(file) if file else ():
+            if verdict["intact"] and verdict["database"] in found:
+                read = tuple(HeadText().convert(text, None, None) for text in verdict["heads"])
+                found[verdict["database"]] += read
     except (ValueError, TypeError, KeyError):
         raise CannotGoOn("--heads: not what `legation audit verify --json` prints") from None
     return found
@@ -223,8 +223,8 @@ def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:
             try:
                 rows = read(effect.unit)
             except StoreFailure as failure:
-                told = f"the audit trail of {name!r} cannot be read: {why(failure)}"
-                raise CannotGoOn(told) from None
+                sentence = f"the audit trail of {name!r} cannot be read: {why(failure)}"
+                raise CannotGoOn(sentence) from None
 
 
 def _sentence(name: str, verdict: Intact | Broken) -> str:
@@ -236,17 +236,17 @@ def _sentence(name: str, verdict: Intact | Broken) -> str:
     first = click.style(f"{name}: intact", fg="green")
     return "\n".join(
         (
-            f"{first}, {verdict.count} rows in {chains} chain{plural}{_gone(verdict)}",
-            *_indented(verdict.heads),
+            f"{first}, {verdict.count} rows in {chains} chain{plural}{_mention_pruned(verdict)}",
+            *_indent(verdict.heads),
         )
     )
 
 
-def _gone(verdict: Intact) -> str:
+def _mention_pruned(verdict: Intact) -> str:
     return f", and {verdict.pruned} pruned" if verdict.pruned else ""
 
 
-def _indented(heads: Iterable[Head]) -> tuple[str, ...]:
+def _indent(heads: Iterable[Head]) -> tuple[str, ...]:
     return tuple(f"  {head}" for head in heads)
 
 

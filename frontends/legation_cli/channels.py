@@ -40,9 +40,9 @@ def channels(platform: str | None, as_json: bool) -> None:
         if platform is None and not Path(_DEFAULT_FILE).exists():
             raise CannotGoOn(f"there is no {_DEFAULT_FILE} here: name the platform's file")
         made = load_platform(platform or _DEFAULT_FILE, os.environ)
-        told = anyio.run(_survey, made)
-    click.echo(json.dumps(told, indent=2) if as_json else table(told))
-    depths = [depth for channel in told for depth in (channel["messages"], channel["replies"])]
+        found = anyio.run(_survey, made)
+    click.echo(json.dumps(found, indent=2) if as_json else table(found))
+    depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")
     if any(depth["dead"] for depth in depths):
@@ -57,11 +57,11 @@ async def _survey(platform: Platform) -> Sequence[Mapping[str, Any]]:
         return await host.run(survey(platform.registry))
 
 
-def table(told: Sequence[Mapping[str, Any]]) -> str:
+def table(channels: Sequence[Mapping[str, Any]]) -> str:
     """Return the channels as a table for a terminal: two lines each."""
-    if not told:
+    if not channels:
         return "No channel is configured."
-    rows = [row for channel in told for row in _rows(channel)]
+    rows = [row for channel in channels for row in _rows(channel)]
     widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
     lines = [_line(_HEADS, widths).upper()]
     for row in rows:

@@ -141,7 +141,7 @@ def explain(token: str, method: str, path: str, platform: str) -> None:
     now.  With - for TOKEN it is read from standard input, and in no list of processes.
 
     \b
-    What is told:
+    The answer:
       route, needs   where the request leads, and every scope that would be enough
       by             what allows it
       only           the ids that a list is narrowed to
@@ -162,7 +162,7 @@ def explain(token: str, method: str, path: str, platform: str) -> None:
         made = load_platform(platform, os.environ)
     text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105 (no password)
     sent = text.strip().encode("utf-8", "surrogateescape")
-    told = made.explain(sent, method.upper(), path, time.time_ns() // 1000)
-    click.echo(json.dumps(told, indent=2))
-    if not told["allowed"]:
+    decision = made.explain(sent, method.upper(), path, time.time_ns() // 1000)
+    click.echo(json.dumps(decision, indent=2))
+    if not decision["allowed"]:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""How a command says that it cannot go on: one clear sentence, exit code 2, no traceback."""
+"""The failures of a command: one clear sentence, exit code 2, no traceback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS: Final[Mapping[type[StoreFailure], str]] = {
 
 
 class CannotGoOn(click.ClickException):
-    """Nothing more can be done; the message is for the person at the terminal."""
+    """The failure of a command; the message is for the person at the terminal."""
 
     exit_code = 2
 

@@ -79,8 +79,8 @@ def new(folder: Path, algorithm: str) -> None:
         _write(public, pem, 0o644)
     except OSError as error:
         raise CannotGoOn(f"{error.filename or folder}: {error.strerror}") from None
-    told = {"private": private, "public": public, "key": shlex.quote(str(private))}
-    click.echo(_NEXT.format(**told, algorithm=algorithm, pem=pem.decode()), nl=False)
+    paths = {"private": private, "public": public, "key": shlex.quote(str(private))}
+    click.echo(_NEXT.format(**paths, algorithm=algorithm, pem=pem.decode()), nl=False)
 
 
 def _generate(algorithm: str) -> Any:

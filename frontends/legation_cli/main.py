@@ -29,7 +29,7 @@ __all__ = ["main"]
 
 
 class _Commands(click.Group):
-    """The commands; what the system refuses them is told in a sentence, as all else is."""
+    """The commands.  An error of the system is a sentence for the operator, like any other."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed.

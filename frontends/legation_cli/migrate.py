@@ -70,13 +70,13 @@ def migrate(
         if database not in platform.databases:
             known = ", ".join(platform.databases)
             raise CannotGoOn(f"there is no database {database!r}; there are: {known}")
-        asked = _Asked(platform, database, _target(to), plan_only, allow_data_loss, as_json)
-        anyio.run(_migrate, asked)
+        request = _Request(platform, database, _target(to), plan_only, allow_data_loss, as_json)
+        anyio.run(_migrate, request)
 
 
 @frozen
-class _Asked:
-    """What is to be done, and how it is to be told."""
+class _Request:
+    """One call of the command: the database, its target version and the options."""
 
     platform: Platform
     database: str
@@ -114,44 +114,44 @@ def _complain(level: str, event: str, fields: Mapping[str, Any]) -> None:
         click.echo(fields["error"], err=True)
 
 
-async def _migrate(asked: _Asked) -> None:
-    """Show the plan; then, unless that is all, carry it out and tell what came of it."""
+async def _migrate(request: _Request) -> None:
+    """Show the plan; then, unless that is all, carry it out and print the outcome."""
     import anyio
 
     from legation_host import open_host
 
-    url = asked.platform.databases[asked.database]
-    async with open_host({asked.database: url}, log=_complain) as host:
+    url = request.platform.databases[request.database]
+    async with open_host({request.database: url}, log=_complain) as host:
         try:
-            reading = await host.run(_read(asked.database))
+            reading = await host.run(_read(request.database))
         except Unavailable:
-            raise CannotGoOn(f"the database {asked.database!r} does not answer") from None
+            raise CannotGoOn(f"the database {request.database!r} does not answer") from None
         except WrongSchema:
-            raise CannotGoOn(_FOREIGN.format(name=asked.database)) from None
+            raise CannotGoOn(_FOREIGN.format(name=request.database)) from None
         except StoreFailure as failure:
-            told = f"the schema of {asked.database!r} cannot be read: {why(failure)}"
-            raise CannotGoOn(told) from None
-        way = _planned(asked, reading)
-        _show(asked, way, reading)
-        if asked.plan_only:
-            _tell(asked, way, reading.dialect, None)
+            sentence = f"the schema of {request.database!r} cannot be read: {why(failure)}"
+            raise CannotGoOn(sentence) from None
+        way = _plan(request, reading)
+        _show(request, way, reading)
+        if request.plan_only:
+            _print_json(request, way, reading.dialect, None)
             return
         outcome: MigrationOutcome | None = None
         async with anyio.create_task_group() as beside:
-            beside.start_soon(_show_patience, asked)
-            outcome = await host.run(_watched(asked, _carry_out(asked)))
+            beside.start_soon(_show_progress, request)
+            outcome = await host.run(_announce_wait(request, _carry_out(request)))
             beside.cancel_scope.cancel()
     if not isinstance(outcome, Migrated):
         raise CannotGoOn(_refusal(outcome))
-    asked.say(outcome.detail)
-    _tell(asked, way, reading.dialect, outcome)
+    request.say(outcome.detail)
+    _print_json(request, way, reading.dialect, outcome)
 
 
-async def _show_patience(asked: _Asked) -> None:
+async def _show_progress(request: _Request) -> None:
     """Show at a terminal that a long migration goes on: it is one transaction, without parts."""
     import anyio
 
-    if asked.as_json or not sys.stderr.isatty():
+    if request.as_json or not sys.stderr.isatty():
         return
     began = time.monotonic()
     try:
@@ -168,19 +168,19 @@ def _read(name: str) -> Program[LedgerReading]:
     return (yield from Transact(name, ReadLedger()))
 
 
-def _planned(asked: _Asked, reading: LedgerReading) -> Plan:
-    """Return the way; what it discards is shown before it is refused for that."""
+def _plan(request: _Request, reading: LedgerReading) -> Plan:
+    """Return the plan, also one that discards data: it is shown before it is refused."""
     if isinstance(reading.state, Corrupt):
         raise CannotGoOn(reading.state.detail)
-    catalogue = asked.platform.registry.catalogue
-    way = plan(catalogue, reading.state, asked.target, reading.dialect, allow_data_loss=True)
+    catalogue = request.platform.registry.catalogue
+    way = plan(catalogue, reading.state, request.target, reading.dialect, allow_data_loss=True)
     if not isinstance(way, Plan):
         raise CannotGoOn(_refusal(way))
     return way
 
 
 def _refusal(outcome: Any) -> str:
-    """Return why not, in the words of this command."""
+    """Return the reason of a refusal, in the words of this command."""
     if isinstance(outcome, LosesData):
         losses = "; ".join(outcome.loses)
         return f"going down to {outcome.target} discards {losses}: --allow-data-loss accepts that"
@@ -188,17 +188,17 @@ def _refusal(outcome: Any) -> str:
     return detail
 
 
-def _show(asked: _Asked, way: Plan, reading: LedgerReading) -> None:
+def _show(request: _Request, way: Plan, reading: LedgerReading) -> None:
     """Print where the database stands and each move with what it loses."""
-    asked.say(f"Now at {way.from_version} ({reading.dialect.value}).")
+    request.say(f"Now at {way.from_version} ({reading.dialect.value}).")
     if not way.moves:
-        asked.say(f"Already at {way.to_version}: nothing to do.")
+        request.say(f"Already at {way.to_version}: nothing to do.")
     for move in way.moves:
         arrow = "up to" if move.direction.value == "up" else "down from"
-        asked.say(f"  {arrow} {move.migration.version}: {move.migration.title}")
-        asked.say(f"    {len(_texts(move, reading.dialect))} statements")
+        request.say(f"  {arrow} {move.migration.version}: {move.migration.title}")
+        request.say(f"    {len(_texts(move, reading.dialect))} statements")
         for loss in move.loses:
-            asked.say(click.style(f"    loses {loss}", fg="yellow"))
+            request.say(click.style(f"    loses {loss}", fg="yellow"))
 
 
 def _texts(move: Move, dialect: Dialect) -> list[str]:
@@ -206,23 +206,23 @@ def _texts(move: Move, dialect: Dialect) -> list[str]:
     return [" ".join(s.text(dialect).split()) for s in statements if s is not None]
 
 
-def _carry_out(asked: _Asked) -> Program[MigrationOutcome]:
+def _carry_out(request: _Request) -> Program[MigrationOutcome]:
     node = yield from ThisNode()
     return (
         yield from migrate_program(
-            asked.database,
-            asked.platform.registry.catalogue,
-            asked.target,
+            request.database,
+            request.platform.registry.catalogue,
+            request.target,
             actor="legation migrate",
             request_id="",
             node=node,
-            allow_data_loss=asked.allow_data_loss,
+            allow_data_loss=request.allow_data_loss,
         )
     )
 
 
-def _watched(asked: _Asked, program: Program[R]) -> Program[R]:
-    """Run `program`; say once that it waits for a lock, which is when it sleeps."""
+def _announce_wait(request: _Request, program: Program[R]) -> Program[R]:
+    """Run `program`; print once that it waits for a lock, which is when it sleeps."""
     reply: object = None
     trouble: Exception | None = None
     waits = False
@@ -231,7 +231,7 @@ def _watched(asked: _Asked, program: Program[R]) -> Program[R]:
             effect = program.send(reply) if trouble is None else program.throw(trouble)
             if isinstance(effect, Sleep) and not waits:
                 waits = True
-                asked.say("Somebody else holds a lock: waiting, out of everybody's way ...")
+                request.say("Somebody else holds a lock: waiting, out of everybody's way ...")
             reply = trouble = None
             try:
                 reply = yield effect
@@ -244,16 +244,16 @@ def _watched(asked: _Asked, program: Program[R]) -> Program[R]:
         program.close()
 
 
-def _tell(asked: _Asked, way: Plan, dialect: Dialect, outcome: Migrated | None) -> None:
-    """Print the plan and what came of it as JSON, where that was asked for.
+def _print_json(request: _Request, way: Plan, dialect: Dialect, outcome: Migrated | None) -> None:
+    """Print the plan and its outcome as JSON, where that was asked for.
 
     Another node may have been faster: then nothing was moved here.
     """
-    if not asked.as_json:
+    if not request.as_json:
         return
     moves = way.moves if outcome is None else outcome.moves
-    told = {
-        "database": asked.database,
+    summary = {
+        "database": request.database,
         "engine": dialect.value,
         "from_version": str(way.from_version),
         "to_version": str(way.to_version),
@@ -270,4 +270,4 @@ def _tell(asked: _Asked, way: Plan, dialect: Dialect, outcome: Migrated | None) 
         "loses": [loss for move in moves for loss in move.loses],
         "done": outcome is not None,
     }
-    click.echo(json.dumps(told, indent=2))
+    click.echo(json.dumps(summary, indent=2))

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import click
 
 from .demonstration import data_folder, demonstration
-from .imports import kept
+from .imports import freeze_imports
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -126,7 +126,7 @@ def serve(target: str | None, **options: Any) -> None:
     """
     # The server and what it needs take a tenth of a second to import; the other commands do not
     # need them.
-    with kept():
+    with freeze_imports():
         from legation_host.loading import load_platform
 
         from .service import Options, Service

@@ -61,7 +61,7 @@ _MARK_SECONDS: Final = 30.0
 Line: TypeAlias = tuple[str, str, Mapping[str, Any]]
 Slots: TypeAlias = Sequence[Sequence[socket.socket]]
 
-OPEN_DOOR: Final = (
+UNPROTECTED: Final = (
     "authorization is off, and {host} can be reached by others: switch it on"
     " (`legation keys new` shows how), or say --insecure"
 )
@@ -73,7 +73,7 @@ NOT_SHARED: Final = (
 
 @frozen
 class Options:
-    """What the command line says about serving, as it was typed."""
+    """The options of `legation serve`, as they were typed."""
 
     host: str
     port: int
@@ -117,11 +117,11 @@ class HeldLog:
 
 @define(eq=False)
 class Service:
-    """A platform on its way to being served.
+    """The service of one platform, from the command line to the exit code.
 
     Attributes:
         load: Makes the platform, again at each reload.
-        greet: Is told where it is served.
+        greet: Gets the URL when requests are answered.
     """
 
     load: Callable[[], Platform]
@@ -132,14 +132,14 @@ class Service:
     proxies: Proxies = field(init=False)
     certificate: Certificate | None = field(init=False)
     log: HeldLog = field(init=False)
-    _doors: tuple[str, ...] = field(init=False)
+    _public_addresses: tuple[str, ...] = field(init=False)
     _observer: Observer = field(init=False)
     _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
     _up: bool = field(default=False, init=False)
 
     def run(self) -> int:
-        """Serve until told to end; return the exit code.
+        """Serve until a signal ends it; return the exit code.
 
         Raises:
             CannotGoOn: Something is wrong that the operator can mend.
@@ -162,8 +162,8 @@ class Service:
         self.proxies = parse_networks(options.proxies, options.forwarded)
         self.certificate = _certificate(options)
         inherited = inherited_listeners(os.environ)
-        self._doors = _doors(options, inherited)
-        self.platform = self._loaded()
+        self._public_addresses = _public_addresses(options, inherited)
+        self.platform = self._load_platform()
         slots = self._open(inherited)
         try:
             return self._serve_alone(slots[0]) if len(slots) == 1 else self._serve_many(slots)
@@ -171,13 +171,13 @@ class Service:
             for listeners in slots:
                 close_listeners(listeners)
 
-    def _loaded(self) -> Platform:
-        """Return the platform, read now, unless it is not to be served like this."""
+    def _load_platform(self) -> Platform:
+        """Return the platform, read now; fail where it must not be served like this."""
         platform, options = self.load(), self.options
         closed = platform.config.authorization or options.insecure
-        for host in () if closed else self._doors:
+        for host in () if closed else self._public_addresses:
             if not _is_loopback(host):
-                raise CannotGoOn(OPEN_DOOR.format(host=host or "every address"))
+                raise CannotGoOn(UNPROTECTED.format(host=host or "every address"))
         for name, url in platform.databases.items():
             if options.workers > 1 and in_memory(url):
                 raise CannotGoOn(NOT_SHARED.format(name=name))
@@ -210,12 +210,12 @@ class Service:
             )
 
     def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
-        self._observer = self._watching()
+        self._observer = self._make_observer()
         log, page = self.log.write, self._page
         return open_platform(platform, log=log, observer=self._observer, noted=page)
 
-    def _watching(self) -> Observer:
-        """Return what serves the request log, the spans and the measurements of this process."""
+    def _make_observer(self) -> Observer:
+        """Return the observer: the request log, the spans and the metrics of this process."""
         options = self.options
         observer = Observer()
         if options.access_log:
@@ -226,11 +226,11 @@ class Service:
             observer.labels = (("worker", str(os.getpid())),)
         return observer
 
-    def _started(self, server: Server) -> None:
-        """Let the measurements say what `server` knows."""
+    def _add_gauges(self, server: Server) -> None:
+        """Add the gauges of `server` to the metrics."""
         self._observer.sources.append(server.gauges)
 
-    def _closing(
+    def _shutdown(
         self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]
     ) -> Program[None]:
         return self.platform.shutdown(patience_seconds, grace_seconds, is_open)
@@ -238,13 +238,13 @@ class Service:
     def _serve_alone(self, listeners: Sequence[socket.socket]) -> int:
         url = self._url(listeners)
 
-        def started(server: Server) -> None:
-            self._started(server)
+        def announce(server: Server) -> None:
+            self._add_gauges(server)
             self.notifier.ready()
             self.greet(self.platform, url)
             self._let_go_beside()
 
-        life = Life(started, self._reload_in_place, self.notifier.stopping, self._closing)
+        life = Life(announce, self._reload_in_place, self.notifier.stopping, self._shutdown)
         self._worker(listeners, life)
         return 0
 
@@ -305,13 +305,13 @@ class Service:
     ) -> int:
         self.platform = platform
 
-        def started(server: Server) -> None:
-            self._started(server)
+        def announce(server: Server) -> None:
+            self._add_gauges(server)
             ready()
 
         try:
             with sentences():
-                life = Life(started=started, closing=self._closing, parent=parent)
+                life = Life(started=announce, closing=self._shutdown, parent=parent)
                 self._worker(listeners, life)
         except CannotGoOn as error:
             error.show()
@@ -324,7 +324,7 @@ class Service:
             self.notifier.reloading()
         try:
             with sentences():
-                platform = self._loaded()
+                platform = self._load_platform()
                 self._reload_certificate()
         except CannotGoOn as error:
             self.log.write("error", "reload_failed", {"reason": error.message})
@@ -380,7 +380,7 @@ def _certificate(options: Options) -> Certificate | None:
         raise CannotGoOn(str(error)) from None
 
 
-def _doors(options: Options, inherited: Sequence[socket.socket]) -> tuple[str, ...]:
+def _public_addresses(options: Options, inherited: Sequence[socket.socket]) -> tuple[str, ...]:
     """Return the addresses that others may reach; the file system guards a Unix socket."""
     if inherited:
         names = [each.getsockname() for each in inherited if each.family != socket.AF_UNIX]

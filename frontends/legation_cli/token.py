@@ -98,13 +98,13 @@ def token(
         "iat": now,
         "exp": now + expires,
     }
-    told: dict[str, Any] = {name: value for name, value in claims.items() if value is not None}
-    rules.scopes[0].place(told, [scope for group in scopes for scope in group.split()])
+    payload: dict[str, Any] = {name: value for name, value in claims.items() if value is not None}
+    rules.scopes[0].place(payload, [scope for group in scopes for scope in group.split()])
     if sub is not None:
-        rules.user_id.place(told, sub)
+        rules.user_id.place(payload, sub)
     header = {"kid": kid} if kid else None
     try:
-        signed = jwt.encode(told, _key(key_path, algorithm), algorithm, headers=header)
+        signed = jwt.encode(payload, _key(key_path, algorithm), algorithm, headers=header)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, NotImplementedError):
         raise CannotGoOn(f"{key_path}: not a private key for {algorithm}, unencrypted") from None
     click.echo(signed)

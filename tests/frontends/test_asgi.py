@@ -229,7 +229,7 @@ async def test_a_client_that_leaves_in_its_body_gets_no_answer() -> None:
     app = application(Conformance())
     script = Script([chunk(b"a"), DISCONNECT])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/echo"), script.receive, script.send)
 
     assert script.told == []
@@ -239,7 +239,7 @@ async def test_a_client_that_left_before_its_answer_does_no_harm() -> None:
     app = application(Conformance())
     script = Script([], gone=True)
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/hello"), script.receive, script.send)
         await app(scope(b"/stream"), script.receive, script.send)
 
@@ -264,7 +264,7 @@ async def test_a_client_that_leaves_does_not_end_what_its_request_began() -> Non
     app = application(platform)
     script = Script([DISCONNECT])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/a"), script.receive, script.send)
 
     assert platform.done == ["/a"]
@@ -276,7 +276,7 @@ async def test_what_a_client_still_sends_into_a_stream_is_dropped() -> None:
     script = Script([chunk(b"late"), chunk(b"later", more=False), DISCONNECT])
 
     with trio.fail_after(SECONDS):
-        async with app.opened():
+        async with app.open():
             await app(scope(b"/stream/endless"), script.receive, script.send)
 
     assert platform.closed.is_set()
@@ -288,7 +288,7 @@ async def test_a_bug_is_logged_under_the_incident_that_the_caller_is_told() -> N
     app = Application(Conformance(), lambda: open_host(log=log))
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/bug", b"token=secret"), script.receive, script.send)
 
     [(level, event, fields)] = log.lines
@@ -303,7 +303,7 @@ async def test_a_bug_in_a_stream_is_logged_and_left_to_the_server() -> None:
     app = Application(Conformance(), lambda: open_host(log=log))
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         with pytest.raises(RuntimeError, match="internals"):
             await app(scope(b"/stream/bug"), script.receive, script.send)
 
@@ -315,7 +315,7 @@ async def test_a_stream_that_its_program_leaves_has_no_end() -> None:
     app = application(Conformance())
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/stream/part"), script.receive, script.send)
 
     assert [message.get("more_body") for message in script.told] == [None, True]
@@ -338,7 +338,7 @@ async def test_the_program_of_a_stream_is_not_started_for_head() -> None:
     app = application(Streams())
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/", method="HEAD"), script.receive, script.send)
 
     assert started == []
@@ -349,7 +349,7 @@ async def test_a_stream_is_a_start_and_parts_and_an_end() -> None:
     app = application(Conformance())
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/stream"), script.receive, script.send)
 
     start, *parts, end = script.told
@@ -364,7 +364,7 @@ async def test_a_refused_head_does_not_reach_the_platform() -> None:
     app = application(platform)
     script = Script([])
 
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/a", headers=[]), script.receive, script.send)
 
     start, body = script.told
@@ -387,7 +387,7 @@ async def test_what_is_answered_without_the_platform_has_a_line() -> None:
 
     await app(scope(b"/hello", headers=[HOST, named]), script.receive, script.send)
     await app(scope(b"/hello", method="BREW", headers=[]), script.receive, script.send)
-    async with app.opened():
+    async with app.open():
         await app(scope(b"/a", method="POST", headers=[]), script.receive, script.send)
         await app(scope(b"/bug"), script.receive, script.send)
     starts = [message for message in script.told if message["type"] == "http.response.start"]
@@ -533,7 +533,7 @@ class Outer:
             await self.inner({**scope, "root_path": "/api"}, receive, send)
             return
         await receive()
-        async with self.inner.opened():
+        async with self.inner.open():
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -145,7 +145,7 @@ def outer_application(inner: Application, mount: str) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        async with inner.opened():
+        async with inner.open():
             yield
 
     async def own() -> dict[str, str]:

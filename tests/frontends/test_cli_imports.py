@@ -14,10 +14,10 @@ print(json.dumps([gc.isenabled(), gc.get_threshold() == usual, gc.get_freeze_cou
 """
 FAILED: Final = """
 import gc
-from legation_cli.imports import kept
+from legation_cli.imports import freeze_imports
 usual = gc.get_threshold()
 try:
-    with kept():
+    with freeze_imports():
         assert gc.get_threshold() != usual
         import legation_cli.nothing
 except ModuleNotFoundError:
