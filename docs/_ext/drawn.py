@@ -25,7 +25,7 @@ from legation.effects import Asks, Effect
 from legation.http import refusals
 from legation.migrations.catalogue import CATALOGUE
 from legation.observability.log_events import LOG_EVENTS
-from legation.runs.states import MOVES
+from legation.store.run_states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings
 

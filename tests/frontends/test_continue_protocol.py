@@ -17,9 +17,11 @@ from attrs import evolve, frozen
 
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
 from legation.store.run_rows import ClaimedRun, Lease, RunRow, StoredEvent
+from legation.store.run_states import MOVES
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 
+from ..run_moves import find_faults, moves_seen, watch_moves
 from .protocol_kit import PostgresTables, SqliteTables, Tables, spoiling
 
 pytestmark = pytest.mark.enumeration
@@ -123,6 +125,8 @@ class Player:
         if claim is None:
             return already
         row = next(row for row in self.tables.rows() if row.run_id == claim.run_id)
+        if row.status != "RUNNING":
+            raise Violation(f"{node} was given {row}")
         mine = Held(node, claim.run_id, claim.attempt, goes_on=row.input == "answered")
         for held in already:
             if (held.node, held.run, held.attempt) == (node, claim.run_id, claim.attempt):
@@ -286,11 +290,15 @@ def explore(tables: Tables, most: int | None = None) -> tuple[int, int, set[str]
 
 
 def test_a_confirmed_tool_is_called_at_most_once(figures: Callable[[str], None]) -> None:
-    states, transitions, ends = explore(SqliteTables())
+    tables = SqliteTables()
+    watch_moves(tables.connection)
+    states, transitions, ends = explore(tables)
 
     figures(
         f"continue: {states} states and {transitions} transitions, the tool called once at most"
     )
+    # Whatever happens is a move of the table, and every move of the table happens.
+    assert find_faults(moves_seen(tables.connection), MOVES) == []
     assert {"COMPLETED 1", "CANCELLED 0", "CANCELLED 1", "ERROR 1", "PENDING 0"} <= ends
     assert states > 500
 

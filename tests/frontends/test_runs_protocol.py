@@ -22,10 +22,12 @@ from legation.store.run_keeping import (
     ReleaseRun,
 )
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, Lease, StoredEvent
+from legation.store.run_states import MOVES, Moves, RunMove, RunState
 from legation.store.run_steering import CancelRun
 from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, FinishRun, StartRun
 
 from ..one_database import Database
+from ..run_moves import find_faults, moves_seen, watch_moves
 from .protocol_kit import spoiling
 
 pytestmark = pytest.mark.enumeration
@@ -230,6 +232,13 @@ def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> 
         assert any("INDEX runs_active" in row[3] for row in plan), sql.text
 
 
+UNPAUSED: Final[Moves] = {
+    state: {move: after for move, after in moves.items() if move is not RunMove.PAUSE}
+    for state, moves in MOVES.items()
+    if state is not RunState.PAUSED
+}
+"""The moves of runs that do not pause: here nobody waits for a person."""
+
 MOST_ATTEMPTS: Final = 3  # a run may be released and claimed for ever; nothing new comes of it
 
 
@@ -258,10 +267,14 @@ def explore(database: Tables) -> tuple[int, int]:
 
 
 def test_no_run_ends_twice_or_is_executed_twice(figures: Callable[[str], None]) -> None:
-    states, transitions = explore(Tables())
+    tables = Tables()
+    watch_moves(tables.connection)
+    states, transitions = explore(tables)
 
     figures(f"runs: {states} states and {transitions} transitions of two runs on two nodes")
     assert states > 500
+    # Whatever happens is a move of the table, and every move happens, but for those of a pause.
+    assert find_faults(moves_seen(tables.connection), UNPAUSED) == []
 
 
 @pytest.mark.parametrize(

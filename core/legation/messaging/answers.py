@@ -37,6 +37,7 @@ from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessag
 from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
+from ..store.run_states import RunState
 from ..values import frozen
 from .attachments import Attached, attachments
 from .leases import WorkerLeases
@@ -227,7 +228,7 @@ def _is_interrupted(row: RunRow | None) -> bool:
 
 def _answer_of(row: RunRow | None) -> str:
     """Return what a run answered, else nothing; of one that waits for a person, that it does."""
-    if row is None or row.status not in ("COMPLETED", "PAUSED") or row.output is None:
+    if row is None or row.status not in (RunState.COMPLETED, RunState.PAUSED) or row.output is None:
         return ""
     content = json.loads(row.output)["content"]
     if content is None or isinstance(content, str):

@@ -7,7 +7,8 @@ from typing import Final
 from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow, StoredEvent
-from ..store.run_steering import CancelRun
+from ..store.run_states import RunState
+from ..store.run_steering import CANCELLED_AT_ONCE, CancelRun
 from .event_writer import EventOrigin, to_run_events
 from .output import RunSummary, render_cancelled
 from .retry import FEW, PASSING, Change, transact, with_retry
@@ -48,10 +49,10 @@ def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> 
         members=row.kind == "team",
     )
     found = yield from with_retry(database, unit, FEW, PASSING, change)
-    if found == "RUNNING":
+    if found == RunState.RUNNING:
         yield from Nudge(cancel_topic(database, row.run_id))
         yield from Nudge(runs_topic(database), database)
-    elif found in ("PENDING", "PAUSED"):
+    elif found in CANCELLED_AT_ONCE:
         events = (StoredEvent(row.events + 1, *event),)
         yield from Publish(row.run_id, to_run_events(events, final=True), database)
     return found

@@ -11,12 +11,12 @@ from ..effects import Log, Program, RandomBytes
 from ..http.messages import compact_json
 from ..incidents import where
 from ..models.conversation import ModelFailed
+from ..store.run_states import RunState
 from ..values import frozen
 from .agent_turn import Answered, Outcome, Stopped
 from .event_writer import EventWriter
 from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
 from .payloads import find_waiting, tokens, tokens_apart
-from .states import RunState
 from .turn_state import Standing, TurnState, dump
 
 __all__ = ["End", "conclude", "cut_short", "fail", "fail_by_error"]

@@ -20,6 +20,7 @@ from ..http.messages import compact_json
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
+from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
 from ..values import frozen
 from .cancellation import REASON, cancel_topic
@@ -29,7 +30,6 @@ from .in_flight import ExecutingRuns
 from .output import RunSummary
 from .release import release_run
 from .retry import MANY, MOST_TRIES, PASSING, with_retry
-from .states import RunState
 from .team_turn import Taking
 from .turn import turn_of
 

@@ -19,11 +19,11 @@ from ..http.messages import Unfinished, compact_json
 from ..http.sse import EventId, encode, encode_departure, heartbeat
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
+from ..store.run_states import RunState
 from ..values import frozen
 from .event_writer import EventOrigin, to_run_events
 from .executor import ExecutorContext
 from .retry import with_retry
-from .states import RunState
 
 __all__ = ["Followed", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 

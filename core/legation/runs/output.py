@@ -16,9 +16,9 @@ from ..access.decide import name_of
 from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun, RunRow
+from ..store.run_states import RunState
 from ..values import frozen
 from .payloads import find_waiting, messages, requirements, spent, tool_execution
-from .states import RunState
 from .turn_state import TurnState
 
 __all__ = [

@@ -14,6 +14,7 @@ from ..http.messages import compact_json
 from ..store.failures import Busy, CommitLost, Conflict
 from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
+from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
@@ -100,5 +101,5 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
 
 
 def _own(row: RunRow, node: str) -> ClaimedRun | None:
-    claimed = row.status == "RUNNING" and row.lease_by == node
+    claimed = row.status == RunState.RUNNING and row.lease_by == node
     return row.claim if claimed else None

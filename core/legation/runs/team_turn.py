@@ -26,6 +26,7 @@ from ..models.conversation import Image, Message, ToolCall, ToolSpec
 from ..store.failures import StoreFailure
 from ..store.member_runs import MoveMember, Root, StartMember
 from ..store.run_rows import ClaimedRun
+from ..store.run_states import RunState
 from ..store.units import Unit
 from ..tools import plain_arguments, render
 from ..values import frozen
@@ -35,7 +36,6 @@ from .event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseL
 from .ids import new_id
 from .output import RunSummary, model_of, render_running
 from .retry import with_retry
-from .states import RunState
 from .tool_calls import Toolbox
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState, unlike
 
@@ -211,7 +211,9 @@ class LeaderToolSet:
         now_us = journal.now_us = yield from Now()
         member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
         output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
-        move = MoveMember(_root(journal), run.run_id, "RUNNING", output, None, None, now_us)
+        move = MoveMember(
+            _root(journal), run.run_id, RunState.RUNNING.value, output, None, None, now_us
+        )
         yield from _store(journal, move)
         own.note("RunContinued")
         return member_run

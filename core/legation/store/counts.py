@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from ..values import frozen
+from .run_rows import ACTIVE_RUN
 from .units import Dialect, Sql, Statements, Unit
 
 __all__ = ["CountRuns"]
@@ -12,7 +13,7 @@ __all__ = ["CountRuns"]
 # What is over is not counted: a table of millions would be read for it.  The condition is that of
 # the indexes `runs_active` and `runs_leased`, to the letter.
 ANY_COUNT_RUNS: Final = Sql(
-    """select status, count(*) from runs where status in ('PENDING', 'RUNNING')
+    f"""select status, count(*) from runs where {ACTIVE_RUN}
     group by status order by status"""
 )
 

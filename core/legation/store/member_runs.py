@@ -11,7 +11,8 @@ import json
 from typing import Final
 
 from ..values import frozen
-from .run_rows import LOCK_SESSION, Lease
+from .run_rows import EXECUTED, EXECUTED_RUN, LOCK_SESSION, Lease, literal, status_is
+from .run_states import MEMBER_MOVES, RunState
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = ["MoveMember", "Root", "StartMember", "end_members"]
@@ -22,27 +23,28 @@ NUMBER: Final = Sql(
     where owner = :owner and session_id = :session_id returning runs"""
 )
 HELD: Final = Sql(
-    """select cancel_us from runs where owner = :owner and run_id = :run_id
-    and status = 'RUNNING' and lease_by = :node and attempt = :attempt"""
+    f"""select cancel_us from runs where owner = :owner and run_id = :run_id
+    and {EXECUTED_RUN} and lease_by = :node and attempt = :attempt"""
 )
 KNOWN: Final = Sql("select 1 from runs where owner = :owner and run_id = :run_id")
 INSERT: Final = Sql(
-    """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
+    f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         status, input, output, created_us, started_us)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        'RUNNING', :input, :output, :now, :now)"""
+        {literal(EXECUTED)}, :input, :output, :now, :now)"""
 )
+_OPEN_MEMBER: Final = status_is(*MEMBER_MOVES)
 MOVE: Final = Sql(
-    """update runs set status = :status, output = :output, reason = :reason, usage = :usage,
+    f"""update runs set status = :status, output = :output, reason = :reason, usage = :usage,
         ended_us = :ended_us
     where owner = :owner and run_id = :run_id and parent_run_id is not null
-        and status in ('RUNNING', 'PAUSED')"""
+        and {_OPEN_MEMBER}"""
 )
 # A member's run has a higher number than the one that it is part of.
 OPEN: Final = Sql(
-    """select run_id, parent_run_id, output from runs
+    f"""select run_id, parent_run_id, output from runs
     where owner = :owner and session_id = :session_id and parent_run_id is not null
-        and status in ('RUNNING', 'PAUSED')
+        and {_OPEN_MEMBER}
         and run_no > (select run_no from runs where run_id = :run_id)
     order by run_no"""
 )
@@ -140,7 +142,7 @@ class MoveMember(Unit[bool | None]):
             output=self.output,
             reason=self.reason,
             usage=self.usage,
-            ended_us=None if self.status == "RUNNING" else self.now_us,
+            ended_us=None if self.status == EXECUTED else self.now_us,
         )
         return asked
 
@@ -154,7 +156,10 @@ def end_members(
     reason, and when.
     """
     status, reason, now_us = ending
-    family, told = {run_id}, {"status": status, "content": _TOLD[status], "content_type": "str"}
+    family, told = (
+        {run_id},
+        {"status": status, "content": _TOLD[RunState(status)], "content_type": "str"},
+    )
     for child, parent, output in (yield OPEN(owner=owner, session_id=session_id, run_id=run_id)):
         if parent not in family:
             continue
@@ -166,6 +171,6 @@ def end_members(
 
 
 _TOLD: Final = {
-    "ERROR": "The run that this one is part of ended in an error",
-    "CANCELLED": "The run that this one is part of was cancelled",
+    RunState.ERROR: "The run that this one is part of ended in an error",
+    RunState.CANCELLED: "The run that this one is part of was cancelled",
 }

@@ -8,15 +8,20 @@ from ..values import frozen
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,
+    EXECUTED,
+    EXECUTED_RUN,
     LOCK_SESSION,
     OF_A_CLIENT,
     UNTOUCHED,
+    WAITING_RUN,
     ClaimedRun,
     Lease,
     RunRow,
     array,
+    literal,
     to_claimed_run,
 )
+from .run_states import RunMove, state_after
 from .runs import CLAIM_NEXT, FENCE
 from .units import Dialect, Sql, Statements, Undo, Unit
 
@@ -30,12 +35,12 @@ __all__ = [
 ]
 
 CANCELS: Final = Sql(
-    """select held.value as run_id from json_each(:runs) as held where not exists (
+    f"""select held.value as run_id from json_each(:runs) as held where not exists (
     select 1 from runs
-    where runs.run_id = held.value and (status <> 'RUNNING' or cancel_us is null))""",
-    """select held.run_id from unnest(cast(:runs as text[])) as held (run_id) where not exists (
+    where runs.run_id = held.value and (status <> {literal(EXECUTED)} or cancel_us is null))""",
+    f"""select held.run_id from unnest(cast(:runs as text[])) as held (run_id) where not exists (
     select 1 from runs
-    where runs.run_id = held.run_id and (status <> 'RUNNING' or cancel_us is null))""",
+    where runs.run_id = held.run_id and (status <> {literal(EXECUTED)} or cancel_us is null))""",
 )
 
 
@@ -54,30 +59,31 @@ class CancelsAsked(Unit[tuple[str, ...]]):
 
 
 ANY_EXTEND: Final = Sql(
-    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    f"""update runs set lease_us = :until_us where lease_by = :node and {EXECUTED_RUN}
     and run_id in (select value from json_each(:runs))""",
-    """update runs set lease_us = :until_us where lease_by = :node and status = 'RUNNING'
+    f"""update runs set lease_us = :until_us where lease_by = :node and {EXECUTED_RUN}
     and run_id = any (:runs)""",
 )
+_RELEASED: Final = literal(state_after(RunMove.RELEASE))
 RELEASE: Final = Sql(
-    f"""update runs set status = 'PENDING', started_us = null, lease_by = null, lease_us = null,
+    f"""update runs set status = {_RELEASED}, started_us = null, lease_by = null, lease_us = null,
         reason = case when events = 0 then null else 'released' end
     where {FENCE} and {UNTOUCHED} and cancel_us is null
     returning run_id"""
 )
 ANY_EXPIRED: Final = Sql(
-    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and status = 'RUNNING' and lease_us < :now
+    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us < :now
     order by lease_us limit :size"""
 )
 ANY_WAITING: Final = Sql(
-    f"""select owner, session_id from runs r where {ACTIVE_RUN} and status = 'PENDING'
+    f"""select owner, session_id from runs r where {ACTIVE_RUN} and {WAITING_RUN}
     and not exists (select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
-        and a.{ACTIVE_RUN} and a.status = 'RUNNING' and a.{OF_A_CLIENT})
+        and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
 )
 RUNNING: Final = Sql(
     f"""select 1 from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and status = 'RUNNING' and {OF_A_CLIENT} limit 1"""
+    and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} limit 1"""
 )
 
 

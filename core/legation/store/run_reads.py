@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from ..values import frozen
-from .run_rows import ACTIVE_RUN, COLUMNS, RunRow, StoredEvent
+from .run_rows import (
+    ACTIVE_RUN,
+    COLUMNS,
+    EXECUTED_RUN,
+    RunRow,
+    StoredEvent,
+    literal,
+    status_is,
+)
+from .run_states import RunMove, RunState, state_after
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "Usage"]
@@ -21,8 +30,8 @@ _LISTED: Final = f"""select {COLUMNS} from runs where owner = :owner and session
 LIST: Final = Sql(f"{_LISTED} order by run_no limit :size offset :start")
 LIST_NEWEST: Final = Sql(f"{_LISTED} order by run_no desc limit :size offset :start")
 RECENT: Final = Sql(
-    """select input, output from runs where owner = :owner and session_id = :session_id
-    and run_no < :run_no and status = 'COMPLETED' and parent_run_id is null
+    f"""select input, output from runs where owner = :owner and session_id = :session_id
+    and run_no < :run_no and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
     order by run_no desc limit :size"""
 )
 # Of a run that was stored before the last three were counted there is nothing to add.
@@ -47,10 +56,11 @@ EVENTS: Final = Sql(
     where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
 )
 # A run that waits is held up by the one of its session that is executed.
+_RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
 PROGRESS: Final = Sql(
-    f"""select status, events, case status when 'RUNNING' then lease_us when 'PENDING' then (
+    f"""select status, events, case status when {_RUNNING} then lease_us when {_PENDING} then (
         select max(a.lease_us) from runs a where a.owner = r.owner
-        and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.status = 'RUNNING') end
+        and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end
     from runs r where owner = :owner and run_id = :run_id"""
 )
 

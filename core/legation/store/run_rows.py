@@ -10,21 +10,27 @@ from typing import Final
 from attrs import field
 
 from ..values import frozen
+from .run_states import RunMove, RunState, state_after, states_before
 from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [
     "ACTIVE_RUN",
     "CLAIMED",
     "COLUMNS",
+    "EXECUTED",
+    "EXECUTED_RUN",
     "LOCK_SESSION",
     "OF_A_CLIENT",
     "UNTOUCHED",
+    "WAITING_RUN",
     "ClaimedRun",
     "Lease",
     "RunRow",
     "StoredEvent",
     "array",
     "insert_events",
+    "literal",
+    "status_is",
     "to_claimed_run",
 ]
 
@@ -121,7 +127,29 @@ CLAIMED: Final = (
 )
 """What a `ClaimedRun` is made of, but for the session's state."""
 
-ACTIVE_RUN: Final = "status in ('PENDING', 'RUNNING')"
+
+def literal(state: RunState) -> str:
+    """Return `state` as SQL has it."""
+    return f"'{state.value}'"
+
+
+def status_is(*states: RunState) -> str:
+    """Return the condition that a run is in one of `states`."""
+    if len(states) == 1:
+        return f"status = {literal(states[0])}"
+    return f"status in ({', '.join(map(literal, states))})"
+
+
+WAITING_RUN: Final = status_is(*states_before(RunMove.START))
+"""The condition that a run waits for its turn in the session."""
+
+EXECUTED: Final = state_after(RunMove.START)
+"""The state of a run under a lease; only who holds that moves it on."""
+
+EXECUTED_RUN: Final = status_is(EXECUTED)
+"""The condition that a run is executed."""
+
+ACTIVE_RUN: Final = status_is(*states_before(RunMove.START), EXECUTED)
 """The condition of the partial indexes: SQLite takes one only where it is written word for word."""
 
 OF_A_CLIENT: Final = "parent_run_id is null"

@@ -7,23 +7,38 @@ from typing import Final
 
 from ..values import frozen
 from .member_runs import end_members
-from .run_rows import CLAIMED, LOCK_SESSION, ClaimedRun, StoredEvent, insert_events
+from .run_rows import (
+    CLAIMED,
+    EXECUTED,
+    EXECUTED_RUN,
+    LOCK_SESSION,
+    ClaimedRun,
+    StoredEvent,
+    insert_events,
+    literal,
+    status_is,
+)
+from .run_states import RunMove, state_after, states_before
 from .runs import ACTIVE
 from .units import Dialect, Sql, Statements, Undo, Unit
 
-__all__ = ["CancelRun", "ContinueRun", "Continued"]
+__all__ = ["CANCELLED_AT_ONCE", "CancelRun", "ContinueRun", "Continued"]
+
+_CANCELLED: Final = state_after(RunMove.CANCEL)
+CANCELLED_AT_ONCE: Final = tuple(s for s in states_before(RunMove.CANCEL) if s != EXECUTED)
+"""The states of a run that nobody executes; who does cancels it, once somebody has asked."""
 
 STANDING: Final = Sql(
     "select status, events, output from runs where owner = :owner and run_id = :run_id"
 )
 ASK_TO_CANCEL: Final = Sql(
-    """update runs set cancel_us = coalesce(cancel_us, :now)
-    where owner = :owner and run_id = :run_id and status = 'RUNNING'"""
+    f"""update runs set cancel_us = coalesce(cancel_us, :now)
+    where owner = :owner and run_id = :run_id and {EXECUTED_RUN}"""
 )
 CANCEL: Final = Sql(
-    """update runs set status = 'CANCELLED', output = :output, reason = 'cancelled',
+    f"""update runs set status = {literal(_CANCELLED)}, output = :output, reason = 'cancelled',
         ended_us = :now, events = :last
-    where owner = :owner and run_id = :run_id and status in ('PENDING', 'PAUSED')"""
+    where owner = :owner and run_id = :run_id and {status_is(*CANCELLED_AT_ONCE)}"""
 )
 
 
@@ -51,22 +66,25 @@ class CancelRun(Unit[str | None]):
         if not found:
             return Undo(None)
         status: str = found[0][0]
-        if status == "RUNNING":
+        if status == EXECUTED:
             yield ASK_TO_CANCEL(**run, now=self.now_us)
-        elif status in ("PENDING", "PAUSED"):
+        elif status in CANCELLED_AT_ONCE:
             last, stored = found[0][1] + 1, json.loads(found[0][2] or self.output)
-            output = json.dumps({**stored, "status": "CANCELLED"}, ensure_ascii=False)
+            output = json.dumps({**stored, "status": _CANCELLED.value}, ensure_ascii=False)
             yield CANCEL(**run, now=self.now_us, output=output, last=last)
             event = StoredEvent(last, *self.event)
             yield insert_events(dialect, self.run_id, self.now_us, (event,))
             if self.members:
-                ending = ("CANCELLED", "cancelled", self.now_us)
+                ending = (_CANCELLED.value, "cancelled", self.now_us)
                 yield from end_members(self.owner, self.session_id, self.run_id, ending)
         return status
 
 
 # --- Going on ----------------------------------------------------------------------------------
 
+_PAUSED: Final = state_after(RunMove.PAUSE)
+_RESUMED: Final = state_after(RunMove.RESUME)
+_QUEUED: Final = state_after(RunMove.QUEUE)
 HOW_IT_STANDS: Final = Sql(
     f"""select status, attempt, reason, lease_by, {CLAIMED} from runs
     where owner = :owner and run_id = :run_id"""
@@ -75,7 +93,7 @@ CONTINUE: Final = Sql(
     f"""update runs set status = :status, input = :input, output = null, reason = :mark,
         ended_us = null, started_us = :started_us, lease_by = :node, lease_us = :until_us,
         attempt = attempt + :claims
-    where owner = :owner and run_id = :run_id and status = 'PAUSED' and attempt = :attempt
+    where owner = :owner and run_id = :run_id and {status_is(_PAUSED)} and attempt = :attempt
     returning {CLAIMED}"""
 )
 
@@ -124,10 +142,10 @@ class ContinueRun(Unit[Continued]):
             return Undo(Continued(None))
         status, attempt, reason, holder, *columns = found[0]
         if reason == self._mark(busy=True):
-            return Undo(Continued("PAUSED", kept=True))
-        if reason == self._mark(busy=False) and (status, holder) == ("RUNNING", self.node):
-            return Undo(Continued("PAUSED", kept=True, claim=ClaimedRun(*columns, *states[0])))
-        if status != "PAUSED" or attempt != self.attempt:
+            return Undo(Continued(_PAUSED.value, kept=True))
+        if reason == self._mark(busy=False) and (status, holder) == (_RESUMED, self.node):
+            return Undo(Continued(_PAUSED.value, kept=True, claim=ClaimedRun(*columns, *states[0])))
+        if status != _PAUSED or attempt != self.attempt:
             return Undo(Continued(status))
         busy = bool((yield ACTIVE(**session)))
         if busy and not self.waits:
@@ -137,7 +155,7 @@ class ContinueRun(Unit[Continued]):
             attempt=self.attempt,
             input=self.input,
             mark=self._mark(busy=busy),
-            status="PENDING" if busy else "RUNNING",
+            status=(_QUEUED if busy else _RESUMED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
             until_us=None if busy else self.until_us,

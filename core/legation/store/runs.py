@@ -20,14 +20,19 @@ from .member_runs import end_members
 from .run_rows import (
     ACTIVE_RUN,
     CLAIMED,
+    EXECUTED,
+    EXECUTED_RUN,
     OF_A_CLIENT,
     UNTOUCHED,
+    WAITING_RUN,
     ClaimedRun,
     Lease,
     StoredEvent,
     insert_events,
+    literal,
     to_claimed_run,
 )
+from .run_states import RunMove, RunState, state_after
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = [
@@ -40,6 +45,8 @@ __all__ = [
 ]
 
 # --- Starting ----------------------------------------------------------------------------------
+
+_NEW: Final = RunState.PENDING
 
 # A session made without a component takes the one of its first run.
 OPEN_SESSION: Final = Sql(
@@ -135,7 +142,7 @@ class StartRun(Unit[Started]):
             parent_run_id=self.parent_run_id,
             input=self.input,
             now=self.now_us,
-            status="PENDING" if busy else "RUNNING",
+            status=(_NEW if busy else EXECUTED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
             until_us=None if busy else self.until_us,
@@ -162,8 +169,8 @@ class StartRun(Unit[Started]):
 # --- Executing ---------------------------------------------------------------------------------
 
 ADVANCE: Final = Sql(
-    """update runs set events = :last, lease_us = :until_us, reason = null
-    where owner = :owner and run_id = :run_id and status = 'RUNNING'
+    f"""update runs set events = :last, lease_us = :until_us, reason = null
+    where owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
     returning cancel_us"""
 )
@@ -199,16 +206,18 @@ class AppendEvents(Unit[bool | None]):
 
 
 # `expired_us` is given by those who end the run of another: it must not have been heard of since.
-FENCE: Final = """owner = :owner and run_id = :run_id and status = 'RUNNING'
+FENCE: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
         and (cast(:expired_us as bigint) is null or lease_us < :expired_us)"""
+_PAUSED: Final = state_after(RunMove.PAUSE)
+_CANCELLED: Final = state_after(RunMove.CANCEL)
 FINISH: Final = Sql(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         input = coalesce(cast(:input as text), input),
         ended_us = :now, events = :last, lease_by = null, lease_us = null
-    where {FENCE} and (:status <> 'PAUSED' or cancel_us is null)
-        and (:status <> 'CANCELLED' or cancel_us is not null)
+    where {FENCE} and (:status <> {literal(_PAUSED)} or cancel_us is null)
+        and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
     returning session_id"""
 )
 WISH: Final = Sql(f"select cancel_us from runs where {FENCE}")
@@ -217,11 +226,11 @@ TOUCH_SESSION: Final = Sql(
     where owner = :owner and session_id = :session_id returning state"""
 )
 CLAIM_NEXT: Final = Sql(
-    f"""update runs set status = 'RUNNING', started_us = :now, lease_by = :node,
+    f"""update runs set status = {literal(EXECUTED)}, started_us = :now, lease_by = :node,
         lease_us = :until_us, attempt = attempt + 1
-    where owner = :owner and session_id = :session_id and status = 'PENDING' and run_no = (
+    where owner = :owner and session_id = :session_id and {WAITING_RUN} and run_no = (
         select min(run_no) from runs
-        where owner = :owner and session_id = :session_id and {ACTIVE_RUN} and status = 'PENDING')
+        where owner = :owner and session_id = :session_id and {ACTIVE_RUN} and {WAITING_RUN})
     returning {CLAIMED}"""
 )
 ENDED_SO: Final = Sql(
@@ -230,7 +239,7 @@ ENDED_SO: Final = Sql(
 )
 CLAIMED_SO: Final = Sql(
     f"""select {CLAIMED} from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and status = 'RUNNING' and lease_by = :node and started_us = :now
+    and {ACTIVE_RUN} and {EXECUTED_RUN} and lease_by = :node and started_us = :now
     and {UNTOUCHED} and coalesce(reason, '') not like 'claimed:%'"""
 )
 
@@ -324,7 +333,7 @@ class FinishRun(Unit[Ended]):
 
     def _explain_refusal(self) -> Statements[Ended]:
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
-        if self.status not in ("PAUSED", "CANCELLED"):
+        if self.status not in (_PAUSED, _CANCELLED):
             return Ended(kept=False)
         wish = yield WISH(
             owner=self.owner,
@@ -335,6 +344,6 @@ class FinishRun(Unit[Ended]):
         )
         return Ended(
             kept=False,
-            cancel_asked=bool(wish) and self.status == "PAUSED",
-            cancel_unasked=bool(wish) and self.status == "CANCELLED",
+            cancel_asked=bool(wish) and self.status == _PAUSED,
+            cancel_unasked=bool(wish) and self.status == _CANCELLED,
         )

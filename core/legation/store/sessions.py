@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from attrs import field
 
 from ..values import frozen
+from .run_rows import ACTIVE_RUN
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = [
@@ -304,8 +305,8 @@ LOCK: Final = Sql(
     and (cast(:kind as text) is null or kind = :kind) returning session_id"""
 )
 UNFINISHED: Final = Sql(
-    """select run_id from runs where owner = :owner and session_id = :session_id
-    and status in ('PENDING', 'RUNNING')"""
+    f"""select run_id from runs where owner = :owner and session_id = :session_id
+    and {ACTIVE_RUN}"""
 )
 DELETE_EVENTS: Final = Sql(
     """delete from events where run_id in (

@@ -13,6 +13,7 @@ from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
 from ...store.inbox import CountMessages, MessageDepth
 from ...store.outbox import CountReplies, ReplyDepth
+from ...store.run_states import RunState
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
@@ -23,7 +24,7 @@ __all__ = ["show"]
 _FRESH_US: Final = 5_000_000
 """How long what the databases said is good for: several scrapers cost them no more than one."""
 
-_RUN_STATES: Final = ("PENDING", "RUNNING")
+_RUN_STATES: Final = (RunState.PENDING.value, RunState.RUNNING.value)
 _LETTER_STATES: Final = ("ready", "leased", "dead")
 
 

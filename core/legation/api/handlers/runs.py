@@ -30,11 +30,11 @@ from ...runs.followers import Followed, RunStalled, join, resume, tail, tail_of_
 from ...runs.output import MEDIA, run_json, run_listed
 from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
-from ...runs.states import RunState
 from ...runs.turn_state import TurnState
 from ...store.failures import StoreFailure
 from ...store.run_reads import FetchRun, ListRuns
 from ...store.run_rows import ClaimedRun, RunRow
+from ...store.run_states import RunState
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
 from ..call import Call, Handler
@@ -153,7 +153,7 @@ def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Ref
     if started.rejected:
         return Conflict(_BUSY)
     if asked.background:
-        told = {"run_id": run_id, "session_id": session_id, "status": "PENDING"}
+        told = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, told)
     if asked.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
@@ -402,7 +402,7 @@ def _replies(read: Reader, asked: Mapping[str, Any]) -> tuple[Reply, ...] | BadR
 
 def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | Invalid:
     """Return the turn of the run with what was answered, or why it cannot go on so."""
-    if row.status != RunState.PAUSED.value:
+    if row.status != RunState.PAUSED:
         return Conflict(_NOT_PAUSED[RunState(row.status)])
     if row.parent_run_id is not None:
         return Conflict(_OF_A_MEMBER)

@@ -27,7 +27,7 @@ from ...http.refusals import (
     Unavailable,
 )
 from ...migrations.catalogue import CATALOGUE
-from ...runs.states import RunState
+from ...store.run_states import RunState
 from ...values import frozen
 from ..handlers.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
 from ..handlers.run_arguments import Action, arguments_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA
-from ...runs.states import RunState
+from ...store.run_states import RunState
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.run_arguments import (
     CHOSEN_ID,

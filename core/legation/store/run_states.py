@@ -1,4 +1,4 @@
-r"""The life of a run.
+r"""The states of a run, and the moves that lead from one to another, as a table.
 
 ::
 
@@ -14,20 +14,32 @@ A run waits (PENDING) while another of its session is active, and again (release
 claimed it gave it back before anything had happened.  One that a person lets go on waits in the
 same way (queue) where the session has become busy meanwhile: a paused run keeps nobody waiting.
 Whatever move the table does not hold is illegal; the three last states have none.
+
+The run of a team's member has no turn and no lease of its own: it begins as RUNNING, is never
+given back, and ends with the run that it is part of, so that one that waits for a person may fail.
+
+The SQL of the units that start, move and end runs takes its states from here.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import Final, TypeAlias
 
-from ..values import frozen
+__all__ = [
+    "MEMBER_MOVES",
+    "MOVES",
+    "Moves",
+    "RunMove",
+    "RunState",
+    "state_after",
+    "states_before",
+]
 
-__all__ = ["MOVES", "IllegalMove", "RunMove", "RunState", "advance"]
 
-
-class RunState(Enum):
-    """Where a run stands, in the words of the interface."""
+class RunState(StrEnum):
+    """Where a run stands, in the words of the interface and of the column `status`."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -55,13 +67,7 @@ class RunMove(Enum):
     FAIL = "fail"
 
 
-@frozen
-class IllegalMove:
-    """A move that its state does not know."""
-
-    state: RunState
-    move: RunMove
-
+Moves: TypeAlias = Mapping[RunState, Mapping[RunMove, RunState]]
 
 MOVES: Final[dict[RunState, dict[RunMove, RunState]]] = {
     RunState.PENDING: {
@@ -85,7 +91,25 @@ MOVES: Final[dict[RunState, dict[RunMove, RunState]]] = {
     RunState.ERROR: {},
 }
 
+MEMBER_MOVES: Final[Moves] = {
+    RunState.RUNNING: {
+        move: state for move, state in MOVES[RunState.RUNNING].items() if move != RunMove.RELEASE
+    },
+    RunState.PAUSED: {
+        RunMove.RESUME: RunState.RUNNING,
+        RunMove.CANCEL: RunState.CANCELLED,
+        RunMove.FAIL: RunState.ERROR,
+    },
+}
+"""The moves of the run of a team's member, where it is not over."""
 
-def advance(state: RunState, move: RunMove) -> RunState | IllegalMove:
-    """Apply `move`.  Total: every pair of a state and a move has an answer."""
-    return MOVES[state].get(move, IllegalMove(state, move))
+
+def states_before(move: RunMove) -> tuple[RunState, ...]:
+    """Return the states from which `move` leads on."""
+    return tuple(state for state, moves in MOVES.items() if move in moves)
+
+
+def state_after(move: RunMove) -> RunState:
+    """Return the state to which `move` leads, which is the same from wherever it begins."""
+    (state,) = {moves[move] for moves in MOVES.values() if move in moves}
+    return state
