@@ -10,13 +10,14 @@ Rules between the two halves:
   failures of the network are values (`Unreachable`), because every caller must decide.
 * Cancellation and time-outs close the program.  **A program never yields while unwinding**: the
   host rolls back and cleans up what the program had open.
-* A host may perform the effects marked *immediate* without leaving the program's turn.
+* An effect that is `immediate` is performed within the program's turn; others have theirs before
+  it, if need be, but not between it and its answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from attrs import field
 
@@ -70,9 +71,15 @@ R = TypeVar("R")  # the result of a program or of a unit of work
 
 
 class Asks(Generic[A]):
-    """Base of the effects.  `yield from effect` is an `A`."""
+    """Base of the effects.  `yield from effect` is an `A`.
+
+    Attributes:
+        immediate: The answer is there at once, and no other program has a turn before it.
+    """
 
     __slots__ = ()
+
+    immediate: ClassVar[bool] = False
 
     def __iter__(self) -> Generator[Self, A, A]:
         return (yield self)
@@ -80,19 +87,25 @@ class Asks(Generic[A]):
 
 @frozen
 class Now(Asks[int]):
-    """The wall clock: microseconds since the Unix epoch, UTC.  Immediate."""
+    """The wall clock: microseconds since the Unix epoch, UTC."""
+
+    immediate: ClassVar[bool] = True
 
 
 @frozen
 class RandomBytes(Asks[bytes]):
-    """Exactly `size` unpredictable bytes.  Immediate."""
+    """Exactly `size` unpredictable bytes."""
+
+    immediate: ClassVar[bool] = True
 
     size: int
 
 
 @frozen
 class ThisNode(Asks[str]):
-    """The name of this process among its peers: unique per start, never reused.  Immediate."""
+    """The name of this process among its peers: unique per start, never reused."""
+
+    immediate: ClassVar[bool] = True
 
 
 @frozen
@@ -290,7 +303,9 @@ class Job(Protocol):
 
 @frozen
 class Spawn(Asks[None]):
-    """Start `job` beside this program; it outlives the request that asked.  Immediate."""
+    """Start `job` beside this program; it outlives the request that asked."""
+
+    immediate: ClassVar[bool] = True
 
     job: Job
 
@@ -312,11 +327,13 @@ class RunEvent:
 
 @frozen
 class Publish(Asks[None]):
-    """Tell who follows `run_id` on this node of events just stored.  A hint.  Immediate.
+    """Tell who follows `run_id` on this node of events just stored.  A hint.
 
     Who follows it on another node of `database` is told, where there can be one, that there are
     events, but not which.
     """
+
+    immediate: ClassVar[bool] = True
 
     run_id: str
     events: tuple[RunEvent, ...]
@@ -338,11 +355,13 @@ class NextEvents(Asks[tuple[RunEvent, ...]]):
 
 @frozen
 class Nudge(Asks[None]):
-    """Wake who waits for work under `topic`.  A hint: it may be lost.  Immediate.
+    """Wake who waits for work under `topic`.  A hint: it may be lost.
 
     With a `database`, whoever awaits a nudge under `topic` on another node of it is woken as well,
     where that is possible; no program is interrupted there.
     """
+
+    immediate: ClassVar[bool] = True
 
     topic: str
     database: str | None = None
@@ -405,19 +424,25 @@ class Emit(Asks[None]):
     A host gathers what is emitted until the program waits for something else.
     """
 
+    immediate: ClassVar[bool] = True
+
     data: bytes
 
 
 @frozen
 class Record(Asks[None]):
-    """Keep `entry` in the audit trail soon: batched, the last 100 ms may be lost.  Immediate."""
+    """Keep `entry` in the audit trail soon: batched, the last 100 ms may be lost."""
+
+    immediate: ClassVar[bool] = True
 
     entry: AuditEntry
 
 
 @frozen
 class Log(Asks[None]):
-    """Write one line to the operator's log; never a secret, a token or a message.  Immediate."""
+    """Write one line to the operator's log; never a secret, a token or a message."""
+
+    immediate: ClassVar[bool] = True
 
     level: str
     event: str

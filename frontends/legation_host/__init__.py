@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from .databases import Database, open_database
-from .drive import PERFORMED, BodySource, Sink
+from .drive import BodySource, Sink
 from .errors import BadDatabaseUrl, HostError, MissingDriver, UnusableDatabase
 from .host import Host, open_host
 from .logs import Write, open_log
 
 __all__ = [
-    "PERFORMED",
     "BadDatabaseUrl",
     "BodySource",
     "Database",

@@ -2,21 +2,21 @@
 
 An immediate effect is performed without leaving the turn: no await, no checkpoint, no object of
 the scheduler, because those cost ten to a hundred times what the effect itself does.  The rest is
-awaited.  `IMMEDIATE` and `AWAITED` together name every effect there is; `Transact` stands in the
-second and is still answered at once where its database reads on the thread of the event loop.
+awaited, but for a `Transact` whose database reads on the thread of the event loop.
 
 The other half of this contract is `legation.effects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from legation.effects import (
+    Asks,
     AwaitNudge,
     CallFunction,
     CloseStream,
@@ -63,7 +63,7 @@ from .read_ahead import ReadAhead
 if TYPE_CHECKING:
     from .host import Host
 
-__all__ = ["AWAITED", "IMMEDIATE", "PERFORMED", "BodySource", "Sink", "drive"]
+__all__ = ["PERFORMERS", "BodySource", "Sink", "drive"]
 
 R = TypeVar("R")
 S = TypeVar("S", ReadAhead, Pieces)
@@ -196,7 +196,7 @@ async def drive(
                 result: R = stop.value
                 return result
             kind = type(effect)
-            perform = IMMEDIATE.get(kind)
+            perform = _IMMEDIATE.get(kind)
             if turn.left <= 0:
                 await turn.breathe()
             turn.left -= 1
@@ -211,7 +211,7 @@ async def drive(
                 else:
                     if turn.gathered:
                         await turn.flush()
-                    value = await AWAITED[kind](turn, effect)
+                    value = await _AWAITED[kind](turn, effect)
             except StoreFailure as failure:
                 resume, value = program.throw, failure
     finally:
@@ -338,19 +338,6 @@ async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     turn.seen[effect.topic] = turn.host.hub.sequence
 
 
-IMMEDIATE: Final[Mapping[type[Any], Callable[[_Turn, Any], Any]]] = {
-    Now: _now,
-    RandomBytes: _random_bytes,
-    ThisNode: _this_node,
-    Spawn: _spawn,
-    Publish: _publish,
-    Nudge: _nudge,
-    Record: _record,
-    Log: _log,
-    Emit: _emit,
-}
-
-
 async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
     """Drive the inner program under a scope that the nudge, or the time, cancels.
 
@@ -404,7 +391,10 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
     return tuple(results[index] for index in range(len(effect.programs)))
 
 
-AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
+PERFORMERS: Final[Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]] = {
+    Now: _now,
+    RandomBytes: _random_bytes,
+    ThisNode: _this_node,
     ReadBody: _read_body,
     Transact: _transact,
     Inspect: _inspect,
@@ -415,11 +405,18 @@ AWAITED: Final[Mapping[type[Any], Callable[[_Turn, Any], Awaitable[Any]]]] = {
     NextPiece: _next_piece,
     CloseStream: _close_stream,
     Sleep: _sleep,
+    Spawn: _spawn,
+    Publish: _publish,
     NextEvents: _next_events,
+    Nudge: _nudge,
     AwaitNudge: _await_nudge,
     Interruptible: _interruptible,
     Concurrently: _concurrently,
+    Emit: _emit,
+    Record: _record,
+    Log: _log,
 }
+"""A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate."""
 
-PERFORMED: Final = frozenset(IMMEDIATE) | frozenset(AWAITED)
-"""Every effect this host performs; equal to the members of `legation.effects.Effect`."""
+_IMMEDIATE: Final = {kind: perform for kind, perform in PERFORMERS.items() if kind.immediate}
+_AWAITED: Final = {kind: perform for kind, perform in PERFORMERS.items() if not kind.immediate}

@@ -19,19 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from legation.effects import (
-    Concurrently,
-    Effect,
-    Log,
-    Now,
-    Nudge,
-    Program,
-    Publish,
-    RandomBytes,
-    Record,
-    Spawn,
-    ThisNode,
-)
+from legation.effects import Concurrently, Effect, Program
 
 from .clock import Clock, microseconds
 from .matching import shown
@@ -42,7 +30,6 @@ __all__ = ["WAITS", "Deadlock", "Endless", "Scheduler", "Stream", "Task", "Throw
 
 R = TypeVar("R")
 
-IMMEDIATE: Final = (Now, RandomBytes, ThisNode, Spawn, Publish, Nudge, Record, Log)
 WAITS: Final = object()
 """What performing an effect returns when the answer comes later."""
 
@@ -316,7 +303,7 @@ class Scheduler:
                 self._ready.append(task)
             return
         while (effect := task.advance()) is not None:
-            if not isinstance(effect, IMMEDIATE):
+            if not effect.immediate:
                 task.asks_for = effect
                 self._ready.append(task)
                 return

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Generator
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -46,8 +47,8 @@ from legation.effects import (
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
-from legation_host import PERFORMED, Host, open_host
-from legation_host.drive import AWAITED, GATHERED_BYTES, IMMEDIATE, TURN
+from legation_host import Host, open_host
+from legation_host.drive import GATHERED_BYTES, PERFORMERS, TURN
 
 from .host_units import BACKENDS, All, Count, Create, Get, Lines, Missing, Put, run
 
@@ -99,8 +100,13 @@ class Gone:
 def test_every_effect_is_performed() -> None:
     effects = {get_origin(member) or member for member in get_args(Effect)}
 
-    assert effects == PERFORMED
-    assert not set(IMMEDIATE) & set(AWAITED)
+    assert effects == set(PERFORMERS)
+
+
+def test_what_is_not_immediate_is_awaited() -> None:
+    awaited = {kind for kind, perform in PERFORMERS.items() if iscoroutinefunction(perform)}
+
+    assert awaited == {kind for kind in PERFORMERS if not kind.immediate}
 
 
 def performed(backend: str, program: Program[Any], **more: Any) -> Any:
@@ -382,7 +388,7 @@ NAMES: list[str] = [f"{n} {type(effect).__name__}" for n, effect in enumerate(SC
 
 
 def test_the_script_has_every_effect() -> None:
-    assert {type(effect) for effect in SCRIPT} == PERFORMED
+    assert {type(effect) for effect in SCRIPT} == set(PERFORMERS)
 
 
 @BACKENDS
@@ -414,7 +420,7 @@ def test_a_program_cancelled_at_an_effect_is_closed_there(backend: str, stop: in
     run(backend, main)
 
     # An immediate effect is performed all the same; the next that waits is the last.
-    waits = [n for n, effect in enumerate(SCRIPT) if type(effect) in AWAITED and n >= stop]
+    waits = [n for n, effect in enumerate(SCRIPT) if not effect.immediate and n >= stop]
     assert left == [waits[0]] if waits else left == []
 
 

@@ -11,10 +11,13 @@ from attrs import frozen
 
 from legation.effects import (
     AwaitNudge,
+    CloseStream,
+    Concurrently,
     Effect,
     Emit,
     Fetch,
     FetchReply,
+    Inspect,
     Interrupted,
     Interruptible,
     Log,
@@ -107,6 +110,32 @@ class Failing:
 
 def test_every_effect_is_performed() -> None:
     assert set(PERFORMERS) == {get_origin(effect) or effect for effect in get_args(Effect)}
+
+
+SAMPLES: list[Effect] = [
+    *(Now(), RandomBytes(1), ThisNode(), Spawn(Job(0.0)), Publish("r", ()), Nudge("x")),
+    *(Emit(b"x"), Record(ENTRY), Log("info", "")),
+    *(ReadBody(1), Inspect("main"), Sleep(0.0), AwaitNudge("x", 0.0), NextEvents("r", 0, 0.0)),
+    *(Fetch("GET", "https://x"), CloseStream(1), Concurrently(())),
+]
+
+
+@pytest.mark.parametrize("effect", SAMPLES, ids=lambda effect: type(effect).__name__)
+def test_another_program_has_its_turn_at_what_is_not_immediate(effect: Effect) -> None:
+    said = {"before": Log("info", "before"), "after": Log("info", "after")}
+    with Simulation() as simulation:
+        simulation.start(sequence(said["before"], effect, said["after"]))
+        simulation.start(sequence(Log("info", "other")))
+        simulation.join()
+    order = [line.event for line in simulation.logs if line.event in {*said, "other"}]
+
+    assert order.index("other") == (2 if effect.immediate else 1)
+
+
+def test_each_immediate_effect_is_among_the_samples() -> None:
+    immediate = {kind for kind in PERFORMERS if kind.immediate}
+
+    assert immediate <= {type(effect) for effect in SAMPLES}
 
 
 def test_the_clock_stands_still_and_sleep_moves_it() -> None:
@@ -425,7 +454,7 @@ def interleaving(order: int | None) -> str:
 
     def program(name: str) -> Program[None]:
         for _ in range(3):
-            yield from Emit(b"")
+            yield from Inspect("main")
             yield from Log("info", name)
 
     simulation = Simulation(order=order)
