@@ -9,8 +9,9 @@ The other half of this contract is `legation.effects`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -28,6 +29,7 @@ from legation.effects import (
     Inspect,
     Interrupted,
     Interruptible,
+    Job,
     Log,
     NextChunk,
     NextEvents,
@@ -53,17 +55,16 @@ from legation.effects import (
     Unreachable,
     Yielding,
 )
+from legation.incidents import where
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 
 from .functions import Pieces
 from .pace import Blocked
 from .read_ahead import ReadAhead
+from .resources import Resources
 
-if TYPE_CHECKING:
-    from .host import Host
-
-__all__ = ["PERFORMERS", "BodySource", "Sink", "drive"]
+__all__ = ["PERFORMERS", "BodySource", "Sink", "drive", "spawn"]
 
 R = TypeVar("R")
 S = TypeVar("S", ReadAhead, Pieces)
@@ -96,28 +97,30 @@ class Sink(Protocol):
 # Made for every program.  Written out, because three factories of containers would cost as much
 # as three effects.
 class _Turn:
-    """What one program has beside its host."""
+    """What one program has beside the resources of its host."""
 
     __slots__ = (
         "body",
         "gathered",
-        "host",
         "label",
         "left",
         "nudged",
         "opened",
+        "resources",
         "seen",
         "sink",
         "size",
         "streams",
     )
 
-    def __init__(self, host: Host, body: BodySource | None, sink: Sink | None, label: str) -> None:
-        self.host = host
+    def __init__(
+        self, resources: Resources, body: BodySource | None, sink: Sink | None, label: str
+    ) -> None:
+        self.resources = resources
         self.label = label
         self.body = body
         self.sink = sink
-        self.nudged = host.hub.sequence
+        self.nudged = resources.hub.sequence
         self.left = TURN
         self.size: int = 0
         self.gathered: list[bytes] = []
@@ -167,7 +170,7 @@ class _Turn:
 
 
 async def drive(
-    host: Host,
+    resources: Resources,
     program: Program[R],
     body: BodySource | None = None,
     sink: Sink | None = None,
@@ -179,11 +182,11 @@ async def drive(
     closed before this returns, as is every stream that it left open.  A failure of a database is
     thrown into it.  With a `label` its steps are measured.
     """
-    turn = _Turn(host, body, sink, label)
-    databases = host.databases
+    turn = _Turn(resources, body, sink, label)
+    databases = resources.databases
     send: Callable[[Any], Effect] = program.send
     if label:
-        send = host.pace.measured(label, program)
+        send = resources.pace.measured(label, program)
     resume: Callable[[Any], Effect] = send
     value: Any = None
     try:
@@ -222,40 +225,58 @@ async def drive(
                 await turn.close(*turn.streams)
 
 
+def spawn(resources: Resources, job: Job) -> None:
+    """Start `job` beside everything else; it ends at the latest when the host closes."""
+    resources.tasks.start_soon(_run_job, resources, job, name=type(job).__name__)
+
+
+async def _run_job(resources: Resources, job: Job) -> None:
+    """Run one job.  Whatever it raises ends that job alone."""
+    try:
+        await drive(resources, job.program())
+    except Exception as error:  # noqa: BLE001 (the boundary of the job)
+        fields = {
+            "job": type(job).__name__,
+            "incident": secrets.token_hex(4),
+            "error": where(error),
+        }
+        resources.write("error", "job_failed", fields)
+
+
 def _now(turn: _Turn, _: Now) -> int:
-    return turn.host.clock()
+    return turn.resources.clock()
 
 
 def _random_bytes(turn: _Turn, effect: RandomBytes) -> bytes:
-    return turn.host.entropy(effect.size)
+    return turn.resources.entropy(effect.size)
 
 
 def _this_node(turn: _Turn, _: ThisNode) -> str:
-    return turn.host.node
+    return turn.resources.node
 
 
 def _spawn(turn: _Turn, effect: Spawn) -> None:
-    turn.host.spawn(effect.job)
+    spawn(turn.resources, effect.job)
 
 
 def _publish(turn: _Turn, effect: Publish) -> None:
-    turn.host.hub.publish(effect.run_id, effect.events)
-    if effect.events and (hints := turn.host.hints.get(effect.database or "")):
+    turn.resources.hub.publish(effect.run_id, effect.events)
+    if effect.events and (hints := turn.resources.hints.get(effect.database or "")):
         hints.event(effect.run_id, effect.events[-1].seq)
 
 
 def _nudge(turn: _Turn, effect: Nudge) -> None:
-    turn.host.hub.nudge(effect.topic)
-    if hints := turn.host.hints.get(effect.database or ""):
+    turn.resources.hub.nudge(effect.topic)
+    if hints := turn.resources.hints.get(effect.database or ""):
         hints.nudge(effect.topic)
 
 
 def _record(turn: _Turn, effect: Record) -> None:
-    turn.host.trail.record(effect.entry)
+    turn.resources.trail.record(effect.entry)
 
 
 def _log(turn: _Turn, effect: Log) -> None:
-    turn.host.write(effect.level, effect.event, dict(effect.fields))
+    turn.resources.write(effect.level, effect.event, dict(effect.fields))
 
 
 def _emit(turn: _Turn, effect: Emit) -> None:
@@ -270,23 +291,23 @@ async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
 
 
 async def _transact(turn: _Turn, effect: Transact[R]) -> R:
-    return await turn.host.databases[effect.database].run(effect.unit)
+    return await turn.resources.databases[effect.database].run(effect.unit)
 
 
 async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
-    return await turn.host.databases[effect.database].inspect()
+    return await turn.resources.databases[effect.database].inspect()
 
 
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
-    return await turn.host.fetcher.fetch(effect)
+    return await turn.resources.fetcher.fetch(effect)
 
 
 async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachable:
-    body = await turn.host.fetcher.open(effect)
+    body = await turn.resources.fetcher.open(effect)
     if isinstance(body, Unreachable):
         return body
     stream = ReadAhead(body)
-    turn.host.start_soon(stream.pump)
+    turn.resources.tasks.start_soon(stream.pump)
     return Streaming(turn.keep(stream), body.status, body.headers)
 
 
@@ -304,7 +325,7 @@ async def _next_chunk(turn: _Turn, effect: NextChunk) -> bytes | Unreachable:
 async def _call_function(
     turn: _Turn, effect: CallFunction
 ) -> Returned | Yielding | Raised | TimedOut:
-    outcome = await turn.host.functions.call(effect)
+    outcome = await turn.resources.functions.call(effect)
     return Yielding(turn.keep(outcome)) if isinstance(outcome, Pieces) else outcome
 
 
@@ -329,13 +350,13 @@ async def _sleep(_: _Turn, effect: Sleep) -> None:
 
 
 async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[RunEvent, ...]:
-    return await turn.host.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
+    return await turn.resources.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
 
 
 async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     since = turn.seen.get(effect.topic, turn.nudged)
-    await turn.host.hub.await_nudge(effect.topic, since, effect.timeout_seconds)
-    turn.seen[effect.topic] = turn.host.hub.sequence
+    await turn.resources.hub.await_nudge(effect.topic, since, effect.timeout_seconds)
+    turn.seen[effect.topic] = turn.resources.hub.sequence
 
 
 async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
@@ -352,10 +373,10 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
             nudged = True
             call()
 
-        with turn.host.hub.calling(effect.topic, since, interrupt):
+        with turn.resources.hub.calling(effect.topic, since, interrupt):
             try:
                 return await drive(
-                    turn.host, effect.program, turn.body, turn.sink, effect.label or turn.label
+                    turn.resources, effect.program, turn.body, turn.sink, effect.label or turn.label
                 )
             except Blocked:
                 return Interrupted("blocked")
@@ -372,7 +393,7 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
 
     async def drive_one(index: int, program: Program[R]) -> None:
         try:
-            results[index] = await drive(turn.host, program, label=turn.label)
+            results[index] = await drive(turn.resources, program, label=turn.label)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 (raised below)
@@ -391,7 +412,9 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
     return tuple(results[index] for index in range(len(effect.programs)))
 
 
-PERFORMERS: Final[Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]] = {
+Performers: TypeAlias = Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]
+
+PERFORMERS: Final[Performers] = {
     Now: _now,
     RandomBytes: _random_bytes,
     ThisNode: _this_node,
@@ -418,5 +441,5 @@ PERFORMERS: Final[Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]] = {
 }
 """A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate."""
 
-_IMMEDIATE: Final = {kind: perform for kind, perform in PERFORMERS.items() if kind.immediate}
-_AWAITED: Final = {kind: perform for kind, perform in PERFORMERS.items() if not kind.immediate}
+_IMMEDIATE: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if kind.immediate}
+_AWAITED: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if not kind.immediate}

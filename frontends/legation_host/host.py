@@ -1,4 +1,4 @@
-"""The host: what a process has to perform effects with, opened and closed as one."""
+"""The host: the resources of a process, opened and closed as one, which run its programs."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import define, field
+from attrs import define
 
 from legation.effects import Job, Program
-from legation.incidents import where
 from legation.store.audit import AuditEntry
 
 from .audit import Trail, WriteAudit
 from .databases import Database, check_files, open_database
-from .drive import BodySource, Sink, drive
+from .drive import BodySource, Sink, drive, spawn
 from .entropy import unpredictable
 from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
-from .hints import Hints, hints_of
+from .hints import hints_of
 from .hub import Hub
 from .logs import Write, quiet
 from .pace import Pace
+from .resources import Resources
 
 __all__ = ["Host", "open_host", "system_clock", "system_node"]
 
@@ -48,21 +48,8 @@ def system_node() -> str:
 
 
 @define(eq=False)
-class Host:
+class Host(Resources):
     """Performs the effects of programs.  Made by `open_host`; belongs to one event loop."""
-
-    databases: Mapping[str, Database]
-    clock: Callable[[], int]
-    entropy: Callable[[int], bytes]
-    node: str
-    write: Write
-    fetcher: Fetcher
-    functions: Functions
-    trail: Trail
-    _tasks: TaskGroup = field(alias="tasks")
-    hub: Hub = field(factory=Hub)
-    pace: Pace = field(factory=Pace)
-    hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
 
     async def run(
         self, program: Program[R], *, body: BodySource | None = None, sink: Sink | None = None
@@ -81,26 +68,7 @@ class Host:
 
     def spawn(self, job: Job) -> None:
         """Start `job` beside everything else; it ends at the latest when the host closes."""
-        self._tasks.start_soon(self._run_job, job, name=type(job).__name__)
-
-    def start_soon(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `task`, which raises nothing, beside everything else."""
-        self._tasks.start_soon(task)
-
-    async def _run_job(self, job: Job) -> None:
-        """Run one job.  Whatever it raises ends that job alone."""
-        try:
-            await drive(self, job.program())
-        except Exception as error:  # noqa: BLE001 (the boundary of the job)
-            self.write(
-                "error",
-                "job_failed",
-                {
-                    "job": type(job).__name__,
-                    "incident": secrets.token_hex(4),
-                    "error": where(error),
-                },
-            )
+        spawn(self, job)
 
 
 @asynccontextmanager
@@ -136,11 +104,7 @@ async def open_host(
     """
     failed: Exception | None = None
     async with AsyncExitStack() as stack:
-        opened: dict[str, Database] = {}
-        check_files(databases or {})
-        for name, url in (databases or {}).items():
-            opened[name] = open_database(name, url, log)
-            stack.push_async_callback(opened[name].aclose)
+        opened = _open_databases(databases or {}, log, stack)
         fetcher = Fetcher()
         stack.push_async_callback(fetcher.aclose)
         trail = Trail(log)
@@ -165,6 +129,18 @@ async def open_host(
             tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
+
+
+def _open_databases(
+    urls: Mapping[str, str], log: Write, stack: AsyncExitStack
+) -> dict[str, Database]:
+    """Open each database; `stack` closes them."""
+    opened: dict[str, Database] = {}
+    check_files(urls)
+    for name, url in urls.items():
+        opened[name] = open_database(name, url, log)
+        stack.push_async_callback(opened[name].aclose)
+    return opened
 
 
 async def _expire(databases: Sequence[Database]) -> None:

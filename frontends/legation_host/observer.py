@@ -22,11 +22,12 @@ from legation.observability.spans import Recorder, Span
 from .databases import Database
 from .hub import Hub
 from .logs import WriteLines
+from .resources import Resources
 
 if TYPE_CHECKING:
     from legation import Platform
 
-__all__ = ["Exporter", "Observer", "Watched", "database_gauges", "hub_gauges", "process_gauges"]
+__all__ = ["Exporter", "Observer", "database_gauges", "hub_gauges", "process_gauges"]
 
 PAUSE: Final = 0.25
 """Seconds between two batches; what was kept for so long is lost when the process is killed."""
@@ -44,25 +45,6 @@ class Exporter(Protocol):
 
     def close(self) -> None:
         """Send what is left."""
-        ...
-
-
-class Watched(Protocol):
-    """What is known of a host."""
-
-    @property
-    def clock(self) -> Callable[[], int]:
-        """The wall clock."""
-        ...
-
-    @property
-    def databases(self) -> Mapping[str, Database]:
-        """Those that are open."""
-        ...
-
-    @property
-    def hub(self) -> Hub:
-        """The events of runs."""
         ...
 
 
@@ -91,7 +73,7 @@ class Observer:
         if self.exporter is not None:
             self._recorder = platform.record_spans()
 
-    async def serve(self, platform: Platform, host: Watched) -> None:
+    async def serve(self, platform: Platform, host: Resources) -> None:
         """Go on until cancelled."""
         busy = self.write_lines is not None or self.exporter is not None
         pause = PAUSE if busy else QUIET_PAUSE
@@ -103,14 +85,14 @@ class Observer:
             await self._take(platform, host)
             await anyio.sleep(pause)
 
-    async def end(self, platform: Platform, host: Watched) -> None:
+    async def end(self, platform: Platform, host: Resources) -> None:
         """Write what is left, also while being cancelled."""
         with anyio.CancelScope(shield=True):
             await self._take(platform, host)
             if self.exporter is not None:
                 await anyio.to_thread.run_sync(self.exporter.close)
 
-    def _gauges(self, host: Watched) -> Gauges:
+    def _gauges(self, host: Resources) -> Gauges:
         gauges = {**process_gauges(), **database_gauges(host.databases), **hub_gauges(host.hub)}
         if self._recorder is not None:
             text = "Spans that were not taken in time."
@@ -120,7 +102,7 @@ class Observer:
             gauges.update(source())
         return gauges
 
-    async def _take(self, platform: Platform, host: Watched) -> None:
+    async def _take(self, platform: Platform, host: Resources) -> None:
         now_us = host.clock()
         lines = platform.telemetry.take_lines()
         if lines and self.write_lines is not None:

@@ -1,0 +1,45 @@
+"""The resources of a host: what it performs effects with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anyio.abc import TaskGroup
+from attrs import define, field
+
+from .audit import Trail
+from .databases import Database
+from .fetch import Fetcher
+from .functions import Functions
+from .hints import Hints
+from .hub import Hub
+from .logs import Write
+from .pace import Pace
+
+__all__ = ["Resources"]
+
+
+@define(eq=False)
+class Resources:
+    """The resources of one host, all of one event loop.
+
+    Attributes:
+        clock: Microseconds since the epoch, UTC.
+        entropy: As many unpredictable bytes as asked for.
+        node: The name of this process.
+        tasks: What goes on beside the programs; cancelled when the host closes.
+        hints: Of each database whose other nodes can be heard.
+    """
+
+    databases: Mapping[str, Database]
+    clock: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    node: str
+    write: Write
+    fetcher: Fetcher
+    functions: Functions
+    trail: Trail
+    tasks: TaskGroup
+    hub: Hub = field(factory=Hub)
+    pace: Pace = field(factory=Pace)
+    hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
