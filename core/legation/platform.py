@@ -16,7 +16,7 @@ from attrs import evolve
 from .access.authenticator import TRUSTED, Refused, make_authenticator
 from .access.decide import Principal
 from .api.call import Known
-from .api.dispatcher import Arrival, Dispatcher, Outcome, catch_failures
+from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
 from .api.openapi.document import document
 from .api.routes import ROUTES
@@ -233,10 +233,13 @@ class Platform:
         arrival = Arrival(request, now_us, request_id)
         self.telemetry.active += 1
         try:
-            admitted = self._dispatcher.admit(arrival)
-            if self._recorder is not None or request.header(b"traceparent") is not None:
-                admitted = with_trace(admitted, (yield from self._trace_context(arrival)))
-            outcome = yield from self.schema_guard.guard(catch_failures(admitted, arrival))
+            try:
+                admitted = self._dispatcher.admit(arrival)
+                if self._recorder is not None or request.header(b"traceparent") is not None:
+                    admitted = with_trace(admitted, (yield from self._trace_context(arrival)))
+                outcome = yield from self.schema_guard.guard(admitted)
+            except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer)
+                outcome = yield from report_failure(error, arrival)
             answer = self._finish_answer(arrival, outcome)
             if isinstance(answer, Streamed):
                 return evolve(answer, body=self._stream_body(arrival, answer))

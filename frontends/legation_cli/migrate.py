@@ -20,6 +20,7 @@ from legation.migrations.migrate import Migrated, MigrationOutcome
 from legation.migrations.migrate import migrate as migrate_program
 from legation.migrations.plan import LosesData, Move, Plan, plan
 from legation.migrations.version import MalformedVersion, Version, parse_version
+from legation.programs import intercept
 from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
 
@@ -223,25 +224,16 @@ def _carry_out(request: _Request) -> Program[MigrationOutcome]:
 
 def _announce_wait(request: _Request, program: Program[R]) -> Program[R]:
     """Run `program`; print once that it waits for a lock, which is when it sleeps."""
-    reply: object = None
-    trouble: Exception | None = None
     waits = False
-    try:
-        while True:
-            effect = program.send(reply) if trouble is None else program.throw(trouble)
-            if isinstance(effect, Sleep) and not waits:
-                waits = True
-                request.say("Somebody else holds a lock: waiting, out of everybody's way ...")
-            reply = trouble = None
-            try:
-                reply = yield effect
-            except StoreFailure as failure:
-                trouble = failure
-    except StopIteration as done:
-        result: R = done.value
-        return result
-    finally:
-        program.close()
+
+    def wait(sleep: Sleep) -> Program[None]:
+        nonlocal waits
+        if not waits:
+            request.say("Somebody else holds a lock: waiting, out of everybody's way ...")
+        waits = True
+        yield from sleep
+
+    return intercept(program, {Sleep: wait})
 
 
 def _print_json(request: _Request, way: Plan, dialect: Dialect, outcome: Migrated | None) -> None:

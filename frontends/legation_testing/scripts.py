@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import attrs
 
 from legation.effects import Concurrently, Effect, Interruptible, Program
+from legation.programs import intercept
 
 from .matching import Expected, describe, matches, shown
 from .unwinding import unwind
@@ -53,7 +54,7 @@ def play(program: Program[R], script: Script) -> R:
         OffScript: It asked for another effect, for one more, or returned too early.
     """
     steps = _laid_out(script)
-    program = _opened(program)
+    program = _open(program)
     answer: Any = None
     position = 0
     while True:
@@ -101,7 +102,7 @@ def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Scri
     whole = tuple(script)
     steps = _laid_out(whole)
     for position in range(len(steps)):
-        program = _opened(make_program())
+        program = _open(make_program())
         effect = _play_until(program, steps, position)
         unwind(program, f"at effect {position + 1} of {len(steps)}, {shown(effect)}")
     _check_whole(make_program(), whole)
@@ -119,46 +120,31 @@ def _laid_out(script: Script) -> Steps:
     return tuple(steps)
 
 
-def _opened(program: Program[R]) -> Program[R]:
+def _open(program: Program[R]) -> Program[R]:
     """Run `program`, and the programs of each effect that is answered with `Each`."""
-    answer: Any = None
-    try:
-        while True:
-            effect = _resume(program, answer)
-            try:
-                answer = yield effect
-                if isinstance(answer, Each):
-                    answer = yield from _within(effect, answer)
-            except OffScript:
-                raise
-            except BaseException as error:  # noqa: BLE001  thrown into whom it is for
-                answer = error
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
-    finally:
-        program.close()
+    return intercept(program, {Interruptible: _enter, Concurrently: _enter})
 
 
-def _within(effect: Effect, each: Each) -> Program[Any]:
+def _enter(effect: Interruptible[Any] | Concurrently[Any]) -> Program[Any]:
     """Run the programs of `effect` and return its answer; when one fails the others are closed."""
-    programs = effect.programs if isinstance(effect, Concurrently) else (_only(effect),)
-    if len(programs) != len(each.scripts):
-        raise OffScript(f"{len(each.scripts)} scripts for {len(programs)} of {shown(effect)}")
+    answer: Any = yield effect
+    if not isinstance(answer, Each):
+        return answer
+    programs = _programs_of(effect)
     results: list[Any] = []
     try:
         for program in programs:
-            results.append((yield from _opened(program)))
+            results.append((yield from _open(program)))
     finally:
         for program in programs:
             program.close()
     return tuple(results) if isinstance(effect, Concurrently) else results[0]
 
 
-def _only(effect: Effect) -> Program[Any]:
+def _programs_of(effect: Effect) -> tuple[Program[Any], ...]:
     if isinstance(effect, Interruptible):
-        return effect.program
-    raise OffScript(f"no program is in {shown(effect)}")
+        return (effect.program,)
+    return effect.programs if isinstance(effect, Concurrently) else ()
 
 
 def _resume(program: Program[Any], answer: Any) -> Effect:
@@ -193,6 +179,7 @@ def _check_whole(program: Program[Any], script: Script) -> None:
 
 def _check(program: Program[Any], steps: Steps, position: int, effect: Effect) -> None:
     if position < len(steps) and matches(steps[position][0], effect):
+        _check_each(effect, steps[position][1])
         return
     _close(program)
     if position >= len(steps):
@@ -207,6 +194,16 @@ def _check(program: Program[Any], steps: Steps, position: int, effect: Effect) -
         *_left(steps, position + 1),
     ]
     raise OffScript("\n".join(lines))
+
+
+def _check_each(effect: Effect, answer: Any) -> None:
+    """Refuse scripts for other programs than those of `effect`."""
+    programs = _programs_of(effect)
+    if not isinstance(answer, Each) or len(programs) == len(answer.scripts) > 0:
+        return
+    if not isinstance(effect, Interruptible | Concurrently):
+        raise OffScript(f"no program is in {shown(effect)}")
+    raise OffScript(f"{len(answer.scripts)} scripts for {len(programs)} of {shown(effect)}")
 
 
 def _too_early(steps: Steps, position: int, result: Any) -> OffScript:

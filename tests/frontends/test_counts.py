@@ -22,9 +22,9 @@ pytestmark = [
 ]
 
 LIMITS: Final[dict[str, dict[str, int]]] = {
-    "GET /agents": {"calls": 46, "statements": 0, "commits": 0, "bytes": 0},
-    "joined run": {"calls": 604, "statements": 10, "commits": 2, "bytes": 111_240},
-    "streamed run": {"calls": 651, "statements": 9, "commits": 2, "bytes": 119_480},
+    "GET /agents": {"calls": 43, "statements": 0, "commits": 0, "bytes": 0},
+    "joined run": {"calls": 572, "statements": 10, "commits": 2, "bytes": 111_240},
+    "streamed run": {"calls": 627, "statements": 9, "commits": 2, "bytes": 119_480},
 }
 
 

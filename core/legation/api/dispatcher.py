@@ -27,6 +27,7 @@ from ..http.refusals import (
 from ..http.routing import Match, Router
 from ..incidents import where
 from ..observability.request_log import Arrival, Telemetry
+from ..programs import give
 from ..runs.executor import ExecutorContext
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
@@ -35,7 +36,7 @@ from .documentation import ApiDocumentation
 from .idempotency import answer_once
 from .routes import ROUTES, Route
 
-__all__ = ["Arrival", "Dispatcher", "Outcome", "catch_failures"]
+__all__ = ["Arrival", "Dispatcher", "Outcome", "report_failure"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
@@ -59,19 +60,19 @@ class Dispatcher:
     known: Known
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
-        """Answer a request, or say why not."""
+        """Return the program that answers a request, or says why not."""
         request = arrival.request
         match, query = _ROUTER.lead(request.target)
         if match is None:
-            return (yield from self._unknown(arrival, NotFound()))
+            return self._unknown(arrival, NotFound())
         if request.method == "OPTIONS":
-            return self._options(request, _methods(match))
+            return give(self._options(request, _methods(match)))
         method = "GET" if request.method == "HEAD" else request.method
         route = match.methods.get(method)
         if route is None:
             refusal = MethodNotAllowed(_methods(match))
-            return refusal if self._open(match) else (yield from self._unknown(arrival, refusal))
-        return (yield from self._enter(arrival, route, match, query))
+            return give(refusal) if self._open(match) else self._unknown(arrival, refusal)
+        return self._enter(arrival, route, match, query)
 
     def _options(self, request: Request, methods: tuple[str, ...]) -> Response:
         """Answer a browser's preflight, or tell what the path takes (RFC 9110 section 9.3.7)."""
@@ -124,11 +125,13 @@ class Dispatcher:
                 started_us=self.started_us,
                 audit=audit,
             )
-            if arrival.request.method == "POST" and not isinstance(route.need, Signed):
-                answer = answer_once(route.operation, route.handler, call)
-            else:
-                answer = route.handler(call)
-            outcome = yield from catch_failures(answer, arrival)
+            try:
+                if arrival.request.method == "POST" and not isinstance(route.need, Signed):
+                    outcome = yield from answer_once(route.operation, route.handler, call)
+                else:
+                    outcome = yield from route.handler(call)
+            except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
+                outcome = yield from report_failure(error, arrival)
         if audit.recorded and outcome.status != audit.stored:
             yield Record(audit.entry(outcome.status))
         return outcome
@@ -229,15 +232,11 @@ def _methods(match: Match[Route]) -> tuple[str, ...]:
     return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-def catch_failures(program: Program[Outcome], arrival: Arrival) -> Program[Outcome]:
-    """Return what `program` returns; an exception of it becomes one sentence with an incident id.
+def report_failure(trouble: Exception, arrival: Arrival) -> Program[Refusal]:
+    """Return one sentence for an exception, with an incident id.
 
     The log has the id, too, and where the exception came from.
     """
-    try:
-        return (yield from program)
-    except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer, too)
-        trouble = error
     incident = (yield from RandomBytes(8)).hex()
     fields = (
         ("incident", incident),

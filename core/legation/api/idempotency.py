@@ -18,9 +18,10 @@ from typing import Final
 
 from attrs import evolve
 
-from ..effects import Effect, Now, Program, ReadBody
+from ..effects import Now, Program, ReadBody
 from ..http.messages import Answer, Response
 from ..http.refusals import Conflict, Fault, Invalid, Refusal, TooLarge
+from ..programs import give, intercept
 from ..runs.retry import FEW, with_retry
 from ..store.failures import StoreFailure
 from ..store.idempotency import Answered, ClaimKey, Key, Other, ReleaseKey, SettleKey, UnderWay
@@ -115,7 +116,11 @@ def _do(
 ) -> Program[Answer | Refusal]:
     """Do the work and keep its answer; what is not kept is done again when it is asked again."""
     database = call.registry.default_database
-    outcome = yield from _with_body(handler(call), body)
+
+    def read_again(effect: ReadBody) -> Program[bytes | None]:
+        return give(body if len(body) <= effect.limit else None)
+
+    outcome = yield from intercept(handler(call), {ReadBody: read_again})
     unit: SettleKey | ReleaseKey = ReleaseKey(key, fingerprint)
     if not isinstance(outcome, Refusal) and outcome.status < 300:
         now_us = yield from Now()
@@ -128,25 +133,3 @@ def _do(
     except StoreFailure:
         pass  # the claim runs out by itself; the answer stands
     return outcome
-
-
-def _with_body(program: Program[Answer | Refusal], body: bytes) -> Program[Answer | Refusal]:
-    """Run `program`, which asks for a body that has been read already."""
-    reply: object = None
-    trouble: Exception | None = None
-    try:
-        while True:
-            effect: Effect = program.send(reply) if trouble is None else program.throw(trouble)
-            reply, trouble = None, None
-            if isinstance(effect, ReadBody):
-                reply = body if len(body) <= effect.limit else None
-                continue
-            try:
-                reply = yield effect
-            except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
-                trouble = error
-    except StopIteration as done:
-        outcome: Answer | Refusal = done.value
-        return outcome
-    finally:
-        program.close()

@@ -11,13 +11,12 @@ its file is the one that was opened.  What a request learns of that counts at on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from attrs import define, evolve, field
 
 from ..effects import (
     Concurrently,
-    Effect,
     Inspect,
     Interrupted,
     Interruptible,
@@ -29,6 +28,7 @@ from ..effects import (
     ThisNode,
     Transact,
 )
+from ..programs import Handlers, intercept
 from ..store.failures import DatabaseFull, FileReplaced, NotServed, StoreFailure, WrongSchema
 from ..store.health import (
     PATIENCE_SECONDS,
@@ -64,9 +64,6 @@ ANSWER_SECONDS: Final = 10.0
 _SAY_MORE: Final = (DatabaseFull, FileReplaced)
 """The failures that concern the whole database; a connection that broke may be one of many."""
 
-_GUARDED: Final = frozenset({Transact, Spawn, Interruptible, Concurrently})
-"""The effects that touch a database, and those with programs in them that may."""
-
 # How long the start of a node waits for the locks of a database: nobody is answered meanwhile.
 # What is left to do then is done by `WatchSchema`.
 START_PATIENCE_US: Final = 3_000_000
@@ -93,6 +90,16 @@ class SchemaGuard:
     readings: dict[str, LedgerReading] = field(factory=dict[str, LedgerReading], init=False)
     conditions: dict[str, Condition] = field(factory=dict[str, Condition], init=False)
     refused: set[str] = field(factory=set[str], init=False)
+    _handlers: Handlers = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        # The effects that touch a database, and those with programs in them that may.
+        self._handlers = {
+            Transact: self._transact,
+            Spawn: self._spawn,
+            Interruptible: self._interruptible,
+            Concurrently: self._concurrently,
+        }
 
     def begin(self, name: str, *, migrate: bool) -> Program[None]:
         """Look at `name` as the process starts; with `migrate`, bring it to the newest schema."""
@@ -194,59 +201,53 @@ class SchemaGuard:
             yield from Log("info", "database_migrated", (("database", name), version))
 
     def guard(self, program: Program[R]) -> Program[R]:
-        """Run `program`, keeping from it what it must not touch.
+        """Run `program`, keeping from it what it must not touch; so for the programs within it."""
+        return intercept(program, self._handlers)
+
+    def _transact(self, effect: Transact[R]) -> Program[R]:
+        """Perform `effect` where its database is served, and note what it says of that.
 
         A statement that finds no table or column, and a migration that was tried, are reasons to
         look at the ledger again at once.
         """
-        reply: object = None
-        trouble: Exception | None = None
+        name, trouble, answer = effect.database, None, cast("R", None)
+        if name in self.reasons:
+            self._refuse(effect)
         try:
-            while True:
-                effect = program.send(reply) if trouble is None else program.throw(trouble)
-                reply, trouble = None, None
-                if type(effect) in _GUARDED:
-                    effect = self._within(effect)
-                    trouble = self._refusal(effect)
-                if trouble is None:
-                    try:
-                        reply = yield effect
-                    except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
-                        trouble = error
-                if trouble is not None and isinstance(trouble, _SAY_MORE):
-                    yield from self._learn(effect, trouble)
-                if isinstance(effect, Transact) and _tells(effect, trouble):
-                    yield from self._read(effect.database)
-                    trouble = self._refusal(effect) or trouble
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        finally:
-            program.close()
+            answer = yield effect
+        except StoreFailure as failure:
+            trouble = failure
+        if isinstance(trouble, _SAY_MORE):
+            yield from self._learn(name, trouble)
+        if isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt):
+            yield from self._read(name)
+            self._refuse(effect)
+        if trouble is not None:
+            raise trouble
+        return answer
 
-    def _learn(self, effect: Effect, trouble: StoreFailure) -> Program[None]:
-        """Note what became of a unit; another program in `effect` notes its own."""
-        notice = notice_failure(trouble)
-        if isinstance(effect, Transact) and notice is not None:
-            if notice is Notice.REFUSED:
-                self.refused.add(effect.database)
-            yield from self._note(effect.database, notice)
-
-    def _within(self, effect: Effect) -> Effect:
-        """Return `effect`; what programs there are in it are guarded as well."""
-        if isinstance(effect, Spawn):
-            return Spawn(GuardedJob(self, effect.job))
-        if isinstance(effect, Interruptible):
-            return evolve(effect, program=self.guard(effect.program))
-        if isinstance(effect, Concurrently):
-            return Concurrently(tuple(self.guard(program) for program in effect.programs))
-        return effect
-
-    def _refusal(self, effect: Effect) -> NotServed | None:
-        if not isinstance(effect, Transact) or not effect.unit.needs_schema:
-            return None
+    def _refuse(self, effect: Transact[Any]) -> None:
+        """Raise `NotServed` where `effect` needs a schema that is not served."""
         reason = self.reasons.get(effect.database)
-        return None if reason is None else NotServed(reason)
+        if reason is not None and effect.unit.needs_schema:
+            raise NotServed(reason)
+
+    def _learn(self, name: str, trouble: StoreFailure) -> Program[None]:
+        """Note what became of a unit."""
+        notice = notice_failure(trouble)
+        if notice is Notice.REFUSED:
+            self.refused.add(name)
+        if notice is not None:
+            yield from self._note(name, notice)
+
+    def _spawn(self, effect: Spawn) -> Program[None]:
+        yield Spawn(GuardedJob(self, effect.job))
+
+    def _interruptible(self, effect: Interruptible[Any]) -> Program[Any]:
+        return (yield evolve(effect, program=self.guard(effect.program)))
+
+    def _concurrently(self, effect: Concurrently[Any]) -> Program[Any]:
+        return (yield Concurrently(tuple(map(self.guard, effect.programs))))
 
 
 def _transact(name: str, unit: Unit[R]) -> Program[R]:
@@ -267,11 +268,6 @@ def _log_standing(name: str, reason: str | None) -> Program[None]:
         yield from Log("info", "schema_accepted", (("database", name),))
     else:
         yield from Log("warning", "schema_rejected", (("database", name), ("reason", reason)))
-
-
-def _tells(effect: Transact[object], trouble: Exception | None) -> bool:
-    """Whether what became of `effect` says that the schema may be another one now."""
-    return isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt)
 
 
 @frozen

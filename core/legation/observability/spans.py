@@ -16,15 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from attrs import define, evolve, field
 
 from ..effects import (
+    Asks,
     Concurrently,
-    Effect,
     Fetch,
     Interruptible,
     Job,
@@ -38,6 +39,7 @@ from ..effects import (
 )
 from ..messaging.answers import AnswerMessage
 from ..messaging.replies import SendReply
+from ..programs import Handlers, intercept
 from ..runs.executor import ExecuteRun
 from ..store.audit import Audited
 from ..store.inbox import CompleteMessage, FailMessage, PutMessages
@@ -481,46 +483,66 @@ def _hash(digits: int, *parts: str) -> str:
 
 
 def with_trace(program: Program[R], context: TraceContext) -> Program[R]:
-    """Run `program` within the trace of `context`."""
-    reply: object = None
-    trouble: Exception | None = None
-    try:
-        while True:
-            effect = program.send(reply) if trouble is None else program.throw(trouble)
-            reply, trouble = None, None
-            if isinstance(effect, Publish) and context.recorder is not None:
-                context.recorder.record_events(effect.run_id, effect.events, context.parent)
-            try:
-                reply = yield _within(effect, context)
-                if isinstance(reply, Neglected) and context.recorder is not None:
-                    context.recorder.remember_neglected(reply)
-            except Exception as error:  # noqa: BLE001 (handed on to whom it is for)
-                trouble = error
-    except StopIteration as done:
-        result: R = done.value
-        return result
-    finally:
-        program.close()
+    """Run `program` within the trace of `context`, and the programs within it as well."""
+    tells = context.trace or context.recorder or context.work
+    table = _HANDLERS if tells else _CARRYING
+    handlers: Handlers = {kind: partial(table[kind], context) for kind in table}
+    return intercept(program, handlers)
 
 
-def _within(effect: Effect, context: TraceContext) -> Effect:
-    """Return `effect` with the headers of the trace; programs in it are carried as well."""
-    match effect:
-        case Transact(database, unit):
-            if context.work is not None and isinstance(unit, FailMessage | FailReply):
-                context.work.error = "failed"
-            stored = unit if context.trace is None else _note_trace(unit, context.trace)
-            return effect if stored is unit else Transact(database, stored)
-        case Fetch() | OpenStream() if context.trace is not None:
-            return evolve(effect, headers=(*effect.headers, *context.trace.headers()))
-        case Spawn(job):
-            return Spawn(context.wrap_job(job))
-        case Interruptible(program):
-            return evolve(effect, program=with_trace(program, context))
-        case Concurrently(programs):
-            return Concurrently(tuple(with_trace(program, context) for program in programs))
-        case _:
-            return effect
+def _transact(context: TraceContext, effect: Transact[R]) -> Program[R]:
+    """Note the trace on what is stored, and what became of it in the records."""
+    unit = effect.unit
+    if context.work is not None and isinstance(unit, FailMessage | FailReply):
+        context.work.error = "failed"
+    stored = unit if context.trace is None else _note_trace(unit, context.trace)
+    answer: R = yield effect if stored is unit else Transact(effect.database, stored)
+    if isinstance(answer, Neglected) and context.recorder is not None:
+        context.recorder.remember_neglected(answer)
+    return answer
+
+
+def _send(context: TraceContext, effect: Fetch | OpenStream) -> Program[Any]:
+    """Send the headers of the trace, too."""
+    more = () if context.trace is None else context.trace.headers()
+    return (yield evolve(effect, headers=(*effect.headers, *more)) if more else effect)
+
+
+def _publish(context: TraceContext, effect: Publish) -> Program[None]:
+    if context.recorder is not None:
+        context.recorder.record_events(effect.run_id, effect.events, context.parent)
+    yield effect
+
+
+def _spawn(context: TraceContext, effect: Spawn) -> Program[None]:
+    yield Spawn(context.wrap_job(effect.job))
+
+
+def _interruptible(context: TraceContext, effect: Interruptible[Any]) -> Program[Any]:
+    return (yield evolve(effect, program=with_trace(effect.program, context)))
+
+
+def _concurrently(context: TraceContext, effect: Concurrently[Any]) -> Program[Any]:
+    return (yield Concurrently(tuple(with_trace(one, context) for one in effect.programs)))
+
+
+_Table: TypeAlias = Mapping[type[Asks[Any]], Callable[[TraceContext, Any], Program[Any]]]
+
+_CARRYING: Final[_Table] = {
+    Spawn: _spawn,
+    Interruptible: _interruptible,
+    Concurrently: _concurrently,
+}
+"""How a context goes on to the programs that begin within it ..."""
+
+_HANDLERS: Final[_Table] = {
+    **_CARRYING,
+    Transact: _transact,
+    Fetch: _send,
+    OpenStream: _send,
+    Publish: _publish,
+}
+"""... and what is done where there is something to tell of it."""
 
 
 def _note_trace(unit: Unit[Any], trace: Trace) -> Unit[Any]:
