@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from attrs import define
@@ -31,7 +31,7 @@ __all__ = [
     "MOST_CHOSEN",
     "AuditContext",
     "Call",
-    "Handler",
+    "Handled",
     "Known",
     "Surface",
     "Whose",
@@ -58,6 +58,10 @@ def chosen_session(read: Reader) -> str | None:
     if text is not None and not is_segment(text):
         read.fault("session_id", _NO_SEGMENT)
     return text
+
+
+Handled: TypeAlias = "Answer | Refusal | Program[Handled]"
+"""An answer; or a program whose result is one, or the program that goes on."""
 
 
 @frozen
@@ -269,6 +273,3 @@ class Call:
     def describe_resource(self, *ids: str) -> str:
         """Return `ids` as the resource of an audit entry, with the owner where that is another."""
         return self.audit.of(resource_of(ids), self.audit.owner)
-
-
-Handler: TypeAlias = Callable[[Call], Program[Answer | Refusal]]

@@ -5,7 +5,7 @@ Nothing is read of a body, and nothing of a database, before the decision has be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ..access.authenticator import TRUSTED, Authenticator, Refused
@@ -31,10 +31,11 @@ from ..programs import give
 from ..runs.executor import ExecutorContext
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
-from .call import AuditContext, Call, Known
+from .call import AuditContext, Call, Handled, Known
 from .documentation import ApiDocumentation
 from .idempotency import answer_once
-from .routes import ROUTES, Route
+from .route import Route
+from .routes import ROUTES
 
 __all__ = ["Arrival", "Dispatcher", "Outcome", "report_failure"]
 
@@ -126,10 +127,14 @@ class Dispatcher:
                 audit=audit,
             )
             try:
-                if arrival.request.method == "POST" and not isinstance(route.need, Signed):
-                    outcome = yield from answer_once(route.operation, route.handler, call)
-                else:
-                    outcome = yield from route.handler(call)
+                handled: Handled = (
+                    answer_once(route.operation, route.answer, call)
+                    if route.takes_key
+                    else route.answer(call)
+                )
+                while isinstance(handled, Generator):
+                    handled = yield from handled
+                outcome = handled
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
                 outcome = yield from report_failure(error, arrival)
         if audit.recorded and outcome.status != audit.stored:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias
 
 from attrs import evolve
 
@@ -25,28 +26,28 @@ from ..programs import give, intercept
 from ..runs.retry import FEW, with_retry
 from ..store.failures import StoreFailure
 from ..store.idempotency import Answered, ClaimKey, Key, Other, ReleaseKey, SettleKey, UnderWay
-from .call import BODY_LIMIT, Call, Handler
+from .call import BODY_LIMIT, Call, Handled
 
-__all__ = ["REPEATABLE", "answer_once", "fingerprint_of"]
+__all__ = ["answer_once", "fingerprint_of"]
+
+Attempt: TypeAlias = Callable[[Call], Handled]
 
 _KEY: Final = re.compile(rb"[\x21-\x7e]{1,255}")
 _BOUNDARY: Final = re.compile(rb'boundary="?([^";,\s]+)', re.IGNORECASE)
-# A migration may be asked for twice as it is, and where the table of keys is not there yet.
-REPEATABLE: Final = ("migrate_database", "migrate_all_databases")
 _BUSY_US: Final = 15_000_000
 _KEPT_US: Final = 86_400_000_000
 
 
-def answer_once(operation: str, handler: Handler, call: Call) -> Program[Answer | Refusal]:
-    """Answer `call`, a POST, by `handler`, or as it was answered before under the same key."""
+def answer_once(operation: str, attempt: Attempt, call: Call) -> Handled:
+    """Answer `call`, a POST, by `attempt`, or as it was answered before under the same key."""
     sent = list(call.request.values(b"idempotency-key"))
-    if not sent or operation in REPEATABLE:
-        return handler(call)
-    return _under_a_key(operation, handler, call, sent)
+    if not sent:
+        return attempt(call)
+    return _under_a_key(operation, attempt, call, sent)
 
 
 def _under_a_key(
-    operation: str, handler: Handler, call: Call, sent: list[bytes]
+    operation: str, attempt: Attempt, call: Call, sent: list[bytes]
 ) -> Program[Answer | Refusal]:
     """Answer `call`, which has come with the keys `sent`; there may be one only."""
     key = _key(call, operation, sent)
@@ -71,7 +72,7 @@ def _under_a_key(
         case _:
             seed = repr((key, fingerprint)).encode()
             seeded = evolve(call, seed=hashlib.sha256(seed).digest())
-            return (yield from _do(seeded, handler, body, key, fingerprint))
+            return (yield from _do(seeded, attempt, body, key, fingerprint))
 
 
 def _key(call: Call, operation: str, sent: list[bytes]) -> Key | Invalid:
@@ -112,7 +113,7 @@ def _again(kept: Answered) -> Response:
 
 
 def _do(
-    call: Call, handler: Handler, body: bytes, key: Key, fingerprint: str
+    call: Call, attempt: Attempt, body: bytes, key: Key, fingerprint: str
 ) -> Program[Answer | Refusal]:
     """Do the work and keep its answer; what is not kept is done again when it is asked again."""
     database = call.registry.default_database
@@ -120,7 +121,9 @@ def _do(
     def read_again(effect: ReadBody) -> Program[bytes | None]:
         return give(body if len(body) <= effect.limit else None)
 
-    outcome = yield from intercept(handler(call), {ReadBody: read_again})
+    outcome = attempt(call)
+    while isinstance(outcome, Generator):
+        outcome = yield from intercept(outcome, {ReadBody: read_again})
     unit: SettleKey | ReleaseKey = ReleaseKey(key, fingerprint)
     if not isinstance(outcome, Refusal) and outcome.status < 300:
         now_us = yield from Now()

@@ -6,14 +6,12 @@ without a need: the table could not be built.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
-from attrs import field, validators
-
 from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
-from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
-from ..values import frozen
-from .call import Handler
+from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
+from .fields import NoQuery
 from .handlers import (
     audit,
     channels,
@@ -28,25 +26,9 @@ from .handlers import (
     system,
     webhooks,
 )
+from .route import Route
 
-__all__ = ["ROUTES", "Route"]
-
-
-@frozen
-class Route:
-    """One line of the table."""
-
-    method: str
-    template: str
-    need: Need = field(validator=validators.instance_of((Public, Open, Signed, AnyToken, Scoped)))
-    handler: Handler = field(validator=validators.is_callable())
-    operation: str = field(validator=validators.min_len(1))
-    tag: str
-
-    @property
-    def parameter(self) -> str | None:
-        """The path parameter that holds the id which scopes may name."""
-        return self.need.parameter if isinstance(self.need, Scoped) else None
+__all__ = ["ROUTES"]
 
 
 def _agents(*actions: str, **more: Any) -> Scoped:
@@ -76,6 +58,17 @@ _LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
 _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
 
+_AGENT: Final = partial(components.find_component, "agent")
+_TEAM: Final = partial(components.find_component, "team")
+
+# A migration may be asked for twice as it is, and where the table of keys is not there yet.
+_MIGRATION: Final[dict[str, Any]] = {
+    "query": databases.MigrateQuery,
+    "body": databases.MigrateBody,
+    "described": False,
+    "repeatable": True,
+}
+
 ROUTES: Final = (
     Route("GET", "/", Public(), system.home, "get_api_info", "Home"),
     Route("GET", "/health", Public(), system.health, "health_check", "Health"),
@@ -94,8 +87,26 @@ ROUTES: Final = (
     Route("GET", "/docs/assets/{name}", Public(), docs.asset, "get_docs_asset", "Documentation"),
     Route("GET", "/redoc", Public(), docs.redoc, "get_redoc", "Documentation"),
     Route("GET", "/me", AnyToken(), system.me, "get_me", "Access"),
-    Route("POST", "/me/explain", AnyToken(), system.explain, "explain_request", "Access"),
-    Route("GET", "/audit", Scoped("audit", ("read",)), audit.list_audit, "get_audit", "Access"),
+    Route(
+        "POST",
+        "/me/explain",
+        AnyToken(),
+        system.explain,
+        "explain_request",
+        "Access",
+        body=system.ExplainRequest,
+        body_limit=system.EXPLAIN_LIMIT,
+    ),
+    Route(
+        "GET",
+        "/audit",
+        Scoped("audit", ("read",)),
+        audit.list_audit,
+        "get_audit",
+        "Access",
+        find=audit.find_databases,
+        query=audit.AuditQuery,
+    ),
     Route(
         "GET",
         "/metrics/prometheus",
@@ -106,17 +117,26 @@ ROUTES: Final = (
     ),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
-    Route("GET", "/agents", _LIST_AGENTS, components.list_agents, "get_agents", "Agents"),
     Route(
-        "GET", "/agents/{agent_id}", _agents("read"), components.get_agent, "get_agent", "Agents"
+        "GET", "/agents", _LIST_AGENTS, components.list_components("agent"), "get_agents", "Agents"
+    ),
+    Route(
+        "GET",
+        "/agents/{agent_id}",
+        _agents("read"),
+        components.get_component,
+        "get_agent",
+        "Agents",
+        find=_AGENT,
     ),
     Route(
         "POST",
         "/agents/{agent_id}/runs",
         _agents("run"),
-        runs.start_run("agent"),
+        runs.start_run,
         "create_agent_run",
         "Agents",
+        find=_AGENT,
     ),
     Route(
         "GET",
@@ -166,15 +186,24 @@ ROUTES: Final = (
         "resume_agent_run",
         "Agents",
     ),
-    Route("GET", "/teams", _LIST_TEAMS, components.list_teams, "get_teams", "Teams"),
-    Route("GET", "/teams/{team_id}", _teams("read"), components.get_team, "get_team", "Teams"),
+    Route("GET", "/teams", _LIST_TEAMS, components.list_components("team"), "get_teams", "Teams"),
+    Route(
+        "GET",
+        "/teams/{team_id}",
+        _teams("read"),
+        components.get_component,
+        "get_team",
+        "Teams",
+        find=_TEAM,
+    ),
     Route(
         "POST",
         "/teams/{team_id}/runs",
         _teams("run"),
-        runs.start_run("team"),
+        runs.start_run,
         "create_team_run",
         "Teams",
+        find=_TEAM,
     ),
     Route(
         "GET",
@@ -301,6 +330,7 @@ ROUTES: Final = (
         databases.get_database,
         "get_database",
         "Database",
+        find=databases.find_database,
     ),
     Route(
         "GET",
@@ -309,6 +339,8 @@ ROUTES: Final = (
         databases.get_migrations,
         "get_migrations",
         "Database",
+        find=databases.find_database,
+        query=databases.MigrationsQuery,
     ),
     Route(
         "GET",
@@ -317,6 +349,8 @@ ROUTES: Final = (
         databases.get_plan,
         "get_migration_plan",
         "Database",
+        find=databases.find_database,
+        query=databases.PlanQuery,
     ),
     Route(
         "POST",
@@ -325,6 +359,7 @@ ROUTES: Final = (
         databases.migrate_all,
         "migrate_all_databases",
         "Database",
+        **_MIGRATION,
     ),
     Route(
         "POST",
@@ -333,8 +368,18 @@ ROUTES: Final = (
         databases.migrate_one,
         "migrate_database",
         "Database",
+        find=databases.find_database,
+        **_MIGRATION,
     ),
-    Route("GET", "/channels", LIST_CHANNELS, channels.list_channels, "get_channels", "Channels"),
+    Route(
+        "GET",
+        "/channels",
+        LIST_CHANNELS,
+        channels.list_channels,
+        "get_channels",
+        "Channels",
+        query=NoQuery,
+    ),
     Route(
         "GET",
         "/channels/{channel}/messages",
@@ -342,6 +387,8 @@ ROUTES: Final = (
         channels.list_messages,
         "get_channel_messages",
         "Channels",
+        find=channels.find_channel,
+        query=channels.MessagesQuery,
     ),
     Route(
         "GET",
@@ -350,6 +397,7 @@ ROUTES: Final = (
         channels.get_message,
         "get_channel_message",
         "Channels",
+        find=channels.find_channel,
     ),
     Route(
         "POST",
@@ -358,6 +406,7 @@ ROUTES: Final = (
         channels.retry_message,
         "retry_channel_message",
         "Channels",
+        find=channels.find_channel,
     ),
     Route(
         "GET",
@@ -366,6 +415,8 @@ ROUTES: Final = (
         channels.list_replies,
         "get_channel_replies",
         "Channels",
+        find=channels.find_channel,
+        query=channels.RepliesQuery,
     ),
     *(
         Route(
@@ -375,10 +426,35 @@ ROUTES: Final = (
             collections.list_nothing(empty),
             empty.operation,
             empty.tag,
+            query=collections.query_of(empty),
         )
         for empty in collections.COLLECTIONS
     ),
-    Route("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status", "Channels"),
-    Route("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook", "Channels"),
-    Route("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook", "Channels"),
+    Route(
+        "GET",
+        "/{channel}/status",
+        AnyToken(),
+        channels.status,
+        "channel_status",
+        "Channels",
+        find=channels.find_channel,
+    ),
+    Route(
+        "GET",
+        "/{channel}/webhook",
+        Signed(),
+        webhooks.verify,
+        "verify_webhook",
+        "Channels",
+        find=webhooks.find_channel,
+    ),
+    Route(
+        "POST",
+        "/{channel}/webhook",
+        Signed(),
+        webhooks.receive,
+        "receive_webhook",
+        "Channels",
+        find=webhooks.find_channel,
+    ),
 )

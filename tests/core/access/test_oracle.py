@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 from legation import Database, Platform
 from legation.access.decide import Allow, AllowOnly, Deny, Principal, decide
 from legation.access.scopes import Scoped
-from legation.api.routes import ROUTES, Route
+from legation.api.route import Route
+from legation.api.routes import ROUTES
 from legation.effects import (
     Concurrently,
     Effect,

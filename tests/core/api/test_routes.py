@@ -2,47 +2,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from inspect import signature
+from typing import Any, get_type_hints
 
 import pytest
 
-from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed
-from legation.api.handlers import system
-from legation.api.routes import ROUTES, Route
+from legation.access.scopes import Open, Public, Scoped, Signed
+from legation.api.route import Route
+from legation.api.routes import ROUTES
 from legation.config import DEFAULT_EXCLUDED_ROUTES
-
-
-def made(**more: Any) -> Route:
-    told: dict[str, Any] = {
-        "method": "GET",
-        "template": "/x",
-        "need": AnyToken(),
-        "handler": system.me,
-        "operation": "get_x",
-        "tag": "X",
-    }
-    return Route(**{**told, **more})
-
-
-def test_there_is_no_route_without_a_need() -> None:
-    with pytest.raises(TypeError):
-        Route("GET", "/x", handler=system.me, operation="get_x", tag="X")  # type: ignore[call-arg]
-    for need in (None, "agents:read", (), Scoped):
-        with pytest.raises(TypeError):
-            made(need=need)
-
-
-def test_nor_one_without_a_handler_or_a_name() -> None:
-    with pytest.raises(TypeError):
-        made(handler=None)
-    with pytest.raises(ValueError, match="operation"):
-        made(operation="")
-
-
-@pytest.mark.parametrize("need", [Public(), Signed(), AnyToken(), Scoped("x", ("read",))])
-def test_only_a_scope_on_an_id_has_a_parameter(need: Any) -> None:
-    assert made(need=need).parameter is None
-    assert made(need=Scoped("x", ("read",), parameter="x_id")).parameter == "x_id"
 
 
 def test_operations_have_names_of_their_own() -> None:
@@ -90,3 +58,18 @@ def test_only_webhooks_are_signed() -> None:
     signed = {route.template for route in ROUTES if isinstance(route.need, Signed)}
 
     assert signed == {"/{channel}/webhook"}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
+def test_a_handler_takes_what_its_row_declares(route: Route) -> None:
+    given = ["call", *(["found"] if route.find else [])]
+    declared = {"query": route.query, "body": route.body}
+    given += [name for name, shape in declared.items() if shape is not None]
+
+    parameters = list(signature(route.handler).parameters)
+
+    assert len(parameters) == len(given)
+    hints = get_type_hints(getattr(route.handler, "func", route.handler))
+    for name, taken in zip(given, parameters, strict=True):
+        if name in declared and hints[taken] is not Any:
+            assert hints[taken] is declared[name]

@@ -16,7 +16,7 @@ from attrs import asdict, evolve
 from ...effects import Now, Program, ThisNode, Transact
 from ...http.bodies import Reader, parse_json
 from ...http.messages import Answer, compact_json, json_response
-from ...http.refusals import Invalid, Refusal
+from ...http.refusals import Fault, Refusal
 from ...runs.output import iso_time
 from ...store.audit import (
     PRUNED,
@@ -34,18 +34,15 @@ from ...store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChai
 from ...store.failures import StoreFailure
 from ...values import frozen
 from ..call import Call
+from ..fields import choice, declare, integer, text
 
-__all__ = ["list_audit", "prune_trail", "verify_trail"]
+__all__ = ["AuditQuery", "find_databases", "list_audit", "prune_trail", "verify_trail"]
 
-_PAGE: Final = 50
-_MOST: Final = 1000
 _SECOND: Final = 1_000_000
 _LAST_SECOND: Final = 1 << 40  # tens of thousands of years from now
 _LAST_US: Final = _LAST_SECOND * _SECOND
 _LONGEST: Final = 1024  # characters of a filter
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{1,1024}")
-_DECISIONS: Final = ("allow", "deny", "open")
-_ORDERS: Final = ("desc", "asc")
 _BATCH: Final = 1000
 
 
@@ -83,17 +80,68 @@ def _parse_cursor(text: str) -> _Cursor | None:
             return None
 
 
+def _read_cursor(read: Reader, name: str) -> _Cursor | None:
+    text = read.text(name) or None
+    cursor = None if text is None else _parse_cursor(text)
+    if text is not None and cursor is None:
+        read.fault(name, "is none that a page has given")
+    return cursor
+
+
 @frozen
-class _Asked:
-    """A request for a page, checked."""
+class AuditQuery:
+    """A page of the trail."""
 
-    databases: tuple[str, ...]
-    filters: ListAudit
-    cursor: _Cursor
-    limit: int
+    db_id: str | None = text("The database; needed where there are several")
+    subject: str | None = text("By this caller", max_length=_LONGEST)
+    operation: str | None = text("This operation id", max_length=_LONGEST)
+    resource: str | None = text("This resource, and what is beneath it", max_length=_LONGEST)
+    decision: str | None = choice(("allow", "deny", "open"))
+    since: int | None = integer(
+        "Not before, in seconds since the epoch", minimum=0, maximum=_LAST_SECOND
+    )
+    until: int | None = integer(
+        "Before, in seconds since the epoch", minimum=0, maximum=_LAST_SECOND
+    )
+    order: str = choice(("desc", "asc"), default="desc")
+    limit: int = integer("Rows on a page", default=50, minimum=1, maximum=1000)
+    cursor: _Cursor | None = declare(
+        {"type": "string", "pattern": r"^[A-Za-z0-9_-]{0,1024}$"},
+        _read_cursor,
+        "Where the page before ended: its `meta.next_cursor`",
+    )
+
+    @property
+    def newest_first(self) -> bool:
+        """Whether the last row of the trail comes first."""
+        return self.order == "desc"
+
+    def filters(self) -> ListAudit:
+        """Return what is asked of each database, one row more than a page has."""
+        return ListAudit(
+            place=Place(0),
+            newest_first=self.newest_first,
+            size=self.limit + 1,
+            since_us=(self.since or 0) * _SECOND,
+            until_us=_LAST_US if self.until is None else self.until * _SECOND,
+            subject=self.subject,
+            operation=self.operation,
+            resource=self.resource,
+            decision=self.decision,
+        )
 
 
-def list_audit(call: Call) -> Program[Answer | Refusal]:
+def find_databases(call: Call, query: AuditQuery) -> tuple[str, ...] | Fault:
+    """Return the databases whose trails are asked for."""
+    names = tuple(call.registry.databases)
+    if query.db_id is None:
+        return names
+    return (query.db_id,) if query.db_id in names else Fault("query.db_id", "names no database")
+
+
+def list_audit(
+    _call: Call, databases: tuple[str, ...], query: AuditQuery
+) -> Program[Answer | Refusal]:
     """Return a page of the trail, the newest first unless asked otherwise.
 
     Filters: `subject`, `operation`, `resource` (and what is beneath it), `decision` (allow, deny,
@@ -101,28 +149,24 @@ def list_audit(call: Call) -> Program[Answer | Refusal]:
     while there is more; sent back as `cursor`, with the same filters, it gives the next page.
     `meta.absent` names the databases that did not answer, of several.
     """
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    asked = _read(call, read)
-    if faults := read.faults():
-        return Invalid(faults)
+    filters = query.filters()
+    cursor = query.cursor or _Cursor(_LAST_US if query.newest_first else 0, "", "", 0)
     found: list[tuple[_Cursor, AuditRow]] = []
     absent: list[str] = []
-    for name in asked.databases:
-        page_of = evolve(asked.filters, place=asked.cursor.place(name))
+    for name in databases:
+        page_of = evolve(filters, place=cursor.place(name))
         try:
             rows = yield from Transact(name, page_of)
         except StoreFailure:
             absent.append(name)
-            if len(absent) == len(asked.databases):
+            if len(absent) == len(databases):
                 raise
             continue
         found += [(_Cursor(r.entry.at_us, name, r.writer, r.seq), r) for r in rows]
-    found.sort(key=_order, reverse=asked.filters.newest_first)
-    page = found[: asked.limit]
+    found.sort(key=_order, reverse=query.newest_first)
+    page = found[: query.limit]
     following = page[-1][0].text() if len(found) > len(page) else None
-    meta: dict[str, Any] = {"limit": asked.limit, "next_cursor": following}
+    meta: dict[str, Any] = {"limit": query.limit, "next_cursor": following}
     if absent:
         meta["absent"] = absent
     return json_response(200, {"data": [_item(c.database, row) for c, row in page], "meta": meta})
@@ -131,34 +175,6 @@ def list_audit(call: Call) -> Program[Answer | Refusal]:
 def _order(found: tuple[_Cursor, AuditRow]) -> tuple[int, str, str, int]:
     cursor = found[0]
     return cursor.at_us, cursor.database, cursor.writer, cursor.seq
-
-
-def _read(call: Call, read: Reader) -> _Asked:
-    database = read.text("db_id")
-    if database is not None and database not in call.registry.databases:
-        read.fault("db_id", "names no database")
-    newest_first = read.choice("order", _ORDERS, default="desc") == "desc"
-    since = read.integer("since", default=0, minimum=0, maximum=_LAST_SECOND)
-    until = read.integer("until", default=_LAST_SECOND, minimum=0, maximum=_LAST_SECOND)
-    limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST)
-    filters = ListAudit(
-        place=Place(0),
-        newest_first=newest_first,
-        size=limit + 1,
-        since_us=since * _SECOND,
-        until_us=until * _SECOND,
-        subject=read.text("subject", max_length=_LONGEST),
-        operation=read.text("operation", max_length=_LONGEST),
-        resource=read.text("resource", max_length=_LONGEST),
-        decision=read.choice("decision", _DECISIONS),
-    )
-    start = _Cursor(_LAST_US if newest_first else 0, "", "", 0)
-    cursor = read.text("cursor") or None
-    parsed = start if cursor is None else _parse_cursor(cursor)
-    if parsed is None:
-        read.fault("cursor", "is none that a page has given")
-    names = tuple(call.registry.databases) if database is None else (database,)
-    return _Asked(names, filters, parsed or start, limit)
 
 
 def _item(database: str, row: AuditRow) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from ...access.decide import Allow, AllowOnly, Decision, Deny
 from ...channels.replies import keys_of
 from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
 from ...hosted.registry import HostedChannel, Registry
-from ...http.messages import Answer, json_response
-from ...http.refusals import Conflict, Fault, Invalid, NotFound, Refusal
+from ...http.bodies import Reader
+from ...http.messages import Answer, Response, json_response
+from ...http.refusals import Conflict, NotFound, Refusal
 from ...messaging.answers import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
@@ -23,9 +24,14 @@ from ...store.letters import FetchMessageRecord, RetryDeadMessage
 from ...store.outbox import CountReplies, ListReplies, ReplyDepth, ReplyPlace, ReplyRow
 from ...values import frozen
 from ..call import Call
+from ..fields import NoQuery, choice, declare, integer
+from ..json_schema import text
 
 __all__ = [
     "SURVEY_SECONDS",
+    "MessagesQuery",
+    "RepliesQuery",
+    "find_channel",
     "get_message",
     "list_channels",
     "list_messages",
@@ -36,10 +42,6 @@ __all__ = [
 ]
 
 _EVERY: Final = Allow()
-_PAGE: Final = 20
-_MOST: Final = 200
-_MESSAGE_STATES: Final = ("ready", "done", "dead")
-_REPLY_STATES: Final = ("ready", "sent", "dead")
 
 SURVEY_SECONDS: Final = 1.0
 """For a database to count what waits: `/ready` answers within two."""
@@ -124,131 +126,17 @@ def _depth(depth: Depth | None, now_us: int) -> Told:
     }
 
 
-def list_channels(call: Call) -> Program[Answer | Refusal]:
+def list_channels(call: Call, _: NoQuery) -> Program[Answer | Refusal]:
     """Return the channels that the caller may read, with what waits in each."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    if faults := read.faults():
-        return Invalid(faults)
     return json_response(200, (yield from survey(call.registry, call.decision)))
 
 
-def status(call: Call) -> Program[Answer | Refusal]:
+def status(_call: Call, _channel: HostedChannel) -> Response:
     """Return that the channel is there."""
-    channel = _find_channel(call)
-    if isinstance(channel, NotFound):
-        return channel
     return json_response(200, {"status": "available"})
-    yield  # a program without effects
 
 
 # --- the messages of one -----------------------------------------------------------------------
-
-
-def list_messages(call: Call) -> Program[Answer | Refusal]:
-    """Return a page of the messages in one state, newest first."""
-    asked = _read_page(call, _MESSAGE_STATES)
-    if isinstance(asked, Refusal):
-        return asked
-    after = None
-    if asked.after is not None:
-        received_us, position, message_id = asked.after
-        after = MessagePlace(received_us, position, message_id)
-    listed = ListMessages(asked.channel.id, asked.state, asked.limit + 1, after)
-    rows = yield from Transact(asked.channel.component.database, listed)
-    page = rows[: asked.limit]
-    following = None
-    if len(rows) > asked.limit:
-        last = page[-1]
-        following = _cursor(last.received_us, last.position, last.message_id)
-    return _page([_message(row) for row in page], asked, following)
-
-
-def list_replies(call: Call) -> Program[Answer | Refusal]:
-    """Return a page of the replies in one state, newest first."""
-    asked = _read_page(call, _REPLY_STATES)
-    if isinstance(asked, Refusal):
-        return asked
-    after = None if asked.after is None else ReplyPlace(asked.after[0], asked.after[2])
-    listed = ListReplies(asked.channel.id, asked.state, asked.limit + 1, after)
-    rows = yield from Transact(asked.channel.component.database, listed)
-    page = rows[: asked.limit]
-    following = None
-    if len(rows) > asked.limit:
-        following = _cursor(page[-1].created_us, 0, page[-1].idempotency_key)
-    return _page([_reply(row) for row in page], asked, following)
-
-
-def get_message(call: Call) -> Program[Answer | Refusal]:
-    """Return one message with its replies."""
-    channel = _find_channel(call)
-    if isinstance(channel, NotFound):
-        return channel
-    message_id = call.params["message_id"]
-    fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
-    letter = yield from Transact(channel.component.database, fetch)
-    if letter is None:
-        return _no_message(message_id)
-    told = _message(letter.message)
-    told["replies"] = [_reply(row) for row in letter.replies]
-    return json_response(200, told)
-
-
-def retry_message(call: Call) -> Program[Answer | Refusal]:
-    """Take a message, or the replies to it, out of the dead letters for one attempt more."""
-    channel = _find_channel(call)
-    if isinstance(channel, NotFound):
-        return channel
-    message_id, database = call.params["message_id"], channel.component.database
-    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id), call.now_us)
-    retried = yield from call.change(database, retry)
-    if retried is None:
-        return _no_message(message_id)
-    if not retried.message and not retried.replies:
-        return Conflict("Neither the message nor a reply to it is among the dead letters")
-    for topic in ("inbox", "outbox"):
-        yield from Nudge(f"{topic}:{database}", database)
-    told = {"id": message_id, "message_retried": retried.message}
-    return json_response(200, {**told, "replies_retried": retried.replies})
-
-
-# --- reading the request -----------------------------------------------------------------------
-
-
-@frozen
-class _PageQuery:
-    """Which page is asked for; `after` is where the one before it ended."""
-
-    channel: HostedChannel
-    state: str
-    limit: int
-    after: tuple[int, int, str] | None
-
-
-def _read_page(call: Call, states: tuple[str, ...]) -> _PageQuery | Refusal:
-    channel = _find_channel(call)
-    if isinstance(channel, NotFound):
-        return channel
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    state = read.choice("state", states, default="dead")
-    limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST)
-    cursor = read.text("after", max_length=1024)
-    after = None if cursor is None else _place(cursor)
-    faults = read.faults()
-    if cursor is not None and after is None:
-        faults = (*faults, Fault("query.after", "is no cursor of a page"))
-    return Invalid(faults) if faults else _PageQuery(channel, state, limit, after)
-
-
-def _find_channel(call: Call) -> HostedChannel | NotFound:
-    return call.registry.channels.get(call.params["channel"]) or NotFound("Channel not found")
-
-
-def _no_message(message_id: str) -> NotFound:
-    return NotFound(f"Message with ID {message_id} not found")
 
 
 def _cursor(at_us: int, position: int, name: str) -> str:
@@ -265,10 +153,111 @@ def _place(cursor: str) -> tuple[int, int, str] | None:
     return place if 0 <= place[0] < 1 << 63 and 0 <= place[1] < 1 << 63 else None
 
 
+def _read_place(read: Reader, name: str) -> tuple[int, int, str] | None:
+    cursor = read.text(name, max_length=_CURSOR_LENGTH)
+    place = None if cursor is None else _place(cursor)
+    if cursor is not None and place is None:
+        read.fault(name, "is no cursor of a page")
+    return place
+
+
+_CURSOR_LENGTH: Final = 1024
+_SIZE: Final = integer("How many on a page", default=20, minimum=1, maximum=200)
+_AFTER: Final = declare(
+    text(maxLength=_CURSOR_LENGTH), _read_place, "Where the page before ended: its `meta.next`"
+)
+
+
+@frozen
+class MessagesQuery:
+    """A page of messages; `after` is where the one before it ended."""
+
+    state: str = choice(("ready", "done", "dead"), default="dead")
+    limit: int = _SIZE
+    after: tuple[int, int, str] | None = _AFTER
+
+
+@frozen
+class RepliesQuery:
+    """A page of replies; `after` is where the one before it ended."""
+
+    state: str = choice(("ready", "sent", "dead"), default="dead")
+    limit: int = _SIZE
+    after: tuple[int, int, str] | None = _AFTER
+
+
+def list_messages(
+    _call: Call, channel: HostedChannel, query: MessagesQuery
+) -> Program[Answer | Refusal]:
+    """Return a page of the messages in one state, newest first."""
+    after = None if query.after is None else MessagePlace(*query.after)
+    listed = ListMessages(channel.id, query.state, query.limit + 1, after)
+    rows = yield from Transact(channel.component.database, listed)
+    page = rows[: query.limit]
+    following = None
+    if len(rows) > query.limit:
+        last = page[-1]
+        following = _cursor(last.received_us, last.position, last.message_id)
+    return _page([_message(row) for row in page], query, following)
+
+
+def list_replies(
+    _call: Call, channel: HostedChannel, query: RepliesQuery
+) -> Program[Answer | Refusal]:
+    """Return a page of the replies in one state, newest first."""
+    after = None if query.after is None else ReplyPlace(query.after[0], query.after[2])
+    listed = ListReplies(channel.id, query.state, query.limit + 1, after)
+    rows = yield from Transact(channel.component.database, listed)
+    page = rows[: query.limit]
+    following = None
+    if len(rows) > query.limit:
+        following = _cursor(page[-1].created_us, 0, page[-1].idempotency_key)
+    return _page([_reply(row) for row in page], query, following)
+
+
+def get_message(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
+    """Return one message with its replies."""
+    message_id = call.params["message_id"]
+    fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
+    letter = yield from Transact(channel.component.database, fetch)
+    if letter is None:
+        return _no_message(message_id)
+    told = _message(letter.message)
+    told["replies"] = [_reply(row) for row in letter.replies]
+    return json_response(200, told)
+
+
+def retry_message(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
+    """Take a message, or the replies to it, out of the dead letters for one attempt more."""
+    message_id, database = call.params["message_id"], channel.component.database
+    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id), call.now_us)
+    retried = yield from call.change(database, retry)
+    if retried is None:
+        return _no_message(message_id)
+    if not retried.message and not retried.replies:
+        return Conflict("Neither the message nor a reply to it is among the dead letters")
+    for topic in ("inbox", "outbox"):
+        yield from Nudge(f"{topic}:{database}", database)
+    told = {"id": message_id, "message_retried": retried.message}
+    return json_response(200, {**told, "replies_retried": retried.replies})
+
+
+# --- what a request names ----------------------------------------------------------------------
+
+
+def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
+    """Return the channel that the path names."""
+    return call.registry.channels.get(call.params["channel"]) or NotFound("Channel not found")
+
+
+def _no_message(message_id: str) -> NotFound:
+    return NotFound(f"Message with ID {message_id} not found")
+
+
 # --- what is shown -----------------------------------------------------------------------------
 
 
-def _page(data: list[Told], asked: _PageQuery, following: str | None) -> Answer:
+def _page(data: list[Told], asked: MessagesQuery | RepliesQuery, following: str | None) -> Answer:
     meta = {"state": asked.state, "limit": asked.limit, "next": following}
     return json_response(200, {"data": data, "meta": meta})
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...effects import Program
-from ...http.messages import Answer, json_response
-from ...http.refusals import Invalid, Refusal
+import attrs
+
+from ...http.messages import Response, json_response
 from ...values import frozen
-from ..call import Call, Handler
+from ..call import Call
+from ..fields import ignored, integer
+from ..route import Handler
 
-__all__ = ["COLLECTIONS", "MAX_PAGE", "MAX_PAGE_SIZE", "Collection", "list_nothing"]
+__all__ = ["COLLECTIONS", "PAGE", "Collection", "list_nothing", "query_of"]
 
-MAX_PAGE: Final = 1_000_000
-MAX_PAGE_SIZE: Final = 1000
+PAGE: Final = integer(
+    "Page number for pagination", default=1, minimum=1, maximum=1_000_000, nullable=True
+)
 
 
 @frozen
@@ -196,26 +199,27 @@ COLLECTIONS: Final = (
 )
 
 
+def query_of(collection: Collection) -> type[Any]:
+    """Return the class of the fields that `collection` takes."""
+    fields = {name: ignored(nullable=True) for name in collection.filters}
+    if collection.body is None:
+        fields["page"] = PAGE
+        fields["limit"] = integer(
+            "Number of items to return per page",
+            default=collection.page_size,
+            minimum=1,
+            maximum=1000,
+            nullable=True,
+        )
+    return attrs.make_class(f"{collection.resource.capitalize()}Query", fields, frozen=True)
+
+
 def list_nothing(collection: Collection) -> Handler:
     """Return the handler that answers for `collection`."""
 
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        read = call.reader()
-        if isinstance(read, Invalid):
-            return read
-        read.ignore(*collection.filters)
-        body = collection.body
-        if body is None:
-            body = _empty_page(
-                read.integer("page", default=1, minimum=1, maximum=MAX_PAGE),
-                read.integer(
-                    "limit", default=collection.page_size, minimum=1, maximum=MAX_PAGE_SIZE
-                ),
-            )
-        if faults := read.faults():
-            return Invalid(faults)
-        return json_response(200, body)
-        yield  # a program without effects
+    def handler(_: Call, query: Any) -> Response:
+        page = collection.body is None
+        return json_response(200, _empty_page(query.page, query.limit) if page else collection.body)
 
     return handler
 

@@ -3,52 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ...access.decide import Allow
-from ...effects import Program
 from ...hosted.registry import Component, Registry
-from ...http.messages import Answer, Response, json_bytes_response
-from ...http.refusals import NotFound, Refusal
+from ...http.messages import Response, json_bytes_response
+from ...http.refusals import NotFound
 from ..call import Call
+from ..route import Handler
 
-__all__ = ["component", "get_agent", "get_team", "list_agents", "list_teams"]
-
-
-def list_agents(call: Call) -> Program[Answer | Refusal]:
-    """Return the agents that the caller may read or run."""
-    return _list(call, "agent")
+__all__ = ["find_component", "get_component", "list_components"]
 
 
-def list_teams(call: Call) -> Program[Answer | Refusal]:
-    """Return the teams that the caller may read or run."""
-    return _list(call, "team")
-
-
-def get_agent(call: Call) -> Program[Answer | Refusal]:
-    """Return one agent."""
-    return _get(call, "agent")
-
-
-def get_team(call: Call) -> Program[Answer | Refusal]:
-    """Return one team with its members."""
-    return _get(call, "team")
-
-
-def component(call: Call, kind: str) -> Component | NotFound:
+def find_component(kind: str, call: Call, _: object = None) -> Component | NotFound:
     """Return the agent or team that the path names."""
     found = call.registry.components(kind).get(call.params[f"{kind}_id"])
     return found or NotFound(f"{kind.capitalize()} not found")
 
 
-def _list(call: Call, kind: str) -> Program[Answer | Refusal]:
+def list_components(kind: str) -> Handler:
+    """Return the handler that lists the agents or teams that the caller may read or run."""
+    return partial(_list, kind)
+
+
+def _list(kind: str, call: Call) -> Response:
     everything = call.principal.sees_all
     if isinstance(call.decision, Allow):
         return _whole(call.registry, kind, everything)
     ids = call.decision.ids
     hosted = call.registry.components(kind).values()
     return _list_components([item for item in hosted if item.id in ids], everything)
-    yield  # a program without effects
 
 
 @lru_cache(maxsize=4)
@@ -62,12 +46,9 @@ def _list_components(hosted: Iterable[Component], everything: bool) -> Response:
     return json_bytes_response(200, b"[" + b",".join(shown) + b"]")
 
 
-def _get(call: Call, kind: str) -> Program[Answer | Refusal]:
-    found = component(call, kind)
-    if isinstance(found, NotFound):
-        return found
+def get_component(call: Call, found: Component) -> Response:
+    """Return one agent, or one team with its members."""
     return json_bytes_response(200, _fragment(call, found))
-    yield
 
 
 def _fragment(call: Call, item: Component) -> bytes:

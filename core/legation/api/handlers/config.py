@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...effects import Program
 from ...hosted.registry import Component, Registry
-from ...http.messages import Answer, json_response
-from ...http.refusals import Refusal
+from ...http.messages import Response, json_response
 from ..call import Call
 
 __all__ = ["get_config", "get_models"]
 
 
-def get_config(call: Call) -> Program[Answer | Refusal]:
+def get_config(call: Call) -> Response:
     """Return the platform's databases, agents, teams and channels."""
     registry = call.registry
     config = registry.config
@@ -33,17 +31,15 @@ def get_config(call: Call) -> Program[Answer | Refusal]:
         "interfaces": _interfaces(registry),
     }
     return json_response(200, _present(told))
-    yield  # a program without effects
 
 
-def get_models(call: Call) -> Program[Answer | Refusal]:
+def get_models(call: Call) -> Response:
     """Return each model once that an agent or a team uses, in the order of these."""
     registry = call.registry
     hosted = (*registry.agents.values(), *registry.teams.values())
     asked = (item.model for item in hosted if item.run is None)
     pairs = dict.fromkeys((model.id, model.provider) for model in asked)
     return json_response(200, [{"id": name, "provider": provider} for name, provider in pairs])
-    yield
 
 
 # What clients look up by section.  A gateway of AgentOS takes the first table of each of these

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from attrs import evolve
+
 from ...access.decide import AllowOnly
 from ...effects import Log, Program, RandomBytes, ThisNode, Transact
-from ...http.bodies import JsonObject, Reader
+from ...http.bodies import Reader
 from ...http.messages import Answer, Response, json_response
-from ...http.refusals import BadRequest, Fault, Internal, Invalid, NotFound, Refusal
-from ...migrations.catalogue import Catalogue
+from ...http.refusals import BadRequest, Internal, NotFound, Refusal
+from ...migrations.catalogue import CATALOGUE, Catalogue
 from ...migrations.ledger import (
     Corrupt,
     LedgerReading,
@@ -34,10 +36,16 @@ from ...store.health import REASONS
 from ...store.units import Dialect
 from ...values import frozen
 from ..call import Call
+from ..fields import boolean, declare, integer
 
 __all__ = [
+    "MigrateBody",
+    "MigrateQuery",
+    "MigrationsQuery",
+    "PlanQuery",
     "describe_database",
     "describe_last_look",
+    "find_database",
     "get_database",
     "get_migrations",
     "get_plan",
@@ -46,8 +54,6 @@ __all__ = [
     "migrate_one",
 ]
 
-_PAGE: Final = 20
-_MOST: Final = 100
 _STATES: Final = {
     "Current": "current",
     "EmptyDatabase": "empty",
@@ -110,26 +116,22 @@ def list_databases(call: Call) -> Program[Answer | Refusal]:
     return json_response(200, shown)
 
 
-def get_database(call: Call) -> Program[Answer | Refusal]:
+def get_database(call: Call, name: str) -> Program[Answer | Refusal]:
     """Return one database."""
-    name = _find_database(call)
-    if isinstance(name, NotFound):
-        return name
     return json_response(200, (yield from describe_database(call, name)))
 
 
-def get_migrations(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class MigrationsQuery:
+    """A page of the history of a database."""
+
+    page: int = integer("Which page, from 1", default=1, minimum=1)
+    limit: int = integer("Migrations on a page", default=20, minimum=1, maximum=100)
+
+
+def get_migrations(call: Call, name: str, query: MigrationsQuery) -> Program[Answer | Refusal]:
     """Return where a database stands and what was done to it, the newest first."""
-    name = _find_database(call)
-    if isinstance(name, NotFound):
-        return name
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    page = read.integer("page", default=1, minimum=1)
-    limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST)
-    if faults := read.faults():
-        return Invalid(faults)
+    page, limit = query.page, query.limit
     reading = yield from Transact(name, ReadLedger())
     entries = [
         {
@@ -149,22 +151,39 @@ def get_migrations(call: Call) -> Program[Answer | Refusal]:
     return json_response(200, {**stands, "data": entries, "meta": meta})
 
 
-def get_plan(call: Call) -> Program[Answer | Refusal]:
+def _read_version(read: Reader, name: str) -> Target:
+    text = read.text(name)
+    if text is None:
+        return None
+    version = parse_version(text)
+    if isinstance(version, MalformedVersion):
+        read.fault(name, version.detail)
+        return None
+    return version
+
+
+_TARGET: Final = {
+    "type": "string",
+    "pattern": r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
+    "description": "A version of the schema; omitted means the latest",
+    "examples": [str(CATALOGUE.latest)],
+}
+
+
+@frozen
+class PlanQuery:
+    """A migration that is thought of."""
+
+    target_version: Target = declare(_TARGET, _read_version, nullable=True)
+    allow_data_loss: bool = boolean("Go back although data is discarded", default=False)
+
+
+def get_plan(call: Call, name: str, query: PlanQuery) -> Program[Answer | Refusal]:
     """Return what a migration would do, statement by statement, and why it would be refused.
 
     The moves of one that is refused for what it discards alone are told, too.
     """
-    name = _find_database(call)
-    if isinstance(name, NotFound):
-        return name
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    target = _parse("query.target_version", read.text("target_version"))
-    allow = read.boolean("allow_data_loss", default=False)
-    faults = (*read.faults(), *((target,) if isinstance(target, Fault) else ()))
-    if isinstance(target, Fault) or faults:
-        return Invalid(faults)
+    target, allow = query.target_version, query.allow_data_loss
     reading = yield from Transact(name, ReadLedger())
     catalogue = call.registry.catalogue
     way = _make_plan(catalogue, reading, target, allow_data_loss=True)
@@ -210,25 +229,30 @@ def _texts(move: Move, dialect: Dialect) -> list[str]:
 
 
 @frozen
-class _Wanted:
-    """A request for a migration, checked."""
+class MigrateQuery:
+    """A request for a migration."""
 
-    target: Target
-    dry_run: bool
-    allow_data_loss: bool
-
-
-_AS_USUAL: Final = _Wanted(None, dry_run=False, allow_data_loss=False)
+    target_version: Target = declare(_TARGET, _read_version, nullable=True)
+    dry_run: bool = boolean("Do it, and undo it", default=False)
+    allow_data_loss: bool = boolean("Go back although data is discarded", default=False)
 
 
-def migrate_one(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class MigrateBody:
+    """The target of a migration, as some clients send it; that of the query counts first."""
+
+    target_version: Target = declare(_TARGET, _read_version)
+
+
+def _with_target(query: MigrateQuery, body: MigrateBody) -> MigrateQuery:
+    return query if query.target_version else evolve(query, target_version=body.target_version)
+
+
+def migrate_one(
+    call: Call, name: str, query: MigrateQuery, body: MigrateBody
+) -> Program[Answer | Refusal]:
     """Migrate a database and return the version it reached."""
-    name = _find_database(call)
-    if isinstance(name, NotFound):
-        return name
-    wanted = yield from _read_wanted(call)
-    if not isinstance(wanted, _Wanted):
-        return wanted
+    wanted = _with_target(query, body)
     outcome = yield from _migrate(call, name, wanted)
     if not isinstance(outcome, Migrated):
         return (yield from _refuse(name, outcome))
@@ -239,11 +263,9 @@ def migrate_one(call: Call) -> Program[Answer | Refusal]:
     )
 
 
-def migrate_all(call: Call) -> Program[Answer | Refusal]:
+def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[Answer | Refusal]:
     """Migrate every database; 207 tells which of them failed, and why."""
-    wanted = yield from _read_wanted(call)
-    if not isinstance(wanted, _Wanted):
-        return wanted
+    wanted = _with_target(query, body)
     migrated: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for name in call.registry.databases:
@@ -252,7 +274,7 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
             migrated[name] = _describe_outcome(outcome)
         else:
             failed[name] = (yield from _refuse(name, outcome)).detail
-    version = wanted.target or call.registry.catalogue.latest
+    version = wanted.target_version or call.registry.catalogue.latest
     done = "rehearsed" if wanted.dry_run else "migrated"
     told = {"message": "", "databases": migrated}
     if not failed:
@@ -263,42 +285,7 @@ def migrate_all(call: Call) -> Program[Answer | Refusal]:
     return json_response(207, {**told, "failed": failed})
 
 
-def _read_wanted(call: Call) -> Program[_Wanted | Refusal]:
-    """Read the query and a JSON body; the target of the query counts first."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    body = yield from call.json_object()
-    if isinstance(body, Refusal):
-        return body
-    return _check_fields(read, body) if call.query or body else _AS_USUAL
-
-
-def _check_fields(read: Reader, body: JsonObject) -> _Wanted | Invalid:
-    first = _parse("query.target_version", read.text("target_version"))
-    dry_run = read.boolean("dry_run", default=False)
-    allow_data_loss = read.boolean("allow_data_loss", default=False)
-    faults = list(read.faults())
-    told = Reader("body", {name: (value,) for name, value in body.items()})
-    second = _parse("body.target_version", told.text("target_version"))
-    faults += told.faults()
-    faults += [target for target in (first, second) if isinstance(target, Fault)]
-    if faults or isinstance(first, Fault) or isinstance(second, Fault):
-        return Invalid(tuple(faults))
-    target = first if read.has("target_version") else second
-    return _Wanted(target, dry_run, allow_data_loss)
-
-
-def _parse(path: str, text: str | None) -> Target | Fault:
-    if text is None:
-        return None
-    version = parse_version(text)
-    if isinstance(version, MalformedVersion):
-        return Fault(path, version.detail)
-    return version
-
-
-def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome]:
+def _migrate(call: Call, name: str, wanted: MigrateQuery) -> Program[MigrationOutcome]:
     """Migrate `name`; where there is nothing to do, or it is refused, without taking a lock."""
     known = yield from _without_a_lock(call.registry.catalogue, name, wanted)
     if known is not None:
@@ -308,7 +295,7 @@ def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome
         yield from migrate(
             name,
             call.registry.catalogue,
-            wanted.target,
+            wanted.target_version,
             actor=call.principal.subject or "",
             request_id=call.request_id,
             node=node,
@@ -319,7 +306,7 @@ def _migrate(call: Call, name: str, wanted: _Wanted) -> Program[MigrationOutcome
 
 
 def _without_a_lock(
-    catalogue: Catalogue, name: str, wanted: _Wanted
+    catalogue: Catalogue, name: str, wanted: MigrateQuery
 ) -> Program[Migrated | PlanRefusal | None]:
     """Return what the ledger alone tells of the outcome, None where that is not enough."""
     try:
@@ -327,7 +314,7 @@ def _without_a_lock(
     except StoreFailure:
         return None
     allow = wanted.allow_data_loss
-    way = _make_plan(catalogue, reading, wanted.target, allow_data_loss=allow)
+    way = _make_plan(catalogue, reading, wanted.target_version, allow_data_loss=allow)
     if not isinstance(way, Plan):
         return way
     return None if way.moves else Migrated(way.from_version, way.to_version, (), wanted.dry_run)
@@ -367,6 +354,7 @@ def _refuse(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
     return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
 
 
-def _find_database(call: Call) -> str | NotFound:
+def find_database(call: Call, _: object) -> str | NotFound:
+    """Return the database that the path names."""
     name = call.params["db_id"]
     return name if name in call.registry.databases else NotFound("Database not found")

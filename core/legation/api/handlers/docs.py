@@ -10,9 +10,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from ...effects import Program
-from ...http.messages import Answer, Headers, Response, empty_response
-from ...http.refusals import NotFound, Refusal
+from ...http.messages import Headers, Response, empty_response
+from ...http.refusals import NotFound
 from ..call import Call
 from ..documentation import Asset
 
@@ -85,46 +84,41 @@ _OWN: Final = {
 }
 
 
-def openapi(call: Call) -> Program[Answer | Refusal]:
+def openapi(call: Call) -> Response | NotFound:
     """Return the OpenAPI document."""
     if not call.registry.config.docs:
         return NotFound()
     return _send_asset(call, call.surface.documentation.document)
-    yield  # a program without effects
 
 
-def swagger(call: Call) -> Program[Answer | Refusal]:
+def swagger(call: Call) -> Response | NotFound:
     """Return the page on which operations can be tried."""
     scripts = ("swagger-ui-bundle.js", "docs.js")
     return _page(call, ("page.css", "swagger-ui.css"), scripts, _SWAGGER_POLICY)
-    yield
 
 
-def redoc(call: Call) -> Program[Answer | Refusal]:
+def redoc(call: Call) -> Response | NotFound:
     """Return the page on which operations can be read."""
     return _page(call, ("page.css",), ("redoc.standalone.js", "redoc.js"), _REDOC_POLICY)
-    yield
 
 
-def oauth2_redirect(call: Call) -> Program[Answer | Refusal]:
+def oauth2_redirect(call: Call) -> Response | NotFound:
     """Return the page that hands the answer of an OAuth 2 provider to the one that opened it."""
     return _page(call, ("page.css",), ("oauth2-redirect.js",), _CLOSED_POLICY)
-    yield
 
 
-def asset(call: Call) -> Program[Answer | Refusal]:
+def asset(call: Call) -> Response | NotFound:
     """Return a file of the pages."""
     name = call.params["name"]
     found = _OWN.get(name) or call.surface.documentation.assets.get(name)
     if found is None or not call.registry.config.docs:
         return NotFound()
     return _send_asset(call, found)
-    yield
 
 
 def _page(
     call: Call, styles: tuple[str, ...], scripts: tuple[str, ...], policy: bytes
-) -> Answer | Refusal:
+) -> Response | NotFound:
     config = call.registry.config
     if not config.docs:
         return NotFound()
@@ -150,7 +144,7 @@ def _root(target: str) -> str:
     return "../" * (path.count("/") - 1) or "./"
 
 
-def _send_asset(call: Call, found: Asset, more: Headers = ()) -> Answer:
+def _send_asset(call: Call, found: Asset, more: Headers = ()) -> Response:
     """Return `found`, or 304 where the client has it (RFC 9110 section 13.1.2)."""
     headers: Headers = (
         (b"cache-control", b"no-cache"),

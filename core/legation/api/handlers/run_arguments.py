@@ -17,13 +17,13 @@ from ...runs.output import MEDIA
 from ...tools.structured import check_schema
 from ...values import frozen
 from ..call import MOST_CHOSEN, chosen_session
+from ..fields import MOST
 from .media import take_media_list
 
 __all__ = [
     "ARGUMENTS",
     "CHOSEN_ID",
     "CHOSEN_SESSION",
-    "MOST",
     "PRINTED",
     "Action",
     "Argument",
@@ -38,8 +38,6 @@ __all__ = [
 _Schema: TypeAlias = Mapping[str, Any]
 
 _MESSAGE_LENGTH: Final = 1 << 20
-MOST: Final = 10**18 - 1
-"""The largest integer that is taken: what a column of 64 bits surely holds."""
 PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
 """Text without control characters."""
 # What a path can name: neither `.` nor `..`, and without `;` and a backslash.  Written without

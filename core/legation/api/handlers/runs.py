@@ -37,8 +37,9 @@ from ...store.run_rows import ClaimedRun, RunRow
 from ...store.run_states import RunState
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
-from ..call import Call, Handler
-from .components import component
+from ..call import Call, Handled
+from ..route import Handler
+from .components import find_component
 from .media import Media, add_uploads
 from .owners import find_session
 from .run_arguments import Action, read_arguments, read_query_arguments
@@ -83,22 +84,15 @@ class _Asked:
     details: Mapping[str, Any] = field(factory=dict[str, Any])
 
 
-def start_run(kind: str) -> Handler:
-    """Return the handler that starts a run of an agent or a team."""
-
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        hosted = component(call, kind)
-        if isinstance(hosted, NotFound):
-            return hosted
-        form = yield from call.form()
-        if isinstance(form, Refusal):
-            return form
-        asked = _read(form)
-        if isinstance(asked, Refusal):
-            return asked
-        return (yield from _start(call, hosted, asked))
-
-    return handler
+def start_run(call: Call, hosted: Component) -> Program[Handled]:
+    """Start a run of an agent or a team."""
+    form = yield from call.form()
+    if isinstance(form, Refusal):
+        return form
+    asked = _read(form)
+    if isinstance(asked, Refusal):
+        return asked
+    return _start(call, hosted, asked)
 
 
 def _read(form: Form) -> _Asked | Invalid | BadRequest:
@@ -206,7 +200,7 @@ def list_runs(kind: str) -> Handler:
     """Return the handler that lists the caller's runs of a session."""
 
     def handler(call: Call) -> Program[Answer | Refusal]:
-        hosted = component(call, kind)
+        hosted = find_component(kind, call)
         if isinstance(hosted, NotFound):
             return hosted
         read = call.reader()
@@ -486,7 +480,7 @@ def _own_run(
     The session of the token counts before those that the request says; None is any.  `removed`:
     also one of an agent or a team that is not hosted any more.
     """
-    hosted = component(call, kind)
+    hosted = find_component(kind, call)
     if isinstance(hosted, Component):
         own = yield from _run_of(call, hosted)
         absent = NotFound("Run not found")

@@ -9,20 +9,21 @@ from typing import Any, Final
 from ...access.decide import Allow, decide
 from ...access.needs import LIST_CHANNELS, READ_DATABASE
 from ...effects import Program
-from ...http.bodies import Reader
 from ...http.messages import Answer, Response, json_response
-from ...http.refusals import Invalid, Refusal
+from ...http.refusals import Refusal
+from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
+from ..fields import text
 from .channels import survey
 from .databases import describe_last_look
 
-__all__ = ["explain", "health", "home", "info", "me", "ready"]
+__all__ = ["EXPLAIN_LIMIT", "ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
 
 _FOR_EVERYBODY: Final = ("id", "state", "serving")
 
 
-def home(call: Call) -> Program[Answer | Refusal]:
+def home(call: Call) -> Response:
     """Return the platform's name and where to go on."""
     config = call.registry.config
     told = {
@@ -34,13 +35,11 @@ def home(call: Call) -> Program[Answer | Refusal]:
         "docs": "/docs",
     }
     return json_response(200, told)
-    yield  # a program without effects
 
 
-def health(call: Call) -> Program[Answer | Refusal]:
+def health(call: Call) -> Response:
     """Return that the process lives, and since when.  It asks nothing of a database."""
     return _alive(call.started_us)
-    yield
 
 
 @lru_cache(maxsize=8)
@@ -83,7 +82,7 @@ def _state(call: Call, name: str) -> dict[str, Any]:
     return {key: told[key] for key in _FOR_EVERYBODY}
 
 
-def info(call: Call) -> Program[Answer | Refusal]:
+def info(call: Call) -> Response:
     """Return what this platform is, without the names of what it hosts."""
     registry = call.registry
     told = {
@@ -98,10 +97,9 @@ def info(call: Call) -> Program[Answer | Refusal]:
         "auth_mode": "jwt" if registry.config.authorization else "none",
     }
     return json_response(200, told)
-    yield
 
 
-def me(call: Call) -> Program[Answer | Refusal]:
+def me(call: Call) -> Response:
     """Return who the caller is, as the verified token says, and what it may do on each route."""
     principal = call.principal
     told = {
@@ -113,21 +111,21 @@ def me(call: Call) -> Program[Answer | Refusal]:
         "routes": call.surface.rights(principal),
     }
     return json_response(200, told)
-    yield
 
 
-_EXPLAIN_LIMIT: Final = 16 << 10
+EXPLAIN_LIMIT: Final = 16 << 10
 """Bytes of a body that has a method and a path, and that any token may send."""
 
 
-def explain(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class ExplainRequest:
+    """A request that might be made."""
+
+    method: str = text(required=True, max_length=16, schema={"examples": ["GET"]})
+    path: str = text(required=True, max_length=8192, schema={"examples": ["/agents"]})
+
+
+def explain(call: Call, body: ExplainRequest) -> Response:
     """Return where a method and a path lead, whether the caller may go there, and by what."""
-    body = yield from call.json_object(_EXPLAIN_LIMIT)
-    if isinstance(body, Refusal):
-        return body
-    read = Reader("body", {name: (value,) for name, value in body.items()})
-    method = read.text("method", required=True, max_length=16)
-    path = read.text("path", required=True, max_length=8192)
-    if faults := read.faults():
-        return Invalid(faults)
-    return json_response(200, call.surface.explain(call.principal, method.upper(), path))
+    explained = call.surface.explain(call.principal, body.method.upper(), body.path)
+    return json_response(200, explained)

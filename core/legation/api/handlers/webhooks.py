@@ -12,12 +12,12 @@ from ...channels.signatures import Refused
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies import parse_query
-from ...http.messages import Answer, Headers, json_response, text_response
+from ...http.messages import Answer, Headers, Response, json_response, text_response
 from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, Refusal, TooLarge
 from ...store.inbox import PutMessages
 from ..call import Call
 
-__all__ = ["receive", "verify"]
+__all__ = ["find_channel", "receive", "verify"]
 
 _LIMIT: Final = 4 << 20
 # A sign that the provider has changed, or that the wrong number is configured.
@@ -25,11 +25,8 @@ _STRANGE: Final = frozenset({"malformed", "another number"})
 _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 
-def receive(call: Call) -> Program[Answer | Refusal]:
+def receive(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
     """Store every message of a delivery; answer once they are stored."""
-    channel = _channel(call)
-    if isinstance(channel, NotFound):
-        return channel
     body = yield from ReadBody(_LIMIT)
     if body is None:
         return TooLarge(_LIMIT)
@@ -59,11 +56,8 @@ def receive(call: Call) -> Program[Answer | Refusal]:
     return _status("processing")
 
 
-def verify(call: Call) -> Program[Answer | Refusal]:
+def verify(call: Call, channel: HostedChannel) -> Response | Invalid | BadSignature:
     """Answer the provider's question whether this address is ours."""
-    channel = _channel(call)
-    if isinstance(channel, NotFound):
-        return channel
     query = parse_query(call.query)
     if isinstance(query, Fault):
         return Invalid((query,))
@@ -72,7 +66,6 @@ def verify(call: Call) -> Program[Answer | Refusal]:
     if isinstance(answer, Refused):
         return BadSignature("Invalid verify token or mode")
     return text_response(200, answer.text, headers=_PLAIN)
-    yield  # a program without effects
 
 
 def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None]:
@@ -86,7 +79,8 @@ def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None
             yield from Log("warning", "delivery_ignored", fields)
 
 
-def _channel(call: Call) -> HostedChannel | NotFound:
+def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
+    """Return the channel that the path names, to whoever does not know of channels otherwise."""
     return call.registry.channels.get(call.params["channel"]) or NotFound()
 
 

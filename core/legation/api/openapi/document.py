@@ -12,11 +12,12 @@ from ...config import PlatformConfig
 from ...hosted.registry import Registry
 from ...http.refusals import Refusal, respond
 from ...version import INTERFACE_VERSION
-from ..idempotency import REPEATABLE
-from ..routes import ROUTES, Route
-from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual
-from .json_schema import Schema, integer, ref, text
-from .operations import CHANNEL_ONLY, OPERATIONS, Body, Field, Operation, Reply
+from ..fields import Field, fields_of
+from ..json_schema import Schema, integer, ref, text
+from ..route import Route
+from ..routes import ROUTES
+from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual, query_of
+from .operations import CHANNEL_ONLY, JSON, OPERATIONS, Body, Operation, Reply
 from .schemas import SCHEMAS
 
 __all__ = ["document"]
@@ -113,25 +114,19 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
         "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route))],
-        **({"requestBody": _body(known.body)} if known.body else {}),
+        **_body(known.body or _declared_body(route)),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
     }
-    errors = errors_of(route, known, needs_token=bool(security), keyed=_once(route))
+    errors = errors_of(route, known, needs_token=bool(security), keyed=route.takes_key)
     for status, refusal in sorted(errors.items()):
         told["responses"].setdefault(str(status), _describe_refusal(known, refusal))
     return told
 
 
-def _once(route: Route) -> bool:
-    """Whether a key makes sure that the operation is done once."""
-    changes = route.method == "POST" and not isinstance(route.need, Signed)
-    return changes and route.operation not in REPEATABLE
-
-
 def _fields(route: Route) -> tuple[Field, ...]:
-    known = OPERATIONS[route.operation].query
-    return (*known, _KEY) if _once(route) else known
+    fields = query_of(route, OPERATIONS[route.operation])
+    return (*fields, _KEY) if route.takes_key else fields
 
 
 def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]:
@@ -147,11 +142,21 @@ def _parameter(field: Field) -> dict[str, Any]:
     return {**told, "schema": field.schema}
 
 
-def _body(body: Body) -> dict[str, Any]:
+def _declared_body(route: Route) -> Body | None:
+    """Return the body that is declared in the table of routes: its class has the shape's name."""
+    if route.body is None or not route.described:
+        return None
+    required = any(field.required for field in fields_of(route.body))
+    return Body({JSON: ref(route.body.__name__)}, required=required)
+
+
+def _body(body: Body | None) -> dict[str, Any]:
+    if body is None:
+        return {}
     content: dict[str, Any] = {m: {"schema": schema} for m, schema in body.content.items()}
     for media, encoding in body.encoding.items():
         content[media]["encoding"] = encoding
-    return {"required": body.required, "content": content}
+    return {"requestBody": {"required": body.required, "content": content}}
 
 
 def _reply(reply: Reply) -> dict[str, Any]:

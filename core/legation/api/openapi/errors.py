@@ -27,12 +27,13 @@ from ...http.refusals import (
     UriTooLong,
 )
 from ..call import BODY_LIMIT
-from ..routes import Route
-from .json_schema import Schema
+from ..fields import Field, fields_of
+from ..json_schema import Schema
+from ..route import Route
 from .operations import CHANNEL_ONLY, Operation
 from .schemas import SCHEMAS
 
-__all__ = ["MEANINGS", "SHAPES", "USUAL", "errors_of", "ids_of", "is_usual"]
+__all__ = ["MEANINGS", "SHAPES", "USUAL", "errors_of", "ids_of", "is_usual", "query_of"]
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
@@ -134,7 +135,7 @@ def _of_caller(route: Route, *, needs_token: bool) -> Iterator[Refusal]:
 def _of_place(route: Route, known: Operation) -> Iterator[Refusal]:
     if ids := _open(route):
         yield NotFound(_ABSENT.get(ids[-1], "Not Found"))
-    if ids or known.query:
+    if ids or query_of(route, known):
         yield USUAL[414]
 
 
@@ -145,9 +146,9 @@ def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
     """
     if isinstance(route.need, Signed):
         return
-    if known.query or known.body or known.reads:
-        yield Invalid((_fault(known),))
-    if known.body or known.reads:
+    if route.query or route.body or known.query or known.body:
+        yield Invalid((_fault(route, known),))
+    if route.body or known.body:
         yield USUAL[400]
         yield USUAL[413]
     if known.body and len(known.body.content) > 1:
@@ -157,12 +158,20 @@ def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
 # --- A rule that a request may break ------------------------------------------------------------
 
 
-def _fault(known: Operation) -> Fault:
+def query_of(route: Route, known: Operation) -> tuple[Field, ...]:
+    """Return the fields of the query."""
+    return known.query if route.query is None else fields_of(route.query)
+
+
+def _fault(route: Route, known: Operation) -> Fault:
     """Return a fault of a request: that of a body without what it must have, or of its query."""
+    for field in fields_of(route.body) if route.body else ():
+        if field.required:
+            return Fault(f"body.{field.name}", "is required")
     for schema in known.body.content.values() if known.body else ():
         for name in _resolve(schema).get("required", ()):
             return Fault(f"body.{name}", "is required")
-    for field in known.query:
+    for field in query_of(route, known):
         if field.where == "query" and (rule := _rule(_resolve(field.schema))):
             return Fault(f"query.{field.name}", rule)
     return Fault("query.colour", "is not known here")

@@ -29,11 +29,10 @@ from ...http.refusals import (
 from ...migrations.catalogue import CATALOGUE
 from ...store.run_states import RunState
 from ...values import frozen
-from ..handlers.collections import COLLECTIONS, MAX_PAGE_SIZE, Collection
+from ..fields import MOST, Field
+from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.run_arguments import Action, arguments_of
-from .examples import EXAMPLES, STARTED
-from .json_schema import (
-    BOOLEAN,
+from ..json_schema import (
     OBJECT,
     TEXT,
     Schema,
@@ -46,9 +45,10 @@ from .json_schema import (
     ref,
     text,
 )
-from .schemas import MOST, collection_schema
+from .examples import EXAMPLES, STARTED
+from .schemas import collection_schema
 
-__all__ = ["CHANNEL_ONLY", "OPERATIONS", "Body", "Field", "Operation", "Reply"]
+__all__ = ["CHANNEL_ONLY", "JSON", "OPERATIONS", "Body", "Operation", "Reply"]
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -59,17 +59,6 @@ FORMS: Final = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 Encoding: TypeAlias = Mapping[str, Mapping[str, str]]
 """The types of a form's fields, by name."""
-
-
-@frozen
-class Field:
-    """One parameter of the query, or a header when `where` says so."""
-
-    name: str
-    schema: Schema
-    description: str = ""
-    required: bool = False
-    where: str = "query"
 
 
 @frozen
@@ -102,7 +91,7 @@ class Operation:
 
     `ids` describe what the path leaves open.  `errors` are one of each error that does not follow
     from the route, as it is sent; `meanings` say what statuses of errors mean here, where it is not
-    the usual.  One that `reads` takes a body that is not described, for clients that send one.
+    the usual.
     """
 
     summary: str
@@ -113,7 +102,6 @@ class Operation:
     body: Body | None = None
     errors: tuple[Refusal, ...] = ()
     meanings: Mapping[int, str] = field(factory=dict[int, str])
-    reads: bool = False
 
 
 def _json(schema: Schema, description: str = "Successful Response", example: Any = None) -> Reply:
@@ -150,7 +138,6 @@ _WHICH_DATABASE: Final = BadRequest(
 )
 _NO_DATABASE: Final = NotFound("No database found with id 'no-such'")
 _ROUTE_UNKNOWN: Final = NotFound()
-_UNKNOWN_FIELD: Final = Invalid((Fault("query.colour", "is not known here"),))
 _OF_SEVERAL: Final = Conflict(
     "Several users have a session with id 's1': name the one you mean in user_id"
 )
@@ -161,16 +148,7 @@ _INSTANT: Final = integer(minimum=0, maximum=1 << 40)
 _PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
 _ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
 _FIRST: Final = Field("page", _PAGES, "Page number for pagination")
-_DATABASE: Final = Field("db_id", TEXT, "The database; needed where there are several")
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
-_TARGET: Final = _may(
-    "target_version",
-    text(
-        pattern=r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$",
-        description="A version of the schema; omitted means the latest",
-        examples=[str(CATALOGUE.latest)],
-    ),
-)
 _COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
 _SEVERAL: Final = "Needed where there are several and no component is named."
 _IDLE: Final = "Accepted, without effect."
@@ -243,7 +221,6 @@ _PLATFORM: Final = {
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
-        body=Body({JSON: ref("ExplainRequest")}),
         errors=(TooLarge(16 << 10), _SERVER_BUSY),
     ),
 }
@@ -646,15 +623,6 @@ _SESSIONS: Final = {
 
 # --- Databases ---------------------------------------------------------------------------------
 
-_LOSS: Final = Field(
-    "allow_data_loss", {**BOOLEAN, "default": False}, "Go back although data is discarded"
-)
-_MIGRATING: Final = (
-    _TARGET,
-    Field("dry_run", {**BOOLEAN, "default": False}, "Do it, and undo it"),
-    _LOSS,
-)
-
 _NO_VERSION: Final = Invalid(
     (
         Fault(
@@ -673,14 +641,10 @@ _DATABASES: Final = {
     "get_migrations": _got(
         "Where a database stands, and what was done to it",
         ref("MigrationHistory"),
-        Field("page", integer(minimum=1, maximum=MOST, default=1), "Which page, from 1"),
-        Field("limit", integer(minimum=1, maximum=100, default=20), "Migrations on a page"),
     ),
     "get_migration_plan": _got(
         "What a migration would do, statement by statement",
         ref("MigrationPlan"),
-        _TARGET,
-        _LOSS,
     ),
     "migrate_all_databases": Operation(
         "Migrate All Databases",
@@ -690,10 +654,8 @@ _DATABASES: Final = {
         },
         "Migrate all database schemas to the given target version. If a target version is not"
         " provided, all databases will be migrated to the latest version.",
-        _MIGRATING,
         errors=(_NO_VERSION, _SERVER_BUSY),
         meanings={500: "Failed to migrate databases"},
-        reads=True,
     ),
     "migrate_database": Operation(
         "Migrate Database",
@@ -701,7 +663,6 @@ _DATABASES: Final = {
         "Migrates the schema of the database identified by db_id to a target version. When"
         " target_version is omitted, the database is migrated to the latest version."
         " All or nothing: after an error the database is as it was.",
-        _MIGRATING,
         errors=(
             BadRequest(f"There is no version 99.0.0; known are {_KNOWN}"),
             _NO_VERSION,
@@ -712,16 +673,11 @@ _DATABASES: Final = {
             _SERVER_BUSY,
         ),
         meanings={404: "Database not found", 500: "Failed to migrate database"},
-        reads=True,
     ),
 }
 
 # --- Channels ----------------------------------------------------------------------------------
 
-_LETTERS: Final = (
-    Field("limit", integer(minimum=1, maximum=200, default=20), "How many on a page"),
-    Field("after", text(maxLength=1024), "Where the page before ended: its `meta.next`"),
-)
 _NO_LETTER: Final = Conflict("Neither the message nor a reply to it is among the dead letters")
 _CHALLENGE: Final = text(pattern=r"^[A-Za-z0-9_-]{1,200}$")
 
@@ -765,13 +721,11 @@ _KEPT: Final = {
     "get_channels": _got(
         "The channels that you may read, and what waits in each",
         list_of(ref("Channel")),
-        errors=(_UNKNOWN_FIELD, _SERVER_BUSY),
+        errors=(_SERVER_BUSY,),
     ),
     "get_channel_messages": _got(
         "Messages of a channel in one state",
         ref("ChannelMessagePage"),
-        Field("state", one_of_words("ready", "done", "dead", default="dead")),
-        *_LETTERS,
     ),
     "get_channel_message": _got("One message and the replies to it", ref("ChannelMessageDetail")),
     "retry_channel_message": _got(
@@ -782,32 +736,13 @@ _KEPT: Final = {
     "get_channel_replies": _got(
         "Replies of a channel in one state",
         ref("ChannelReplyPage"),
-        Field("state", one_of_words("ready", "sent", "dead", default="dead")),
-        *_LETTERS,
     ),
 }
 
 # --- The audit trail ---------------------------------------------------------------------------
 
 _AUDIT: Final = {
-    "get_audit": _got(
-        "Who did what, and whether it was allowed",
-        ref("AuditPage"),
-        _DATABASE,
-        Field("subject", text(maxLength=1024), "By this caller"),
-        Field("operation", text(maxLength=1024), "This operation id"),
-        Field("resource", text(maxLength=1024), "This resource, and what is beneath it"),
-        Field("decision", one_of_words("allow", "deny", "open")),
-        Field("since", _INSTANT, "Not before, in seconds since the epoch"),
-        Field("until", _INSTANT, "Before, in seconds since the epoch"),
-        Field("order", one_of_words("desc", "asc", default="desc")),
-        Field("limit", integer(minimum=1, maximum=1000, default=50), "Rows on a page"),
-        Field(
-            "cursor",
-            text(pattern=r"^[A-Za-z0-9_-]{0,1024}$"),
-            "Where the page before ended: its `meta.next_cursor`",
-        ),
-    )
+    "get_audit": _got("Who did what, and whether it was allowed", ref("AuditPage")),
 }
 
 # --- What is empty ------------------------------------------------------------------------------
@@ -821,20 +756,12 @@ _NOT_COUNTED: Final[Mapping[str, Mapping[int, str]]] = {
 
 
 def _empty(collection: Collection) -> Operation:
-    filters = tuple(_may(name, TEXT, "Accepted, without effect") for name in collection.filters)
-    size = integer(minimum=1, maximum=MAX_PAGE_SIZE, default=collection.page_size)
-    paging = (
-        _may("page", _PAGES, "Page number for pagination"),
-        _may("limit", size, "Number of items to return per page"),
-    )
     shape = ref(collection.shape) if collection.shape else collection_schema(collection)
-    query = (*filters, *paging) if collection.body is None else filters
     return Operation(
         collection.summary,
         {200: _json(shape, collection.answer)},
         "Nothing of the kind is kept here: the answer is empty.",
-        query,
-        errors=(_SERVER_BUSY,) if query else (_UNKNOWN_FIELD, _SERVER_BUSY),
+        errors=(_SERVER_BUSY,),
         meanings=_NOT_COUNTED.get(collection.operation, {}),
     )
 

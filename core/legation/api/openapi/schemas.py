@@ -9,11 +9,11 @@ from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA
 from ...store.run_states import RunState
+from ..fields import describe_body
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.run_arguments import (
     CHOSEN_ID,
     CHOSEN_SESSION,
-    MOST,
     PRINTED,
     Action,
     Argument,
@@ -21,7 +21,8 @@ from ..handlers.run_arguments import (
     arguments_of,
     describe_rules,
 )
-from .json_schema import (
+from ..handlers.system import ExplainRequest
+from ..json_schema import (
     ANYTHING,
     BOOLEAN,
     INTEGER,
@@ -42,7 +43,7 @@ from .json_schema import (
     text,
 )
 
-__all__ = ["MOST", "SCHEMAS", "collection_schema"]
+__all__ = ["SCHEMAS", "collection_schema"]
 
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _VERSION: Final = text(examples=[str(CATALOGUE.latest)])
@@ -172,13 +173,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
         }
     ),
     "Permission": object_of({"allowed": BOOLEAN}, _DECIDED),
-    "ExplainRequest": object_of(
-        {
-            "method": text(minLength=1, maxLength=16, examples=["GET"]),
-            "path": text(minLength=1, maxLength=8192, examples=["/agents"]),
-        },
-        additionalProperties=False,
-    ),
+    "ExplainRequest": describe_body(ExplainRequest),
 }
 
 # --- Agents, teams and their runs --------------------------------------------------------------

@@ -166,9 +166,9 @@ def test_every_fault_is_told_at_once(client: Client) -> None:
     response = client.post("/databases/main/migrate?dry_run=x&target_version=y&z=1")
 
     assert [fault["path"] for fault in response.json()["errors"]] == [
+        "query.target_version",
         "query.dry_run",
         "query.z",
-        "query.target_version",
     ]
 
 

@@ -1,0 +1,272 @@
+"""The fields of a query and of a body, declared once: what is read, its limits, its description.
+
+    @frozen
+    class ListMessagesQuery:
+        state: str = choice(STATES, default="dead")
+        limit: int = integer("How many on a page", default=20, minimum=1, maximum=200)
+
+A route names such a class (`route.Route`).  Requests are read by it, and the OpenAPI document
+describes it: there is no second place.  The fields are read in their order, all of them, and every
+fault is told at once; `http.bodies.Reader` knows the rules of each type and its sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+
+from ..http.bodies import JsonObject, Reader, parse_query
+from ..http.refusals import Fault
+from ..values import frozen
+from .json_schema import BOOLEAN, OBJECT, TEXT, Schema, nullable, object_of
+
+__all__ = [
+    "MOST",
+    "Field",
+    "NoQuery",
+    "boolean",
+    "choice",
+    "declare",
+    "describe_body",
+    "fields_of",
+    "ignored",
+    "integer",
+    "json_object",
+    "line",
+    "read_json",
+    "read_query",
+    "take",
+    "text",
+]
+
+T = TypeVar("T")
+
+MOST: Final = 10**18 - 1
+"""The largest integer that is taken: what a column of 64 bits surely holds."""
+
+Reading: TypeAlias = Callable[[Reader, str], Any]
+"""Takes the field of a name; `Reader` hears of what is wrong with it."""
+
+_DECLARED: Final = "field"
+
+
+def _ignore(read: Reader, name: str) -> None:
+    read.ignore(name)
+
+
+@frozen
+class Field:
+    """One field of a request.
+
+    Attributes:
+        name: As it is sent.
+        schema: What it may be.
+        description: For the document.
+        required: It has to be sent.
+        where: `query`, `header`, `path` or `body`.
+        read: Takes it.
+    """
+
+    name: str
+    schema: Schema
+    description: str = ""
+    required: bool = False
+    where: str = "query"
+    read: Reading = _ignore
+
+
+@frozen
+class NoQuery:
+    """A query without fields: every one that is sent is unknown."""
+
+
+# --- Declarations -------------------------------------------------------------------------------
+
+
+def declare(
+    schema: Schema,
+    read: Reading,
+    about: str = "",
+    *,
+    default: Any = None,
+    required: bool = False,
+    nullable: bool = False,
+    name: str = "",
+) -> Any:
+    """Declare a field of a class, for which no other function of this module is made.
+
+    Args:
+        schema: What it may be, as the document has it.
+        read: Takes it.
+        about: Its description in the document.
+        default: Its value where it was not sent.
+        required: It has to be sent; `read` sees to it.
+        nullable: The document lets a parameter be null, as clients made for AgentOS have it.
+        name: As it is sent, where that is not the name of the attribute.
+    """
+    if nullable:
+        schema = _with_null(schema)
+    field = Field(name, schema, about, required, read=read)
+    return attrs.field(default=default, metadata={_DECLARED: field})
+
+
+def _with_null(schema: Schema) -> Schema:
+    default = {"default": schema["default"]} if "default" in schema else {}
+    plain = {key: value for key, value in schema.items() if key != "default"}
+    return {**nullable(plain), **default}
+
+
+def text(
+    about: str = "",
+    *,
+    max_length: int | None = None,
+    required: bool = False,
+    or_none: bool = False,
+    schema: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Declare a string; `or_none`: one that is empty was not sent."""
+    limits: dict[str, Any] = {"minLength": 1} if required else {}
+    if max_length is not None:
+        limits["maxLength"] = max_length
+
+    def read(reader: Reader, name: str) -> str | None:
+        if required:
+            return reader.text(name, required=True, max_length=max_length)
+        found = reader.text(name, max_length=max_length)
+        return (found or None) if or_none else found
+
+    return declare({**TEXT, **limits, **(schema or {})}, read, about, required=required, **more)
+
+
+def line(schema: Schema, about: str = "", *, or_none: bool = False, **more: Any) -> Any:
+    """Declare a string without control characters; `schema` has its `maxLength`."""
+    longest: int = schema["maxLength"]
+
+    def read(reader: Reader, name: str) -> str | None:
+        found = reader.line(name, max_length=longest)
+        return (found or None) if or_none else found
+
+    return declare(schema, read, about, **more)
+
+
+def integer(
+    about: str = "",
+    *,
+    default: int | None = None,
+    minimum: int,
+    maximum: int = MOST,
+    **more: Any,
+) -> Any:
+    """Declare an integer between two bounds, both included."""
+    bounds = {"minimum": minimum, "maximum": maximum, "default": default}
+    schema = {"type": "integer", **{k: v for k, v in bounds.items() if v is not None}}
+
+    def read(reader: Reader, name: str) -> int | None:
+        found = reader.integer(name, minimum=minimum, maximum=maximum)
+        return default if found is None else found
+
+    return declare(schema, read, about, default=default, **more)
+
+
+def boolean(about: str = "", *, default: bool, **more: Any) -> Any:
+    """Declare a truth value."""
+    return declare(
+        {**BOOLEAN, "default": default},
+        lambda read, name: read.boolean(name, default=default),
+        about,
+        default=default,
+        **more,
+    )
+
+
+def choice(
+    choices: Sequence[str],
+    about: str = "",
+    *,
+    default: str | None = None,
+    schema: Schema | None = None,
+    **more: Any,
+) -> Any:
+    """Declare one of `choices`; `schema` where they have a name in the document."""
+    words: Schema = schema or {**TEXT, "enum": list(choices)}
+    if default is not None:
+        words = {**words, "default": default}
+
+    def read(reader: Reader, name: str) -> str | None:
+        found = reader.choice(name, choices)
+        return default if found is None else found
+
+    return declare(words, read, about, default=default, **more)
+
+
+def json_object(about: str = "", **more: Any) -> Any:
+    """Declare a JSON object."""
+    return declare(OBJECT, lambda read, name: read.json_object(name), about, **more)
+
+
+def ignored(about: str = "Accepted, without effect", **more: Any) -> Any:
+    """Declare a field that clients send and that changes nothing."""
+    return declare(TEXT, _ignore, about, **more)
+
+
+# --- Reading ------------------------------------------------------------------------------------
+
+
+def fields_of(shape: type[Any]) -> tuple[Field, ...]:
+    """Return the fields that `shape` declares.
+
+    `descriptions` of the class are instead of those of the fields, by name: a class may say of
+    fields that it has from another what they mean here.
+    """
+    others: Mapping[str, str] = getattr(shape, "descriptions", {})
+    found: list[Field] = []
+    for attribute in attrs.fields(shape):
+        field: Field = attribute.metadata[_DECLARED]
+        name = field.name or attribute.name
+        found.append(
+            attrs.evolve(field, name=name, description=others.get(name, field.description))
+        )
+    return tuple(found)
+
+
+_fields: Final = cache(fields_of)
+
+
+def take(read: Reader, shape: type[T]) -> T:
+    """Return the fields of `shape`; where `read` has faults, the value means nothing."""
+    one: Any = shape  # a class can be hashed, which mypy does not see
+    return shape(*[field.read(read, field.name) for field in _fields(one)])
+
+
+def read_query(shape: type[T], query: str) -> tuple[T, tuple[Fault, ...]]:
+    """Return what `query` says, and what is wrong with it."""
+    sent = parse_query(query)
+    if isinstance(sent, Fault):
+        return take(Reader("query", {}), shape), (sent,)
+    read = Reader("query", sent)
+    return take(read, shape), read.faults()
+
+
+def read_json(shape: type[T], body: JsonObject) -> tuple[T, tuple[Fault, ...]]:
+    """Return what `body` says, and what is wrong with it."""
+    read = Reader("body", {name: (value,) for name, value in body.items()})
+    return take(read, shape), read.faults()
+
+
+# --- Describing ---------------------------------------------------------------------------------
+
+
+def describe_body(shape: type[Any]) -> Schema:
+    """Return the schema of a JSON body; of a field that may be left out, null says the same."""
+    fields = fields_of(shape)
+    required = {field.name: _described(field) for field in fields if field.required}
+    optional = {field.name: nullable(_described(field)) for field in fields if not field.required}
+    return object_of(required, optional, additionalProperties=False)
+
+
+def _described(field: Field) -> Schema:
+    return {**field.schema, "description": field.description} if field.description else field.schema

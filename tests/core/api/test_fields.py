@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from legation.api.fields import (
+    MOST,
+    NoQuery,
+    boolean,
+    choice,
+    declare,
+    describe_body,
+    fields_of,
+    ignored,
+    integer,
+    json_object,
+    line,
+    read_json,
+    read_query,
+    text,
+)
+from legation.http.refusals import Fault
+from legation.values import frozen
+
+
+@frozen
+class Everything:
+    """A field of each type."""
+
+    colour: str = choice(("red", "blue"), "Of it", default="red")
+    shade: str | None = choice(("dark", "light"))
+    size: int = integer("How much", default=20, minimum=1, maximum=100)
+    number: int | None = integer(minimum=0)
+    all: bool = boolean("Each", default=False)
+    name: str | None = text(max_length=4)
+    owner: str | None = text(or_none=True)
+    title: str | None = line({"type": "string", "maxLength": 3})
+    label: str | None = line({"type": "string", "maxLength": 3}, or_none=True)
+    state: dict[str, Any] | None = json_object()
+    table: None = ignored()
+    kind: str | None = choice(("a", "b"), name="type", nullable=True)
+
+
+@frozen
+class Named:
+    """What has to be sent."""
+
+    name: str = text(required=True, max_length=4)
+    colour: str | None = choice(("red",), "Of it")
+
+
+@frozen
+class Renamed(Named):
+    """The same, in other words."""
+
+    descriptions: ClassVar = {"name": "Its new name"}
+
+
+def test_of_an_empty_query_everything_has_its_default() -> None:
+    assert read_query(Everything, "") == (Everything(), ())
+    assert Everything().size == 20
+
+
+def test_every_field_is_read() -> None:
+    query = (
+        "colour=blue&shade=dark&size=3&number=4&all=yes&name=abcd&owner=o&title=t&label=l"
+        "&state=%7B%7D&table=x&type=b"
+    )
+    expected = Everything("blue", "dark", 3, 4, True, "abcd", "o", "t", "l", {}, None, "b")
+
+    assert read_query(Everything, query) == (expected, ())
+
+
+def test_an_empty_text_may_be_none() -> None:
+    query, faults = read_query(Everything, "name=&owner=&title=&label=")
+
+    assert (query.name, query.owner, query.title, query.label) == ("", None, "", None)
+    assert not faults
+
+
+def test_every_fault_is_told_in_the_order_of_the_fields_and_then_what_is_unknown() -> None:
+    _, faults = read_query(Everything, "x=1&type=c&title=%0A&name=abcde&all=2&size=0&colour=green")
+
+    assert faults == (
+        Fault("query.colour", "must be one of red, blue"),
+        Fault("query.size", "must be at least 1"),
+        Fault("query.all", "must be true or false"),
+        Fault("query.name", "must have at most 4 characters"),
+        Fault("query.title", "must not have control characters"),
+        Fault("query.type", "must be one of a, b"),
+        Fault("query.x", "is not known here"),
+    )
+
+
+def test_a_query_that_does_not_parse_is_one_fault() -> None:
+    assert read_query(Named, "name=%") == (
+        Named(""),
+        (Fault("query", "A % is not followed by two hexadecimal digits"),),
+    )
+
+
+def test_without_fields_every_name_is_unknown() -> None:
+    assert read_query(NoQuery, "x=1") == (NoQuery(), (Fault("query.x", "is not known here"),))
+
+
+def test_a_body_has_paths_of_its_own() -> None:
+    assert read_json(Named, {"name": "n", "colour": None}) == (Named("n"), ())
+    assert read_json(Named, {})[1] == (Fault("body.name", "is required"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("colour", {"type": "string", "enum": ["red", "blue"], "default": "red"}),
+        ("size", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+        ("number", {"type": "integer", "minimum": 0, "maximum": MOST}),
+        ("all", {"type": "boolean", "default": False}),
+        ("name", {"type": "string", "maxLength": 4}),
+        ("title", {"type": "string", "maxLength": 3}),
+        ("state", {"type": "object", "additionalProperties": True}),
+        ("type", {"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]}),
+    ],
+)
+def test_a_field_is_described_by_what_is_read(name: str, schema: dict[str, Any]) -> None:
+    (field,) = [field for field in fields_of(Everything) if field.name == name]
+
+    assert field.schema == schema
+
+
+def test_a_default_stands_beside_null() -> None:
+    @frozen
+    class Paged:
+        page: int = integer(default=1, minimum=1, maximum=9, nullable=True)
+
+    (field,) = fields_of(Paged)
+    whole = {"type": "integer", "minimum": 1, "maximum": 9}
+    assert field.schema == {"anyOf": [whole, {"type": "null"}], "default": 1}
+
+
+def test_a_body_is_described_with_null_for_what_may_be_left_out() -> None:
+    colour = {"type": "string", "enum": ["red"], "description": "Of it"}
+
+    assert describe_body(Named) == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 4},
+            "colour": {"anyOf": [colour, {"type": "null"}]},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_class_says_of_what_it_inherits_what_that_means_here() -> None:
+    assert [field.description for field in fields_of(Renamed)] == ["Its new name", "Of it"]
+
+
+def test_any_reading_can_be_declared() -> None:
+    @frozen
+    class Odd:
+        number: int = declare({"type": "integer"}, lambda read, name: read.integer(name), default=1)
+
+    assert read_query(Odd, "number=3") == (Odd(3), ())
