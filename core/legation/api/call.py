@@ -15,7 +15,6 @@ from ..http.bodies import Form, JsonObject, Reader, parse_form, parse_json, pars
 from ..http.bodies.json_text import BadJson
 from ..http.messages import Answer, Request
 from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
-from ..http.routing import is_segment
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import ExecutorContext
@@ -28,14 +27,12 @@ from .documentation import ApiDocumentation
 
 __all__ = [
     "BODY_LIMIT",
-    "MOST_CHOSEN",
     "AuditContext",
     "Call",
     "Handled",
     "Known",
     "Surface",
     "Whose",
-    "chosen_session",
     "resource_of",
     "with_owner",
 ]
@@ -44,21 +41,6 @@ R = TypeVar("R")
 
 BODY_LIMIT: Final = 10 << 20
 """The longest body of a request, in bytes; channels have their own."""
-
-
-MOST_CHOSEN: Final = 255
-"""Characters of an id that a caller chooses."""
-
-_NO_SEGMENT: Final = "must be what a path can name: neither . nor .., and without ; and \\"
-
-
-def chosen_session(read: Reader) -> str | None:
-    """Return the id that a new session is to have: text that `/sessions/{session_id}` leads to."""
-    text = read.line("session_id", max_length=MOST_CHOSEN) or None
-    if text is not None and not is_segment(text):
-        read.fault("session_id", _NO_SEGMENT)
-    return text
-
 
 Handled: TypeAlias = "Answer | Refusal | Program[Handled]"
 """An answer; or a program whose result is one, or the program that goes on."""
@@ -177,7 +159,10 @@ class AuditContext:
 
 @define(eq=False)
 class Call:
-    """One authorized request."""
+    """One authorized request.
+
+    `success` is the status of its usual answer, as the row of its route says.
+    """
 
     request: Request
     context: ExecutorContext
@@ -186,6 +171,7 @@ class Call:
     decision: Allow | AllowOnly
     params: Mapping[str, str]
     query: str
+    success: int
     request_id: str
     now_us: int
     started_us: int
@@ -235,17 +221,18 @@ class Call:
         return value
 
     def change(
-        self, database: str, unit: Unit[R], *, status: int = 200, resource: str = ""
+        self, database: str, unit: Unit[R], *, status: int = 0, resource: str = ""
     ) -> Program[R]:
         """Return the result of `unit`, which changes data and is audited in its own transaction.
 
         Args:
             database: Where both are kept.
             unit: Returns `Undo` where it finds nothing to change: then nothing is recorded yet.
-            status: What will be answered when the change is kept.
+            status: What will be answered when the change is kept; that of the route, unless given.
             resource: What is changed, as the trail names it; what the path names, unless given.
         """
         node = yield from ThisNode()
+        status = status or self.success
         entry = self.audit.entry(status, resource)
         changed = yield from Transact(database, Audited(unit, node, entry))
         if changed.kept:

@@ -121,6 +121,7 @@ class Dispatcher:
                 decision=decision,
                 params=params,
                 query=query,
+                success=route.success,
                 request_id=arrival.request_id,
                 now_us=arrival.now_us,
                 started_us=self.started_us,

@@ -25,6 +25,7 @@ from .json_schema import BOOLEAN, OBJECT, TEXT, Schema, nullable, object_of
 
 __all__ = [
     "MOST",
+    "PAGES",
     "Field",
     "NoQuery",
     "boolean",
@@ -38,6 +39,7 @@ __all__ = [
     "line",
     "read_json",
     "read_query",
+    "shape_name",
     "take",
     "text",
 ]
@@ -55,6 +57,10 @@ _DECLARED: Final = "field"
 
 def _ignore(read: Reader, name: str) -> None:
     read.ignore(name)
+
+
+PAGES: Final[Mapping[str, int]] = {"minimum": 1, "maximum": 1_000_000}
+"""The bounds of the number of a page."""
 
 
 @frozen
@@ -142,15 +148,16 @@ def text(
     return declare({**TEXT, **limits, **(schema or {})}, read, about, required=required, **more)
 
 
-def line(schema: Schema, about: str = "", *, or_none: bool = False, **more: Any) -> Any:
+def line(schema: Schema, about: str = "", *, required: bool = False, **more: Any) -> Any:
     """Declare a string without control characters; `schema` has its `maxLength`."""
     longest: int = schema["maxLength"]
 
     def read(reader: Reader, name: str) -> str | None:
-        found = reader.line(name, max_length=longest)
-        return (found or None) if or_none else found
+        if required and reader.lacks(name):
+            reader.fault(name, "is required")
+        return reader.line(name, max_length=longest)
 
-    return declare(schema, read, about, **more)
+    return declare(schema, read, about, required=required, **more)
 
 
 def integer(
@@ -261,11 +268,21 @@ def read_json(shape: type[T], body: JsonObject) -> tuple[T, tuple[Fault, ...]]:
 
 
 def describe_body(shape: type[Any]) -> Schema:
-    """Return the schema of a JSON body; of a field that may be left out, null says the same."""
+    """Return the schema of a JSON body; of a field that may be left out, null says the same.
+
+    `about` of the class is its description.
+    """
     fields = fields_of(shape)
     required = {field.name: _described(field) for field in fields if field.required}
     optional = {field.name: nullable(_described(field)) for field in fields if not field.required}
-    return object_of(required, optional, additionalProperties=False)
+    about = {"description": shape.about} if hasattr(shape, "about") else {}
+    return object_of(required, optional, **about, additionalProperties=False)
+
+
+def shape_name(shape: type[Any]) -> str:
+    """Return the name of a body in the document: that of its class, unless AgentOS has another."""
+    name: str = getattr(shape, "shape", shape.__name__)
+    return name
 
 
 def _described(field: Field) -> Schema:

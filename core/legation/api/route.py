@@ -53,6 +53,7 @@ class Route:
         query: The class of the fields of the query; without one, no query is looked at.
         body: The class of the members of the JSON body; without one, no body is read.
         body_limit: Bytes of the body.
+        success: The status of its usual answer.
         described: Whether the document says that there is a body.
         repeatable: It may be asked for twice as it is, and takes no `Idempotency-Key`.
         takes_key: Whether an `Idempotency-Key` makes sure that it is done once.
@@ -68,6 +69,7 @@ class Route:
     query: type[Any] | None = field(default=None, kw_only=True)
     body: type[Any] | None = field(default=None, kw_only=True)
     body_limit: int = field(default=BODY_LIMIT, kw_only=True)
+    success: int = field(default=200, kw_only=True)
     described: bool = field(default=True, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
     takes_key: bool = field(init=False, default=Factory(_takes_key, takes_self=True))

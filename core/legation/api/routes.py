@@ -254,7 +254,14 @@ ROUTES: Final = (
         "Teams",
     ),
     Route(
-        "GET", "/sessions", _sessions("read"), sessions.list_sessions, "get_sessions", "Sessions"
+        "GET",
+        "/sessions",
+        _sessions("read"),
+        sessions.list_sessions,
+        "get_sessions",
+        "Sessions",
+        find=sessions.find_listed,
+        query=sessions.ListSessionsQuery,
     ),
     Route(
         "POST",
@@ -263,6 +270,9 @@ ROUTES: Final = (
         sessions.create_session,
         "create_session",
         "Sessions",
+        query=sessions.CreateSessionQuery,
+        body=sessions.CreateSessionRequest,
+        success=201,
     ),
     Route(
         "DELETE",
@@ -271,6 +281,10 @@ ROUTES: Final = (
         sessions.delete_sessions,
         "delete_sessions",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.DeleteSessionQuery,
+        body=sessions.DeleteSessionRequest,
+        success=204,
     ),
     Route(
         "GET",
@@ -279,6 +293,8 @@ ROUTES: Final = (
         sessions.get_session,
         "get_session_by_id",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.GetSessionQuery,
     ),
     Route(
         "PATCH",
@@ -287,6 +303,9 @@ ROUTES: Final = (
         sessions.update_session,
         "update_session",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.UpdateSessionQuery,
+        body=sessions.UpdateSessionRequest,
     ),
     Route(
         "DELETE",
@@ -295,6 +314,9 @@ ROUTES: Final = (
         sessions.delete_session,
         "delete_session",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.DeleteSessionQuery,
+        success=204,
     ),
     Route(
         "POST",
@@ -303,6 +325,9 @@ ROUTES: Final = (
         sessions.rename_session,
         "rename_session",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.RenameSessionQuery,
+        body=sessions.RenameSessionRequest,
     ),
     Route(
         "GET",
@@ -311,6 +336,8 @@ ROUTES: Final = (
         sessions.get_session_runs,
         "get_session_runs",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.SessionRunsQuery,
     ),
     Route(
         "GET",
@@ -319,6 +346,8 @@ ROUTES: Final = (
         sessions.get_session_run,
         "get_session_run",
         "Sessions",
+        find=sessions.find_database,
+        query=sessions.SessionRunQuery,
     ),
     Route(
         "GET", "/databases", _LIST_DATABASES, databases.list_databases, "get_databases", "Database"

@@ -18,6 +18,7 @@ from legation.api.fields import (
     line,
     read_json,
     read_query,
+    shape_name,
     text,
 )
 from legation.http.refusals import Fault
@@ -36,7 +37,6 @@ class Everything:
     name: str | None = text(max_length=4)
     owner: str | None = text(or_none=True)
     title: str | None = line({"type": "string", "maxLength": 3})
-    label: str | None = line({"type": "string", "maxLength": 3}, or_none=True)
     state: dict[str, Any] | None = json_object()
     table: None = ignored()
     kind: str | None = choice(("a", "b"), name="type", nullable=True)
@@ -64,18 +64,18 @@ def test_of_an_empty_query_everything_has_its_default() -> None:
 
 def test_every_field_is_read() -> None:
     query = (
-        "colour=blue&shade=dark&size=3&number=4&all=yes&name=abcd&owner=o&title=t&label=l"
+        "colour=blue&shade=dark&size=3&number=4&all=yes&name=abcd&owner=o&title=t"
         "&state=%7B%7D&table=x&type=b"
     )
-    expected = Everything("blue", "dark", 3, 4, True, "abcd", "o", "t", "l", {}, None, "b")
+    expected = Everything("blue", "dark", 3, 4, True, "abcd", "o", "t", {}, None, "b")
 
     assert read_query(Everything, query) == (expected, ())
 
 
 def test_an_empty_text_may_be_none() -> None:
-    query, faults = read_query(Everything, "name=&owner=&title=&label=")
+    query, faults = read_query(Everything, "name=&owner=&title=")
 
-    assert (query.name, query.owner, query.title, query.label) == ("", None, "", None)
+    assert (query.name, query.owner, query.title) == ("", None, "")
     assert not faults
 
 
@@ -150,6 +150,28 @@ def test_a_body_is_described_with_null_for_what_may_be_left_out() -> None:
         "required": ["name"],
         "additionalProperties": False,
     }
+
+
+def test_a_line_that_is_required_may_be_empty_but_not_absent() -> None:
+    @frozen
+    class Titled:
+        title: str = line({"type": "string", "maxLength": 3}, required=True)
+
+    assert read_json(Titled, {"title": ""}) == (Titled(""), ())
+    assert read_json(Titled, {"title": 1})[1] == (Fault("body.title", "must be a string"),)
+    for body in ({}, {"title": None}):
+        assert read_json(Titled, body)[1] == (Fault("body.title", "is required"),)
+    assert describe_body(Titled)["required"] == ["title"]
+
+
+def test_a_body_has_the_name_of_its_class_and_its_description_unless_it_says_otherwise() -> None:
+    @frozen
+    class Other:
+        shape: ClassVar = "Body_other"
+        about: ClassVar = "What it is"
+
+    assert (shape_name(Named), shape_name(Other)) == ("Named", "Body_other")
+    assert describe_body(Other)["description"] == "What it is"
 
 
 def test_a_class_says_of_what_it_inherits_what_that_means_here() -> None:

@@ -16,15 +16,12 @@ from ...http.bodies.json_text import JsonValue
 from ...runs.output import MEDIA
 from ...tools.structured import check_schema
 from ...values import frozen
-from ..call import MOST_CHOSEN, chosen_session
+from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, read_chosen_id, read_chosen_session
 from ..fields import MOST
 from .media import take_media_list
 
 __all__ = [
     "ARGUMENTS",
-    "CHOSEN_ID",
-    "CHOSEN_SESSION",
-    "PRINTED",
     "Action",
     "Argument",
     "Kind",
@@ -38,15 +35,6 @@ __all__ = [
 _Schema: TypeAlias = Mapping[str, Any]
 
 _MESSAGE_LENGTH: Final = 1 << 20
-PRINTED: Final = r"^[^\x00-\x1f\x7f]*$"
-"""Text without control characters."""
-# What a path can name: neither `.` nor `..`, and without `;` and a backslash.  Written without
-# lookahead, which not every reader of schemas has.
-_SAFE: Final = r"[^\x00-\x1f\x7f-\x9f;\\]"
-_FIRST: Final = r"[^\x00-\x1f\x7f-\x9f;\\.]"
-_SEGMENT: Final = rf"^({_FIRST}{_SAFE}*|\.{_FIRST}{_SAFE}*|\.\.{_SAFE}+)?$"
-CHOSEN_ID: Final[_Schema] = {"type": "string", "maxLength": MOST_CHOSEN, "pattern": PRINTED}
-CHOSEN_SESSION: Final[_Schema] = {"type": "string", "maxLength": MOST_CHOSEN, "pattern": _SEGMENT}
 
 
 class Action(StrEnum):
@@ -113,11 +101,6 @@ class Argument:
 # --- types -----------------------------------------------------------------------------------
 
 
-def _id(read: Reader, name: str) -> str | None:
-    """Return an id of the caller's choice; one that is empty was not sent."""
-    return read.line(name, max_length=MOST_CHOSEN) or None
-
-
 # What `Reader.boolean` takes beside JSON's own, in any case.
 _WORDS: Final = (
     "[Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1"
@@ -181,8 +164,10 @@ _MESSAGE: Final = Kind(
     },
     lambda read, name: read.text(name, required=True, max_length=_MESSAGE_LENGTH),
 )
-_NEW_SESSION: Final = Kind(CHOSEN_SESSION, lambda read, _: chosen_session(read) or "", absent="")
-_ID: Final = Kind(CHOSEN_ID, _id)
+_NEW_SESSION: Final = Kind(
+    CHOSEN_SESSION, lambda read, name: read_chosen_session(read, name) or "", absent=""
+)
+_ID: Final = Kind(CHOSEN_ID, read_chosen_id)
 _JSON_OBJECT: Final = Kind(_OBJECT, lambda read, name: read.json_object(name))
 _ANSWER_SCHEMA: Final = Kind(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from attrs import evolve
 
@@ -14,7 +14,7 @@ from ...effects import Now, Nudge, Program, Transact
 from ...hosted.registry import Component
 from ...http.bodies import JsonObject, Reader
 from ...http.messages import Answer, empty_response, json_response
-from ...http.refusals import BadRequest, Conflict, Invalid, NotFound, Refusal
+from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage as Cost
 from ...runs.cancellation import cancel_topic, runs_topic
 from ...runs.output import iso_time, run_output, run_row
@@ -33,13 +33,32 @@ from ...store.sessions import (
 )
 from ...store.units import Unit
 from ...values import frozen
-from ..call import Call, chosen_session, resource_of
+from ..call import Call, resource_of
+from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, PRINTED, read_chosen_id, read_chosen_session
+from ..fields import PAGES, choice, declare, ignored, integer, json_object, line, text
+from ..json_schema import TEXT, list_of, ref
 from .owners import find_owners, find_session
 
 __all__ = [
+    "KINDS",
+    "ORDERS",
+    "CreateSessionQuery",
+    "CreateSessionRequest",
+    "DeleteSessionQuery",
+    "DeleteSessionRequest",
+    "GetSessionQuery",
+    "ListSessionsQuery",
+    "RenameSessionQuery",
+    "RenameSessionRequest",
+    "SessionRunQuery",
+    "SessionRunsQuery",
+    "UpdateSessionQuery",
+    "UpdateSessionRequest",
     "create_session",
     "delete_session",
     "delete_sessions",
+    "find_database",
+    "find_listed",
     "get_session",
     "get_session_run",
     "get_session_runs",
@@ -50,52 +69,62 @@ __all__ = [
 
 R = TypeVar("R")
 
-_KINDS: Final = ("agent", "team", "workflow")
+KINDS: Final = ("agent", "team", "workflow")
+ORDERS: Final = ("asc", "desc")
 # What a model was told beside is no part of the conversation, nor is what tools returned.
 _CHATTING: Final = ("user", "assistant")
-_ORDERS: Final = ("asc", "desc")
 _SORTS: Final = {"created_at": "created_us", "updated_at": "updated_us"}
-_ID_LENGTH: Final = 255
 _LONGEST_ID: Final = 1024
-_NAME_LENGTH: Final = 500
-_PAGE: Final = 20
+_SHOWN: Final = 255  # characters of an id that is unknown
+_NAME: Final = {"type": "string", "maxLength": 500, "pattern": PRINTED}
 _MOST: Final = 1000
-_DEEPEST: Final = 1_000_000
-_LATEST_S: Final = 1 << 40
 _NO_COMPONENT: Final[Mapping[str, str | None]] = {}
 
 
+# --- Where -------------------------------------------------------------------------------------
+
+
+def _describe_place(
+    kind: str = "Session type (agent, team, or workflow)",
+    *,
+    user: str = "User ID",
+    database: str,
+    table: str = "The database table to use",
+) -> Mapping[str, str]:
+    """Return what AgentOS says of the fields of a place, and what they do here."""
+    return {
+        "type": kind,
+        "user_id": f"{user}. Counts for administrators alone; needed where several users have the"
+        " id.",
+        "db_id": f"{database}. Needed where there are several and no component is named.",
+        "table": f"{table}. Accepted, without effect.",
+    }
+
+
 @frozen
-class _Where:
+class SessionQuery:
     """Which database, which kind, whose: what every route of sessions can be told."""
 
-    database: str
-    kind: str
-    user_id: str | None
-    kind_sent: bool
+    kind: str | None = choice(KINDS, name="type", schema={**ref("SessionType"), "default": "agent"})
+    user_id: str | None = text(or_none=True, nullable=True)
+    db_id: str | None = text(or_none=True, nullable=True)
+    table: None = ignored(nullable=True)
 
 
-_NEEDED: Final = "The db_id query parameter is required when using multiple databases"
+def find_database(
+    call: Call, query: SessionQuery, components: Mapping[str, str | None] = _NO_COMPONENT
+) -> str | NotFound | BadRequest:
+    """Return the database that is meant.
 
-
-def _where(
-    call: Call, read: Reader, components: Mapping[str, str | None] = _NO_COMPONENT
-) -> _Where | NotFound | BadRequest:
-    """Take the fields that say where; the other faults are left with `read`.
-
-    Where no database is named, it is that of the component that the request names, by its kind.
+    Where none is named, it is that of the component that the request names, by its kind.
     """
-    named = read.text("db_id") or None
-    read.ignore("table")
-    sent = read.has("type")
-    kind = read.choice("type", _KINDS, default="agent")
-    user_id = read.text("user_id") or None
-    database = named or _database_of(call, kind, components.get(kind))
+    kind = query.kind or "agent"
+    database = query.db_id or _database_of(call, kind, components.get(kind))
     if database is None:
-        return BadRequest(_NEEDED)
+        return BadRequest("The db_id query parameter is required when using multiple databases")
     if database not in call.registry.databases:
-        return NotFound(f"No database found with id '{database[:_ID_LENGTH]}'")
-    return _Where(database, kind, user_id, sent)
+        return NotFound(f"No database found with id '{database[:_SHOWN]}'")
+    return database
 
 
 def _database_of(call: Call, kind: str, component_id: str | None) -> str | None:
@@ -110,34 +139,58 @@ def _database_of(call: Call, kind: str, component_id: str | None) -> str | None:
 # --- Reading -----------------------------------------------------------------------------------
 
 
-def list_sessions(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class ListSessionsQuery(SessionQuery):
+    """A page of sessions."""
+
+    descriptions: ClassVar = _describe_place(
+        "Type of sessions to retrieve (agent, team, or workflow)",
+        user="Filter sessions by user ID",
+        database="Database ID to query sessions from",
+    )
+
+    component_id: str | None = text(
+        "Filter sessions by component ID (agent/team/workflow ID)", or_none=True, nullable=True
+    )
+    session_name: str | None = text(
+        "Filter sessions by name (partial match)", or_none=True, nullable=True
+    )
+    limit: int = integer(
+        "Number of sessions to return per page", default=20, minimum=1, maximum=1000, nullable=True
+    )
+    page: int = integer("Page number for pagination", default=1, nullable=True, **PAGES)
+    sort_by: str = choice(
+        tuple(_SORTS), "Field to sort sessions by", default="created_at", nullable=True
+    )
+    sort_order: str = choice(
+        ORDERS, "Sort order (asc or desc)", default="desc", schema=ref("SortOrder"), nullable=True
+    )
+
+
+def find_listed(call: Call, query: ListSessionsQuery) -> str | NotFound | BadRequest:
+    """Return the database whose sessions are listed."""
+    return find_database(call, query, dict.fromkeys(KINDS, query.component_id))
+
+
+def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Program[Answer | Refusal]:
     """Return a page of sessions, without their runs."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    component_id = read.text("component_id") or None
-    where = _where(call, read, dict.fromkeys(_KINDS, component_id))
-    if isinstance(where, Refusal):
-        return where
-    owner, *former = call.whose(where.user_id).owners or (None,)
-    everybody = call.principal.sees_all and where.user_id is None
+    owner, *former = call.whose(query.user_id).owners or (None,)
+    everybody = call.principal.sees_all and query.user_id is None
     asked = ListSessions(
         owner=None if everybody else owner,
         any_owner=everybody,
-        kind=where.kind,
+        kind=query.kind or "agent",
         only=call.principal.session_id,
-        component_id=component_id,
-        name=read.text("session_name") or None,
-        page=read.integer("page", default=1, minimum=1, maximum=_DEEPEST),
-        size=read.integer("limit", default=_PAGE, minimum=1, maximum=_MOST),
-        sort_by=_SORTS[read.choice("sort_by", tuple(_SORTS), default="created_at")],
-        order=read.choice("sort_order", _ORDERS, default="desc"),
+        component_id=query.component_id,
+        name=query.session_name,
+        page=query.page,
+        size=query.limit,
+        sort_by=_SORTS[query.sort_by],
+        order=query.sort_order,
     )
-    if faults := read.faults():
-        return Invalid(faults)
-    page = yield from Transact(where.database, asked)
+    page = yield from Transact(database, asked)
     if former and not page.total:
-        page = yield from Transact(where.database, evolve(asked, owner=former[0]))
+        page = yield from Transact(database, evolve(asked, owner=former[0]))
     meta = {
         "page": asked.page,
         "limit": asked.size,
@@ -149,80 +202,102 @@ def list_sessions(call: Call) -> Program[Answer | Refusal]:
     return json_response(200, {"data": [shown(row) for row in page.rows], "meta": meta})
 
 
-def get_session(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class GetSessionQuery(SessionQuery):
+    """Which session is to be read."""
+
+    descriptions: ClassVar = _describe_place(
+        user="User ID to query session from",
+        database="Database ID to query session from",
+        table="Table to query session from",
+    )
+
+
+def get_session(call: Call, database: str, query: GetSessionQuery) -> Program[Answer | Refusal]:
     """Return one session with its conversation."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    found = yield from _find_session(call, read)
-    if isinstance(found, Refusal):
-        return found
-    return (yield from _answer_detail(call, found.database, found.row))
+    row = yield from _find_session(call, database, query)
+    if isinstance(row, Refusal):
+        return row
+    return (yield from _answer_detail(call, database, row))
 
 
-def get_session_runs(call: Call) -> Program[Answer | Refusal]:
+_INSTANT: Final[Any] = {"minimum": 0, "maximum": 1 << 40, "nullable": True}
+
+
+@frozen
+class SessionRunsQuery(SessionQuery):
+    """A page of the runs of a session."""
+
+    descriptions: ClassVar = _describe_place(
+        user="User ID to query runs from",
+        database="Database ID to query runs from",
+        table="Table to query runs from",
+    )
+
+    created_after: int | None = integer(
+        "Filter runs created after this Unix timestamp (epoch time in seconds)", **_INSTANT
+    )
+    created_before: int | None = integer(
+        "Filter runs created before this Unix timestamp (epoch time in seconds)", **_INSTANT
+    )
+    page: int = integer("Page number for pagination", default=1, **PAGES)
+    limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
+
+
+def get_session_runs(
+    call: Call, database: str, query: SessionRunsQuery
+) -> Program[Answer | Refusal]:
     """Return the runs of a session in their order, between two times if they are given."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    after = read.integer("created_after", minimum=0, maximum=_LATEST_S)
-    before = read.integer("created_before", minimum=0, maximum=_LATEST_S)
-    page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
-    limit = read.integer("limit", default=_MOST, minimum=1, maximum=_MOST)
-    found = yield from _find_session(call, read)
-    if isinstance(found, Refusal):
-        return found
+    row = yield from _find_session(call, database, query)
+    if isinstance(row, Refusal):
+        return row
+    after, before = query.created_after, query.created_before
     listed = ListRuns(
-        found.row.owner,
-        found.row.session_id,
+        row.owner,
+        row.session_id,
         created_from_us=None if after is None else after * 1_000_000,
         created_to_us=None if before is None else before * 1_000_000 + 999_999,
-        page=page,
-        size=limit,
+        page=query.page,
+        size=query.limit,
     )
-    rows = yield from Transact(found.database, listed)
+    rows = yield from Transact(database, listed)
     return json_response(200, [run_row(row) for row in rows])
 
 
-def get_session_run(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class SessionRunQuery(SessionQuery):
+    """Which run of a session is to be read."""
+
+    descriptions: ClassVar = _describe_place(
+        user="User ID to query run from",
+        database="Database ID to query run from",
+        table="Table to query run from",
+    )
+
+
+def get_session_run(call: Call, database: str, query: SessionRunQuery) -> Program[Answer | Refusal]:
     """Return one run of a session."""
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    found = yield from _find_session(call, read)
-    if isinstance(found, Refusal):
-        return found
-    run_id, session_id = call.params["run_id"], found.row.session_id
-    row = yield from Transact(found.database, FetchRun(run_id, found.row.owner))
+    session = yield from _find_session(call, database, query)
+    if isinstance(session, Refusal):
+        return session
+    run_id, session_id = call.params["run_id"], session.session_id
+    row = yield from Transact(database, FetchRun(run_id, session.owner))
     if row is None or row.session_id != session_id:
         return NotFound(f"Run with ID {run_id} not found in session {session_id}")
     return json_response(200, run_row(row))
 
 
-@frozen
-class _Found:
-    """A session, and the database that holds it."""
-
-    database: str
-    row: SessionRow
-
-
-def _find_session(call: Call, read: Reader) -> Program[_Found | Refusal]:
+def _find_session(call: Call, database: str, query: SessionQuery) -> Program[SessionRow | Refusal]:
     """Return the session that the path names, if it is one the caller may see."""
-    where = _where(call, read)
-    if isinstance(where, Refusal):
-        return where
-    if faults := read.faults():
-        return Invalid(faults)
     session_id = call.params["session_id"]
     if not call.principal.enters(session_id):
         return _absent(call)
-    row = yield from find_session(call, where.database, session_id, where.user_id)
+    row = yield from find_session(call, database, session_id, query.user_id)
     if isinstance(row, Refusal):
         return row
-    if row is None or (where.kind_sent and row.kind != where.kind):
+    if row is None or query.kind not in (None, row.kind):
         return _absent(call)
-    return _Found(where.database, row)
+    return row
 
 
 def _absent(call: Call) -> NotFound:
@@ -232,153 +307,207 @@ def _absent(call: Call) -> NotFound:
 # --- Changing ----------------------------------------------------------------------------------
 
 
-def create_session(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class UpdateSessionRequest:
+    """What a session can have, each in place of what it had."""
+
+    session_name: str | None = line(_NAME)
+    session_state: JsonObject | None = json_object()
+    metadata: JsonObject | None = json_object()
+    summary: JsonObject | None = json_object()
+
+    def change(self) -> SessionChange:
+        """Return the new values."""
+        return SessionChange(
+            name=self.session_name,
+            state=self.session_state,
+            metadata=self.metadata,
+            summary=self.summary,
+        )
+
+
+@frozen
+class CreateSessionQuery(SessionQuery):
+    """Where a session is to be."""
+
+    descriptions: ClassVar = _describe_place(
+        "Type of session to create (agent, team, or workflow)",
+        database="Database ID to create session in",
+    )
+
+
+@frozen
+class CreateSessionRequest:
+    """A session that is to be."""
+
+    session_id: str | None = declare(CHOSEN_SESSION, read_chosen_session)
+    user_id: str | None = declare(CHOSEN_ID, read_chosen_id)
+    agent_id: str | None = declare(CHOSEN_ID, read_chosen_id)
+    team_id: str | None = declare(CHOSEN_ID, read_chosen_id)
+    workflow_id: str | None = declare(CHOSEN_ID, read_chosen_id)
+    session_name: str | None = line(_NAME)
+    session_state: JsonObject | None = json_object()
+    metadata: JsonObject | None = json_object()
+    summary: JsonObject | None = json_object()
+
+
+def create_session(
+    call: Call, query: CreateSessionQuery, body: CreateSessionRequest
+) -> Program[Answer | Refusal]:
     """Create a session without runs; one that exists is left as it is."""
-    query = call.reader()
-    if isinstance(query, Invalid):
-        return query
-    body = yield from call.json_object()
-    if isinstance(body, Refusal):
-        return body
-    read = _reader(body)
-    components = {kind: _id(read, f"{kind}_id") for kind in _KINDS}
-    where = _where(call, query, components)
-    if isinstance(where, Refusal):
-        return where
-    session_id = chosen_session(read)
-    user_id = _id(read, "user_id")
-    change = _change(read)
-    if faults := (*query.faults(), *read.faults()):
-        return Invalid(faults)
-    if where.kind == "workflow":
+    components = {"agent": body.agent_id, "team": body.team_id, "workflow": body.workflow_id}
+    database = find_database(call, query, components)
+    if isinstance(database, Refusal):
+        return database
+    kind = query.kind or "agent"
+    if kind == "workflow":
         return BadRequest("This platform hosts no workflows")
-    session_id = call.principal.session_id or session_id or (yield from call.new_id("session"))
-    owners = call.whose(user_id or where.user_id).owners
+    named = call.principal.session_id or body.session_id
+    session_id = named or (yield from call.new_id("session"))
+    owners = call.whose(body.user_id or query.user_id).owners
     owner = call.audit.owner = owners[0] if owners else f"~nobody:{session_id}"
     now_us = yield from Now()
     unit = CreateSession(
         owner=owner,
         session_id=session_id,
-        kind=where.kind,
-        component_id=components[where.kind] or "",
+        kind=kind,
+        component_id=components[kind] or "",
         now_us=now_us,
-        name=change.name,
-        state=change.state or {},
-        metadata=change.metadata,
+        name=body.session_name,
+        state=body.session_state or {},
+        metadata=body.metadata,
     )
-    audited = partial(call.change, status=201, resource=call.describe_resource(session_id))
-    row = yield from _store(where.database, unit, audited)
+    audited = partial(call.change, resource=call.describe_resource(session_id))
+    row = yield from _store(database, unit, audited)
     if row is None:
         return Conflict(f"Session with id '{session_id}' already exists")
-    return json_response(201, _detail(call, row, (), Cost()))
+    return json_response(call.success, _detail(call, row, (), Cost()))
 
 
-def rename_session(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class RenameSessionQuery(SessionQuery):
+    """Which session is to have another name."""
+
+    descriptions: ClassVar = _describe_place(
+        user="User ID to scope rename to",
+        database="Database ID to use for rename operation",
+        table="Table to use for rename operation",
+    )
+
+
+@frozen
+class RenameSessionRequest:
+    """The new name of a session."""
+
+    shape: ClassVar = "Body_rename_session"
+
+    session_name: str = line(_NAME, required=True)
+
+
+def rename_session(
+    call: Call, database: str, query: RenameSessionQuery, body: RenameSessionRequest
+) -> Program[Answer | Refusal]:
     """Give a session another name."""
-    return (yield from _update(call, "session_name"))
+    return _update(call, database, query, SessionChange(name=body.session_name))
 
 
-def update_session(call: Call) -> Program[Answer | Refusal]:
+@frozen
+class UpdateSessionQuery(SessionQuery):
+    """Which session is to be changed."""
+
+    descriptions: ClassVar = _describe_place(
+        database="Database ID to use for update operation",
+        table="Table to use for update operation",
+    )
+
+
+def update_session(
+    call: Call, database: str, query: UpdateSessionQuery, body: UpdateSessionRequest
+) -> Program[Answer | Refusal]:
     """Replace the name, the state, the metadata or the summary of a session."""
-    return (yield from _update(call))
+    return _update(call, database, query, body.change())
 
 
-def _update(call: Call, *required: str) -> Program[Answer | Refusal]:
-    query = call.reader()
-    if isinstance(query, Invalid):
-        return query
-    body = yield from call.json_object()
-    if isinstance(body, Refusal):
-        return body
-    read = _reader(body)
-    for name in required:
-        if body.get(name) is None:
-            read.fault(name, "is required")
-    change = _change(read) if not required else SessionChange(name=_name(read))
-    if faults := read.faults():
-        return Invalid(faults)
-    found = yield from _find_session(call, query)
+def _update(
+    call: Call, database: str, query: SessionQuery, change: SessionChange
+) -> Program[Answer | Refusal]:
+    found = yield from _find_session(call, database, query)
     if isinstance(found, Refusal):
         return found
     now_us = yield from Now()
-    unit = UpdateSession(found.row.owner, found.row.session_id, change, now_us)
-    row = yield from _store(found.database, unit, partial(call.change, status=200))
+    unit = UpdateSession(found.owner, found.session_id, change, now_us)
+    row = yield from _store(database, unit, call.change)
     if row is None:
         return _absent(call)
-    return (yield from _answer_detail(call, found.database, row))
+    return (yield from _answer_detail(call, database, row))
 
 
-def _reader(body: JsonObject) -> Reader:
-    return Reader("body", {name: (value,) for name, value in body.items()})
+@frozen
+class DeleteSessionQuery(SessionQuery):
+    """Where sessions are to be deleted."""
 
-
-def _change(read: Reader) -> SessionChange:
-    return SessionChange(
-        name=_name(read),
-        state=read.json_object("session_state"),
-        metadata=read.json_object("metadata"),
-        summary=read.json_object("summary"),
+    descriptions: ClassVar = _describe_place(
+        user="User ID to scope deletion to",
+        database="Database ID to use for deletion",
+        table="Table to use for deletion",
     )
 
 
-def _name(read: Reader) -> str | None:
-    return read.line("session_name", max_length=_NAME_LENGTH)
-
-
-def _id(read: Reader, name: str) -> str | None:
-    return read.line(name, max_length=_ID_LENGTH) or None
-
-
-def delete_session(call: Call) -> Program[Answer | Refusal]:
+def delete_session(
+    call: Call, database: str, query: DeleteSessionQuery
+) -> Program[Answer | Refusal]:
     """Delete a session with its runs; one of them that is executed is broken off.
 
     One that is not there for the caller is gone already: a client that repeats a deletion whose
     answer it lost is not told that it failed.
     """
-    read = call.reader()
-    if isinstance(read, Invalid):
-        return read
-    where = _where(call, read)
-    if isinstance(where, Refusal):
-        return where
-    if faults := read.faults():
-        return Invalid(faults)
     session_id = call.params["session_id"]
     if _possible(call, session_id):
-        kind = where.kind if where.kind_sent else None
-        deleted = yield from _delete(call, where, ((session_id, kind),))
+        deleted = yield from _delete(call, database, query.user_id, ((session_id, query.kind),))
         if isinstance(deleted, Refusal):
             return deleted
-    return empty_response(204)
+    return empty_response(call.success)
 
 
-def delete_sessions(call: Call) -> Program[Answer | Refusal]:
-    """Delete many sessions at once; one that is absent, or of another kind, is passed over."""
-    query = call.reader()
-    if isinstance(query, Invalid):
-        return query
-    body = yield from call.json_object()
-    if isinstance(body, Refusal):
-        return body
-    where = _where(call, query)
-    if isinstance(where, Refusal):
-        return where
-    read = _reader(body)
-    ids, kinds = read.texts("session_ids"), read.texts("session_types")
-    for name, values in (("session_ids", ids), ("session_types", kinds)):
-        if not 0 < len(values) <= _MOST:
-            read.fault(name, f"must have between 1 and {_MOST} members")
+def _read_texts(read: Reader, name: str) -> tuple[str, ...]:
+    texts = read.texts(name)
+    if not 0 < len(texts) <= _MOST:
+        read.fault(name, f"must have between 1 and {_MOST} members")
+    return texts
+
+
+def _read_kinds(read: Reader, name: str) -> tuple[str, ...]:
+    kinds = _read_texts(read, name)
     for index, kind in enumerate(kinds):
-        if kind not in _KINDS:
-            read.fault(f"session_types[{index}]", f"must be one of {', '.join(_KINDS)}")
-    if faults := (*query.faults(), *read.faults()):
-        return Invalid(faults)
-    if len(ids) != len(kinds):
+        if kind not in KINDS:
+            read.fault(f"{name}[{index}]", f"must be one of {', '.join(KINDS)}")
+    return kinds
+
+
+@frozen
+class DeleteSessionRequest:
+    """Sessions that are to be deleted."""
+
+    about: ClassVar = "As many types as ids, in the same order"
+
+    session_ids: tuple[str, ...] = declare(
+        list_of(TEXT, minItems=1, maxItems=_MOST), _read_texts, required=True
+    )
+    session_types: tuple[str, ...] = declare(
+        list_of(ref("SessionType"), minItems=1, maxItems=_MOST), _read_kinds, required=True
+    )
+
+
+def delete_sessions(
+    call: Call, database: str, query: DeleteSessionQuery, body: DeleteSessionRequest
+) -> Program[Answer | Refusal]:
+    """Delete many sessions at once; one that is absent, or of another kind, is passed over."""
+    if len(body.session_ids) != len(body.session_types):
         return BadRequest("Session IDs and session types must have the same length")
-    named = zip(ids, kinds, strict=True)
+    named = zip(body.session_ids, body.session_types, strict=True)
     meant = tuple(pair for pair in named if _possible(call, pair[0]))
-    deleted = yield from _delete(call, where, meant)
-    return deleted if isinstance(deleted, Refusal) else empty_response(204)
+    deleted = yield from _delete(call, database, query.user_id, meant)
+    return deleted if isinstance(deleted, Refusal) else empty_response(call.success)
 
 
 def _possible(call: Call, session_id: str) -> bool:
@@ -390,21 +519,21 @@ def _possible(call: Call, session_id: str) -> bool:
 
 
 def _delete(
-    call: Call, where: _Where, meant: tuple[tuple[str, str | None], ...]
+    call: Call, database: str, user_id: str | None, meant: tuple[tuple[str, str | None], ...]
 ) -> Program[Deleted | Refusal]:
     """Delete the sessions of these ids and kinds, each of one owner; tell their executors."""
-    database, audit = where.database, call.audit
+    audit = call.audit
     ids = tuple(dict.fromkeys(session_id for session_id, _ in meant))
-    owners = yield from find_owners(call, database, ids, where.user_id)
+    owners = yield from find_owners(call, database, ids, user_id)
     if isinstance(owners, Refusal):
         return owners
     named = {(owners[one], one, kind): None for one, kind in meant if one in owners}
     if not named:
         return Deleted(0, ())
-    own = call.principal.own if call.whose(where.user_id).others else None
+    own = call.principal.own if call.whose(user_id).others else None
     unit = DeleteSessions(tuple(named), own, (yield from Now()))
     resource = "/".join(audit.of(resource_of((one,)), owners.get(one)) for one in ids)
-    change = partial(call.change, status=204, resource=resource)
+    change = partial(call.change, resource=resource)
     deleted = yield from _store(database, unit, change)
     for run_id in deleted.runs:
         yield from Nudge(cancel_topic(database, run_id))

@@ -12,7 +12,7 @@ from ...config import PlatformConfig
 from ...hosted.registry import Registry
 from ...http.refusals import Refusal, respond
 from ...version import INTERFACE_VERSION
-from ..fields import Field, fields_of
+from ..fields import Field, fields_of, shape_name
 from ..json_schema import Schema, integer, ref, text
 from ..route import Route
 from ..routes import ROUTES
@@ -147,7 +147,7 @@ def _declared_body(route: Route) -> Body | None:
     if route.body is None or not route.described:
         return None
     required = any(field.required for field in fields_of(route.body))
-    return Body({JSON: ref(route.body.__name__)}, required=required)
+    return Body({JSON: ref(shape_name(route.body))}, required=required)
 
 
 def _body(body: Body | None) -> dict[str, Any]:

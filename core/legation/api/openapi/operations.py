@@ -144,30 +144,11 @@ _OF_SEVERAL: Final = Conflict(
 
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
-_INSTANT: Final = integer(minimum=0, maximum=1 << 40)
 _PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
 _ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
 _FIRST: Final = Field("page", _PAGES, "Page number for pagination")
 _IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
 _COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
-_SEVERAL: Final = "Needed where there are several and no component is named."
-_IDLE: Final = "Accepted, without effect."
-
-
-def _place(
-    kind: str = "Session type (agent, team, or workflow)",
-    *,
-    user: str = "User ID",
-    database: str,
-    table: str = "The database table to use",
-) -> tuple[Field, ...]:
-    """Return where a session is looked for."""
-    return (
-        Field("type", {**ref("SessionType"), "default": "agent"}, kind),
-        _may("user_id", TEXT, f"{user}. {_COUNTS}"),
-        _may("db_id", TEXT, f"{database}. {_SEVERAL}"),
-        _may("table", TEXT, f"{table}. {_IDLE}"),
-    )
 
 
 # --- The platform itself -----------------------------------------------------------------------
@@ -435,27 +416,6 @@ _SESSIONS: Final = {
         "Retrieve paginated list of sessions with filtering and sorting options. Supports filtering"
         " by session type (agent, team, workflow), component, user, and name. Sessions represent"
         " conversation histories and execution contexts.",
-        (
-            *_place(
-                "Type of sessions to retrieve (agent, team, or workflow)",
-                user="Filter sessions by user ID",
-                database="Database ID to query sessions from",
-            ),
-            _may("component_id", TEXT, "Filter sessions by component ID (agent/team/workflow ID)"),
-            _may("session_name", TEXT, "Filter sessions by name (partial match)"),
-            _may(
-                "limit",
-                integer(minimum=1, maximum=1000, default=20),
-                "Number of sessions to return per page",
-            ),
-            _may("page", _PAGES, "Page number for pagination"),
-            _may(
-                "sort_by",
-                one_of_words("created_at", "updated_at", default="created_at"),
-                "Field to sort sessions by",
-            ),
-            _may("sort_order", {**ref("SortOrder"), "default": "desc"}, "Sort order (asc or desc)"),
-        ),
         errors=(_WHICH_DATABASE, _NO_DATABASE),
         meanings={
             400: "Invalid session type or filter parameters",
@@ -468,11 +428,6 @@ _SESSIONS: Final = {
         _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
         "Create a new empty session with optional configuration. Its `session_id` can be named in"
         " requests for runs later.",
-        _place(
-            "Type of session to create (agent, team, or workflow)",
-            database="Database ID to create session in",
-        ),
-        body=Body({JSON: ref("CreateSessionRequest")}, required=False),
         errors=(
             BadRequest("This platform hosts no workflows"),
             _NO_DATABASE,
@@ -490,12 +445,6 @@ _SESSIONS: Final = {
         "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
         " and will permanently remove all specified sessions and their runs. One that is not there,"
         " or of another type, is passed over.",
-        _place(
-            user="User ID to scope deletion to",
-            database="Database ID to use for deletion",
-            table="Table to use for deletion",
-        ),
-        body=Body({JSON: ref("DeleteSessionRequest")}),
         errors=(
             _WHICH_DATABASE,
             BadRequest("Session IDs and session types must have the same length"),
@@ -514,11 +463,6 @@ _SESSIONS: Final = {
         "Retrieve detailed information about a specific session including metadata,"
         " configuration, and run history. Response schema varies based on session type (agent,"
         " team, or workflow).",
-        _place(
-            user="User ID to query session from",
-            database="Database ID to query session from",
-            table="Table to query session from",
-        ),
         errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to retrieve"},
         meanings={404: "Session not found", 422: "Invalid session type"},
@@ -527,11 +471,6 @@ _SESSIONS: Final = {
         "Update Session",
         _same("update_session", "Session updated successfully", _SESSION_DETAIL),
         "Update session properties such as session_name, session_state, metadata, or summary.",
-        _place(
-            database="Database ID to use for update operation",
-            table="Table to use for update operation",
-        ),
-        body=Body({JSON: ref("UpdateSessionRequest")}, required=False),
         errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to update"},
         meanings={
@@ -545,11 +484,6 @@ _SESSIONS: Final = {
         {204: Reply("Successful Response", {})},
         "Permanently delete a specific session and all its associated runs. This action cannot be"
         " undone and will remove all conversation history. One that is not there is gone already.",
-        _place(
-            user="User ID to scope deletion to",
-            database="Database ID to use for deletion",
-            table="Table to use for deletion",
-        ),
         ids={"session_id": "Session ID to delete"},
         errors=(_WHICH_DATABASE, _NO_DATABASE, _OF_SEVERAL),
         meanings={500: "Failed to delete session"},
@@ -558,12 +492,6 @@ _SESSIONS: Final = {
         "Rename Session",
         _same("rename_session", "Session renamed successfully", _SESSION_DETAIL),
         "Update the name of an existing session.",
-        _place(
-            user="User ID to scope rename to",
-            database="Database ID to use for rename operation",
-            table="Table to use for rename operation",
-        ),
-        body=Body({JSON: ref("Body_rename_session")}),
         errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to rename"},
         meanings={
@@ -578,25 +506,6 @@ _SESSIONS: Final = {
         "Retrieve all runs (executions) for a specific session with optional timestamp filtering."
         " Runs represent individual interactions or executions within a session. Response schema"
         " varies based on session type.",
-        (
-            *_place(
-                user="User ID to query runs from",
-                database="Database ID to query runs from",
-                table="Table to query runs from",
-            ),
-            _may(
-                "created_after",
-                _INSTANT,
-                "Filter runs created after this Unix timestamp (epoch time in seconds)",
-            ),
-            _may(
-                "created_before",
-                _INSTANT,
-                "Filter runs created before this Unix timestamp (epoch time in seconds)",
-            ),
-            _FIRST,
-            Field("limit", _ROWS, "Runs on a page"),
-        ),
         errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to get runs from"},
         meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
@@ -606,11 +515,6 @@ _SESSIONS: Final = {
         _same("get_session_run", "Run retrieved successfully", _SESSION_RUN),
         "Retrieve a specific run by its ID from a session. Response schema varies based on the run"
         " type (agent run, team run, or workflow run).",
-        _place(
-            user="User ID to query run from",
-            database="Database ID to query run from",
-            table="Table to query run from",
-        ),
         errors=(
             NotFound("Run with ID no-such not found in session s1"),
             _WHICH_DATABASE,

@@ -9,17 +9,22 @@ from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA
 from ...store.run_states import RunState
-from ..fields import describe_body
+from ..fields import describe_body, shape_name
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.run_arguments import (
-    CHOSEN_ID,
-    CHOSEN_SESSION,
-    PRINTED,
     Action,
     Argument,
     Treatment,
     arguments_of,
     describe_rules,
+)
+from ..handlers.sessions import (
+    KINDS,
+    ORDERS,
+    CreateSessionRequest,
+    DeleteSessionRequest,
+    RenameSessionRequest,
+    UpdateSessionRequest,
 )
 from ..handlers.system import ExplainRequest
 from ..json_schema import (
@@ -48,7 +53,6 @@ __all__ = ["SCHEMAS", "collection_schema"]
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _VERSION: Final = text(examples=[str(CATALOGUE.latest)])
 _OBJECTS: Final = list_of(OBJECT)
-_SESSION_NAME: Final = text(maxLength=500, pattern=PRINTED)
 _PAGED: Final[Mapping[str, Schema]] = {
     "page": integer(minimum=1),
     "limit": integer(minimum=1),
@@ -450,14 +454,9 @@ def _session_detail(kind: str) -> Schema:
     )
 
 
-_CHANGES: Final[Mapping[str, Schema]] = {
-    "session_name": _SESSION_NAME,
-    **dict.fromkeys(("session_state", "metadata", "summary"), OBJECT),
-}
-
 _SESSIONS: Final[Mapping[str, Schema]] = {
-    "SessionType": one_of_words("agent", "team", "workflow"),
-    "SortOrder": one_of_words("asc", "desc"),
+    "SessionType": one_of_words(*KINDS),
+    "SortOrder": one_of_words(*ORDERS),
     "PaginationInfo": object_of(_PAGED, {"search_time_ms": NUMBER}),
     "SessionSchema": object_of(
         _SESSION, {"user_id": {**TEXT, "description": "Whose it is, for those who see every owner"}}
@@ -469,23 +468,15 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "TeamSessionDetailSchema": _session_detail("team"),
     "RunSchema": _run_row("agent"),
     "TeamRunSchema": _run_row("team"),
-    "CreateSessionRequest": _members(
-        {
-            "session_id": CHOSEN_SESSION,
-            **dict.fromkeys(("user_id", "agent_id", "team_id", "workflow_id"), CHOSEN_ID),
-            **_CHANGES,
-        }
-    ),
-    "UpdateSessionRequest": _members(_CHANGES),
-    "Body_rename_session": object_of({"session_name": _SESSION_NAME}, additionalProperties=False),
-    "DeleteSessionRequest": object_of(
-        {
-            "session_ids": list_of(text(), minItems=1, maxItems=1000),
-            "session_types": list_of(ref("SessionType"), minItems=1, maxItems=1000),
-        },
-        description="As many types as ids, in the same order",
-        additionalProperties=False,
-    ),
+    **{
+        shape_name(shape): describe_body(shape)
+        for shape in (
+            CreateSessionRequest,
+            UpdateSessionRequest,
+            RenameSessionRequest,
+            DeleteSessionRequest,
+        )
+    },
 }
 
 # --- Databases ---------------------------------------------------------------------------------

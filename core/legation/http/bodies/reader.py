@@ -238,6 +238,10 @@ class Reader:
         """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""
         return name in self._fields
 
+    def lacks(self, name: str) -> bool:
+        """Say whether there is no value of the field `name`.  Takes nothing."""
+        return all(value is None for value in self._fields.get(name, ()))
+
     def fault(self, name: str, message: str) -> None:
         """Add a fault of the handler's own finding, under the path of `name`.
 
