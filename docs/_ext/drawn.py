@@ -20,6 +20,7 @@ from legation.access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from legation.api import routes
 from legation.api.handlers.run_arguments import ARGUMENTS, Argument, Treatment
 from legation.api.openapi.operations import OPERATIONS
+from legation.api.route import Route
 from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.http import refusals
@@ -197,7 +198,7 @@ def _routes(tag: str) -> str:
     return _table(("route", "needs one of", "what it does, and its operation id"), rows)
 
 
-def _does(route: routes.Route) -> str:
+def _does(route: Route) -> str:
     return f"{OPERATIONS[route.operation].summary} (`{route.operation}`)"
 
 

@@ -9,12 +9,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from attrs import define
 
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
-from ..effects import Program, ReadBody, ThisNode, Transact
+from ..effects import Program, ThisNode, Transact
 from ..hosted.registry import Registry
-from ..http.bodies import Form, JsonObject, Reader, parse_form, parse_json, parse_query
-from ..http.bodies.json_text import BadJson
 from ..http.messages import Answer, Request
-from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
+from ..http.refusals import Refusal
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import ExecutorContext
@@ -182,43 +180,6 @@ class Call:
     def registry(self) -> Registry:
         """What the platform hosts."""
         return self.context.registry
-
-    def reader(self) -> Reader | Invalid:
-        """Return the fields of the query, to be taken one by one."""
-        fields = parse_query(self.query)
-        if isinstance(fields, Fault):
-            return Invalid((fields,))
-        return Reader("query", fields)
-
-    def form(self, query: Reader | None = None) -> Program[Form | Refusal]:
-        """Read the body as a form, whichever of the three encodings it has.
-
-        What belongs into it has no effect in the query, and is refused there; so is what a handler
-        has left in `query`, the reader of the query of which it has taken something.
-        """
-        left = self.reader() if query is None and self.query else query
-        if isinstance(left, Invalid):
-            return left
-        if left is not None and (faults := left.faults()):
-            return Invalid(faults)
-        body = yield from ReadBody(BODY_LIMIT)
-        if body is None:
-            return TooLarge(BODY_LIMIT)
-        return parse_form(self.request.header(b"content-type"), body)
-
-    def json_object(self, limit: int = BODY_LIMIT) -> Program[JsonObject | Refusal]:
-        """Read the body, of at most `limit` bytes, as a JSON object; no body is an empty one."""
-        body = yield from ReadBody(limit)
-        if body is None:
-            return TooLarge(limit)
-        if not body:
-            return {}
-        value = parse_json(body)
-        if isinstance(value, BadJson):
-            return BadRequest(f"The body has to be JSON; it is {value.reason}")
-        if not isinstance(value, dict):
-            return Invalid((Fault("body", "must be a JSON object"),))
-        return value
 
     def change(
         self, database: str, unit: Unit[R], *, status: int = 0, resource: str = ""

@@ -33,6 +33,7 @@ __all__ = [
     "declare",
     "describe_body",
     "fields_of",
+    "header",
     "ignored",
     "integer",
     "json_object",
@@ -61,6 +62,10 @@ def _ignore(read: Reader, name: str) -> None:
 
 PAGES: Final[Mapping[str, int]] = {"minimum": 1, "maximum": 1_000_000}
 """The bounds of the number of a page."""
+
+
+def _leave(_read: Reader, _name: str) -> None:
+    """Read nothing: it is no field of the query."""
 
 
 @frozen
@@ -218,6 +223,12 @@ def json_object(about: str = "", **more: Any) -> Any:
 def ignored(about: str = "Accepted, without effect", **more: Any) -> Any:
     """Declare a field that clients send and that changes nothing."""
     return declare(TEXT, _ignore, about, **more)
+
+
+def header(name: str, schema: Schema, about: str = "") -> Any:
+    """Declare a header, which the handler reads by itself: the query has no field for it."""
+    field = Field(name, schema, about, where="header", read=_leave)
+    return attrs.field(default=None, metadata={_DECLARED: field})
 
 
 # --- Reading ------------------------------------------------------------------------------------

@@ -13,21 +13,32 @@ the fields of the query and of the body; all their faults are told at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from attrs import Factory, field, validators
 
 from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
-from ..effects import Program
-from ..http.refusals import Fault, Invalid, Refusal
+from ..effects import Program, ReadBody
+from ..http.bodies import BadJson, Form, parse_form, parse_json
+from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
-from .fields import read_json, read_query
+from .fields import NoQuery, read_json, read_query
 
-__all__ = ["Finder", "Handler", "Route"]
+__all__ = ["Finder", "FormShape", "Handler", "Route"]
 
 Handler: TypeAlias = Callable[..., Handled]
 """Answers a call: `(call)`, and behind it what was found, the query and the body, as declared."""
+
+
+class FormShape(Protocol):
+    """The class of the fields of a form, whichever of the three encodings it has."""
+
+    @classmethod
+    def read(cls, form: Form) -> Self | Refusal:
+        """Return what `form` says, or what is wrong with it."""
+        ...
+
 
 Finder: TypeAlias = Callable[[Call, Any], Any]
 """Finds what a call and its query name, or refuses; a `Fault` is told with the others."""
@@ -52,7 +63,9 @@ class Route:
         find: Finds what the path names.
         query: The class of the fields of the query; without one, no query is looked at.
         body: The class of the members of the JSON body; without one, no body is read.
-        body_limit: Bytes of the body.
+        body_limit: Bytes of the body, where that is JSON alone.
+        form: The class of the fields of the body, where that is a form.  What belongs into it has
+            no effect in the query, and is refused there before the body is read.
         success: The status of its usual answer.
         described: Whether the document says that there is a body.
         repeatable: It may be asked for twice as it is, and takes no `Idempotency-Key`.
@@ -68,6 +81,7 @@ class Route:
     find: Finder | None = field(default=None, kw_only=True)
     query: type[Any] | None = field(default=None, kw_only=True)
     body: type[Any] | None = field(default=None, kw_only=True)
+    form: type[FormShape] | None = field(default=None, kw_only=True)
     body_limit: int = field(default=BODY_LIMIT, kw_only=True)
     success: int = field(default=200, kw_only=True)
     described: bool = field(default=True, kw_only=True)
@@ -94,16 +108,33 @@ class Route:
             if isinstance(found, Fault):
                 faults = (found, *faults)
             given.insert(0, found)
+        if self.form is not None:
+            if self.query is None and call.query:
+                _, faults = read_query(NoQuery, call.query)
+            return Invalid(faults) if faults else self._read_form(self.form, call, given)
         if self.body is not None:
             return self._read_body(self.body, call, given, faults)
         return Invalid(faults) if faults else self.handler(call, *given)
 
+    def _read_form(self, shape: type[FormShape], call: Call, given: list[Any]) -> Program[Handled]:
+        sent = yield from ReadBody(BODY_LIMIT)
+        if sent is None:
+            return TooLarge(BODY_LIMIT)
+        form = parse_form(call.request.header(b"content-type"), sent)
+        read = form if isinstance(form, Refusal) else shape.read(form)
+        return read if isinstance(read, Refusal) else self.handler(call, *given, read)
+
     def _read_body(
         self, shape: type[Any], call: Call, given: list[Any], faults: tuple[Fault, ...]
     ) -> Program[Handled]:
-        sent = yield from call.json_object(self.body_limit)
-        if isinstance(sent, Refusal):
-            return sent
-        body, more = read_json(shape, sent)
+        sent = yield from ReadBody(self.body_limit)
+        if sent is None:
+            return TooLarge(self.body_limit)
+        members = parse_json(sent) if sent else {}
+        if isinstance(members, BadJson):
+            return BadRequest(f"The body has to be JSON; it is {members.reason}")
+        if not isinstance(members, dict):
+            return Invalid((Fault("body", "must be a JSON object"),))
+        body, more = read_json(shape, members)
         faults = (*faults, *more)
         return Invalid(faults) if faults else self.handler(call, *given, body)

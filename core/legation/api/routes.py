@@ -21,6 +21,7 @@ from .handlers import (
     databases,
     docs,
     metrics,
+    run_arguments,
     runs,
     sessions,
     system,
@@ -29,14 +30,6 @@ from .handlers import (
 from .route import Route
 
 __all__ = ["ROUTES"]
-
-
-def _agents(*actions: str, **more: Any) -> Scoped:
-    return Scoped("agents", actions, parameter="agent_id", **more)
-
-
-def _teams(*actions: str, **more: Any) -> Scoped:
-    return Scoped("teams", actions, parameter="team_id", **more)
 
 
 def _databases(action: str, *also: str) -> Scoped:
@@ -51,15 +44,85 @@ def _sessions(action: str) -> Scoped:
     return Scoped("sessions", (action,))
 
 
+def _components(kind: str) -> tuple[Route, ...]:
+    """Return the routes of agents or of teams, and of their runs."""
+    group, tag = f"{kind}s", f"{kind.capitalize()}s"
+    one = f"/{group}/{{{kind}_id}}"
+    read, run = (Scoped(group, (action,), parameter=f"{kind}_id") for action in ("read", "run"))
+    listing = Scoped(group, ("read", "run"), listing=True)
+    follow, find = FOLLOW_RUNS[kind], partial(components.find_component, kind)
+    listed = components.list_components(kind)
+
+    route = partial(Route, tag=tag)
+    return (
+        route("GET", f"/{group}", listing, listed, f"get_{group}"),
+        route("GET", one, read, components.get_component, f"get_{kind}", find=find),
+        route(
+            "POST",
+            f"{one}/runs",
+            run,
+            runs.start_run,
+            f"create_{kind}_run",
+            find=find,
+            form=run_arguments.StartForm,
+        ),
+        route(
+            "GET",
+            f"{one}/runs",
+            follow,
+            runs.list_runs,
+            f"list_{kind}_runs",
+            find=find,
+            query=runs.ListRunsQuery,
+        ),
+        route(
+            "GET",
+            f"{one}/runs/{{run_id}}",
+            follow,
+            runs.get_run,
+            f"get_{kind}_run",
+            query=runs.GetRunQuery,
+        ),
+        route(
+            "GET",
+            f"{one}/runs/{{run_id}}/events",
+            follow,
+            runs.run_events,
+            f"get_{kind}_run_events",
+            query=runs.RunEventsQuery,
+        ),
+        route(
+            "POST",
+            f"{one}/runs/{{run_id}}/cancel",
+            run,
+            runs.cancel_run,
+            f"cancel_{kind}_run",
+            query=run_arguments.CancelQuery,
+            form=run_arguments.CancelForm,
+        ),
+        route(
+            "POST",
+            f"{one}/runs/{{run_id}}/continue",
+            run,
+            runs.continue_run,
+            f"continue_{kind}_run",
+            form=run_arguments.ContinueForm,
+        ),
+        route(
+            "POST",
+            f"{one}/runs/{{run_id}}/resume",
+            run,
+            runs.resume_run,
+            f"resume_{kind}_run",
+            form=run_arguments.ResumeForm,
+        ),
+    )
+
+
 _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
-_LIST_AGENTS: Final = Scoped("agents", ("read", "run"), listing=True)
-_LIST_TEAMS: Final = Scoped("teams", ("read", "run"), listing=True)
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
 _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
-
-_AGENT: Final = partial(components.find_component, "agent")
-_TEAM: Final = partial(components.find_component, "team")
 
 # A migration may be asked for twice as it is, and where the table of keys is not there yet.
 _MIGRATION: Final[dict[str, Any]] = {
@@ -117,142 +180,8 @@ ROUTES: Final = (
     ),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
-    Route(
-        "GET", "/agents", _LIST_AGENTS, components.list_components("agent"), "get_agents", "Agents"
-    ),
-    Route(
-        "GET",
-        "/agents/{agent_id}",
-        _agents("read"),
-        components.get_component,
-        "get_agent",
-        "Agents",
-        find=_AGENT,
-    ),
-    Route(
-        "POST",
-        "/agents/{agent_id}/runs",
-        _agents("run"),
-        runs.start_run,
-        "create_agent_run",
-        "Agents",
-        find=_AGENT,
-    ),
-    Route(
-        "GET",
-        "/agents/{agent_id}/runs",
-        FOLLOW_RUNS["agent"],
-        runs.list_runs("agent"),
-        "list_agent_runs",
-        "Agents",
-    ),
-    Route(
-        "GET",
-        "/agents/{agent_id}/runs/{run_id}",
-        FOLLOW_RUNS["agent"],
-        runs.get_run("agent"),
-        "get_agent_run",
-        "Agents",
-    ),
-    Route(
-        "GET",
-        "/agents/{agent_id}/runs/{run_id}/events",
-        FOLLOW_RUNS["agent"],
-        runs.run_events("agent"),
-        "get_agent_run_events",
-        "Agents",
-    ),
-    Route(
-        "POST",
-        "/agents/{agent_id}/runs/{run_id}/cancel",
-        _agents("run"),
-        runs.cancel_run("agent"),
-        "cancel_agent_run",
-        "Agents",
-    ),
-    Route(
-        "POST",
-        "/agents/{agent_id}/runs/{run_id}/continue",
-        _agents("run"),
-        runs.continue_run("agent"),
-        "continue_agent_run",
-        "Agents",
-    ),
-    Route(
-        "POST",
-        "/agents/{agent_id}/runs/{run_id}/resume",
-        _agents("run"),
-        runs.resume_run("agent"),
-        "resume_agent_run",
-        "Agents",
-    ),
-    Route("GET", "/teams", _LIST_TEAMS, components.list_components("team"), "get_teams", "Teams"),
-    Route(
-        "GET",
-        "/teams/{team_id}",
-        _teams("read"),
-        components.get_component,
-        "get_team",
-        "Teams",
-        find=_TEAM,
-    ),
-    Route(
-        "POST",
-        "/teams/{team_id}/runs",
-        _teams("run"),
-        runs.start_run,
-        "create_team_run",
-        "Teams",
-        find=_TEAM,
-    ),
-    Route(
-        "GET",
-        "/teams/{team_id}/runs",
-        FOLLOW_RUNS["team"],
-        runs.list_runs("team"),
-        "list_team_runs",
-        "Teams",
-    ),
-    Route(
-        "GET",
-        "/teams/{team_id}/runs/{run_id}",
-        FOLLOW_RUNS["team"],
-        runs.get_run("team"),
-        "get_team_run",
-        "Teams",
-    ),
-    Route(
-        "GET",
-        "/teams/{team_id}/runs/{run_id}/events",
-        FOLLOW_RUNS["team"],
-        runs.run_events("team"),
-        "get_team_run_events",
-        "Teams",
-    ),
-    Route(
-        "POST",
-        "/teams/{team_id}/runs/{run_id}/cancel",
-        _teams("run"),
-        runs.cancel_run("team"),
-        "cancel_team_run",
-        "Teams",
-    ),
-    Route(
-        "POST",
-        "/teams/{team_id}/runs/{run_id}/continue",
-        _teams("run"),
-        runs.continue_run("team"),
-        "continue_team_run",
-        "Teams",
-    ),
-    Route(
-        "POST",
-        "/teams/{team_id}/runs/{run_id}/resume",
-        _teams("run"),
-        runs.resume_run("team"),
-        "resume_team_run",
-        "Teams",
-    ),
+    *_components("agent"),
+    *_components("team"),
     Route(
         "GET",
         "/sessions",

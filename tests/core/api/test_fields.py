@@ -21,6 +21,7 @@ from legation.api.fields import (
     shape_name,
     text,
 )
+from legation.http.bodies import JsonValue
 from legation.http.refusals import Fault
 from legation.values import frozen
 
@@ -159,7 +160,8 @@ def test_a_line_that_is_required_may_be_empty_but_not_absent() -> None:
 
     assert read_json(Titled, {"title": ""}) == (Titled(""), ())
     assert read_json(Titled, {"title": 1})[1] == (Fault("body.title", "must be a string"),)
-    for body in ({}, {"title": None}):
+    absent: list[dict[str, JsonValue]] = [{}, {"title": None}]
+    for body in absent:
         assert read_json(Titled, body)[1] == (Fault("body.title", "is required"),)
     assert describe_body(Titled)["required"] == ["title"]
 

@@ -63,7 +63,7 @@ def test_only_webhooks_are_signed() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
 def test_a_handler_takes_what_its_row_declares(route: Route) -> None:
     given = ["call", *(["found"] if route.find else [])]
-    declared = {"query": route.query, "body": route.body}
+    declared = {"query": route.query, "body": route.body, "form": route.form}
     given += [name for name, shape in declared.items() if shape is not None]
 
     parameters = list(signature(route.handler).parameters)

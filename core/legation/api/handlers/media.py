@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...http.bodies import JsonObject, Reader
+from ...http.bodies import JsonObject, Reader, Upload
 from ...http.bodies.data_urls import encode_inline, is_data_url
 from ...http.bodies.media_types import MEDIA_TYPES, encode_file
 from ...http.refusals import BadRequest
@@ -21,13 +21,15 @@ class Media:
     by_kind: Mapping[str, list[dict[str, Any]]]
 
 
-def add_uploads(read: Reader, listed: Mapping[str, Sequence[dict[str, Any]]]) -> Media | BadRequest:
-    """Take the uploads from `read`, and return them behind what was `listed` of their kind.
+def add_uploads(
+    uploads: Iterable[Upload], listed: Mapping[str, Sequence[dict[str, Any]]]
+) -> Media | BadRequest:
+    """Return `uploads` behind what was `listed` of their kind.
 
     An empty upload is no file: browsers send one for a field that was left alone.
     """
     by_kind = {kind: list(items) for kind, items in listed.items()}
-    for upload in read.uploads("files"):
+    for upload in uploads:
         kind = MEDIA_TYPES.get(upload.content_type.lower())
         if not upload.data:
             continue

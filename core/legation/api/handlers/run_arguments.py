@@ -7,29 +7,33 @@ unknown, and refused as such: a misspelt argument must not pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
-from ...http.bodies import JsonObject, Reader
+from ...http.bodies import Form, JsonObject, Reader, Upload
 from ...http.bodies.json_text import JsonValue
+from ...http.refusals import BadRequest, Invalid, Refusal
 from ...runs.output import MEDIA
 from ...tools.structured import check_schema
 from ...values import frozen
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, read_chosen_id, read_chosen_session
-from ..fields import MOST
-from .media import take_media_list
+from ..fields import MOST, declare
+from .media import Media, add_uploads, take_media_list
 
 __all__ = [
     "ARGUMENTS",
     "Action",
     "Argument",
+    "CancelForm",
+    "CancelQuery",
+    "ContinueForm",
     "Kind",
+    "ResumeForm",
+    "StartForm",
     "Treatment",
     "arguments_of",
     "describe_rules",
-    "read_arguments",
-    "read_query_arguments",
 ]
 
 _Schema: TypeAlias = Mapping[str, Any]
@@ -83,7 +87,6 @@ class Argument:
         treatment: What becomes of it.
         since: The first version of AgentOS whose clients send it.
         required: It has to be sent.
-        in_query: It may also stand in the query.
         harmless: Values of one that is refused which ask for nothing, in lower case.
     """
 
@@ -94,7 +97,6 @@ class Argument:
     treatment: Treatment = Treatment.HONOURED
     since: str = "2.5.6"
     required: bool = False
-    in_query: bool = False
     harmless: tuple[str, ...] = ()
 
 
@@ -201,6 +203,9 @@ _GIVEN: Final = (
 )
 
 
+_IN_BOTH: Final = "The session that the run is of; also in the query, and then it has to be of both"
+
+
 def _honour(
     name: str, actions: tuple[Action, ...], kind: Kind, meaning: str, **more: Any
 ) -> Argument:
@@ -232,8 +237,7 @@ ARGUMENTS: Final = (
         "session_id",
         (Action.CANCEL,),
         _ID,
-        "The session that the run is of; also in the query, and then it has to be of both",
-        in_query=True,
+        _IN_BOTH,
     ),
     _honour("user_id", _START, _ID, "Whose; counts for administrators alone"),
     _honour("session_state", _START, _JSON_OBJECT, "Merged into the state of the session"),
@@ -335,7 +339,7 @@ def arguments_of(action: Action) -> tuple[Argument, ...]:
     return _BY_ACTION[action]
 
 
-def read_arguments(read: Reader, action: Action) -> dict[str, Any]:
+def _read_arguments(read: Reader, action: Action) -> dict[str, Any]:
     """Return the values of the arguments that are honoured; `read` hears of every fault."""
     values, sent = dict(_ABSENT[action]), read.names
     for argument in arguments_of(action):
@@ -351,10 +355,112 @@ def read_arguments(read: Reader, action: Action) -> dict[str, Any]:
     return values
 
 
-def read_query_arguments(read: Reader, action: Action) -> dict[str, Any]:
-    """Return the values of the arguments that may stand in the query, whose reader `read` is."""
-    return {
-        argument.name: argument.kind.read(read, argument.name)
-        for argument in arguments_of(action)
-        if argument.in_query and argument.kind is not None
-    }
+# --- as values ---------------------------------------------------------------------------------
+
+_TOGETHER: Final = "is not allowed together with `tools`"
+
+
+@frozen
+class RunForm:
+    """The arguments of a request that are honoured, by their names."""
+
+    action: ClassVar[Action]
+
+    @classmethod
+    def read(cls, form: Form) -> Self | Refusal:
+        """Return what `form` says, or what is wrong with it."""
+        read = form.reader()
+        values = _read_arguments(read, cls.action)
+        faults = read.faults()
+        return Invalid(faults) if faults else cls(**values)
+
+
+@frozen
+class StartForm(RunForm):
+    """A new run; `uploads` are the files of a multipart form."""
+
+    action: ClassVar = Action.START
+
+    message: str
+    stream: bool
+    background: bool
+    session_id: str
+    user_id: str | None
+    session_state: JsonObject | None
+    dependencies: JsonObject | None
+    metadata: JsonObject | None
+    output_schema: JsonObject | None
+    use_json_schema: bool
+    images: Sequence[JsonObject]
+    videos: Sequence[JsonObject]
+    audio: Sequence[JsonObject]
+    files: Sequence[JsonObject]
+    input_files: Sequence[JsonObject]
+    uploads: Sequence[Upload]
+
+    @classmethod
+    def read(cls, form: Form) -> Self | Refusal:
+        """Return what `form` says, or what is wrong with it."""
+        read = form.reader()
+        values = _read_arguments(read, cls.action)
+        uploads = read.uploads("files")
+        faults = read.faults()
+        return Invalid(faults) if faults else cls(**values, uploads=uploads)
+
+    def media(self) -> Media | BadRequest:
+        """Return the files of the run, by their kind."""
+        files = [*self.files, *self.input_files]
+        listed = {"images": self.images, "videos": self.videos, "audio": self.audio}
+        return add_uploads(self.uploads, {**listed, "files": files})
+
+
+@frozen
+class ContinueForm(RunForm):
+    """What people answer to a run that waits for them."""
+
+    action: ClassVar = Action.CONTINUE
+
+    stream: bool
+    session_id: str | None
+    tools: Sequence[JsonValue]
+    requirements: Sequence[JsonValue]
+
+    @classmethod
+    def read(cls, form: Form) -> Self | Refusal:
+        """Return what `form` says, or what is wrong with it: 400 where answers are no array."""
+        read = form.reader()
+        values = _read_arguments(read, cls.action)
+        unread = {fault.path for fault in read.faults()}
+        for name in ("tools", "requirements"):
+            if f"body.{name}" in unread:
+                return BadRequest(f"Invalid JSON in {name} field")
+        if values["tools"] and values["requirements"]:
+            read.fault("requirements", _TOGETHER)
+        faults = read.faults()
+        return Invalid(faults) if faults else cls(**values)
+
+
+@frozen
+class CancelQuery:
+    """The session, which may stand in the query as well."""
+
+    session_id: str | None = declare(_ID.schema, _ID.read, _IN_BOTH)
+
+
+@frozen
+class CancelForm(RunForm):
+    """Which run is to be cancelled."""
+
+    action: ClassVar = Action.CANCEL
+
+    session_id: str | None
+
+
+@frozen
+class ResumeForm(RunForm):
+    """Which run is to be followed, and from where."""
+
+    action: ClassVar = Action.RESUME
+
+    session_id: str | None
+    last_event_index: int

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from attrs import evolve, field
+from attrs import evolve
 
 from ...access.claims import overlay
 from ...effects import Program, Transact
 from ...hosted.registry import Component
-from ...http.bodies import Form, Reader
 from ...http.messages import (
     Answer,
     Headers,
@@ -27,7 +26,7 @@ from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.event_writer import EventOrigin
 from ...runs.followers import Followed, RunStalled, join, resume, tail, tail_of_member
-from ...runs.output import MEDIA, run_json, run_listed
+from ...runs.output import run_json, run_listed
 from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
 from ...runs.turn_state import TurnState
@@ -37,14 +36,16 @@ from ...store.run_rows import ClaimedRun, RunRow
 from ...store.run_states import RunState
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
-from ..call import Call, Handled
-from ..route import Handler
+from ..call import Call
+from ..fields import PAGES, choice, header, ignored, integer, text
 from .components import find_component
-from .media import Media, add_uploads
 from .owners import find_session
-from .run_arguments import Action, read_arguments, read_query_arguments
+from .run_arguments import CancelForm, CancelQuery, ContinueForm, ResumeForm, StartForm
 
 __all__ = [
+    "GetRunQuery",
+    "ListRunsQuery",
+    "RunEventsQuery",
     "cancel_run",
     "continue_run",
     "get_run",
@@ -59,8 +60,6 @@ SSE_HEADERS: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_PAGE: Final = 1000
-_DEEPEST: Final = 1_000_000
 _BUSY: Final = "Another run of the session is not over yet"
 _DELETED: Final = "The run was deleted with its session before it was over"
 _STALLED: Final = (
@@ -68,91 +67,50 @@ _STALLED: Final = (
     " {} later"
 )
 _STALLED_RETRY_SECONDS: Final = 30
-_STATUSES: Final = tuple(state.value for state in RunState)
 
 
-@frozen
-class _Asked:
-    """The form of a new run, checked."""
-
-    message: str
-    stream: bool
-    background: bool
-    session_id: str
-    user_id: str | None
-    state: Mapping[str, Any] = field(factory=dict[str, Any])
-    details: Mapping[str, Any] = field(factory=dict[str, Any])
-
-
-def start_run(call: Call, hosted: Component) -> Program[Handled]:
-    """Start a run of an agent or a team."""
-    form = yield from call.form()
-    if isinstance(form, Refusal):
-        return form
-    asked = _read(form)
-    if isinstance(asked, Refusal):
-        return asked
-    return _start(call, hosted, asked)
-
-
-def _read(form: Form) -> _Asked | Invalid | BadRequest:
-    read = form.reader()
-    asked = read_arguments(read, Action.START)
-    files = [*asked["files"], *asked["input_files"]]
-    media = add_uploads(read, {**{kind: asked[kind] for kind in MEDIA}, "files": files})
-    if faults := read.faults():
-        return Invalid(faults)
-    if not isinstance(media, Media):
+def start_run(call: Call, hosted: Component, form: StartForm) -> Program[Answer | Refusal]:
+    """Start a run of an agent or a team, and answer the way that was asked for."""
+    media = form.media()
+    if isinstance(media, BadRequest):
         return media
-    return _Asked(
-        message=asked["message"],
-        stream=asked["stream"],
-        background=asked["background"],
-        session_id=asked["session_id"],
-        user_id=asked["user_id"],
-        state=asked["session_state"] or {},
-        details={**_details(asked), **media.by_kind},
-    )
-
-
-_HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
-
-
-def _details(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is handed on to the turn, as far as it was sent."""
-    details = {name: asked[name] for name in _HANDED_ON if asked[name] is not None}
-    return {**details, "use_json_schema": True} if asked["use_json_schema"] else details
-
-
-def _start(call: Call, hosted: Component, asked: _Asked) -> Program[Answer | Refusal]:
-    """Store the run, see that it is executed, and answer the way that was asked for."""
     run_id = yield from call.new_id("run")
-    named = call.principal.session_id or asked.session_id
+    named = call.principal.session_id or form.session_id
     session_id = named or (yield from call.new_id("session"))
-    owner = yield from _owner(call, hosted.database, asked, session_id, run_id)
+    owner = yield from _owner(call, hosted.database, form, session_id, run_id)
     call.audit.owner = owner
     new = NewRun(
         owner=owner,
         session_id=session_id,
         run_id=run_id,
-        message=asked.message,
-        stream=asked.stream and not asked.background,
-        state=_state(call, asked.state),
-        details=_with_claims(call, asked.details),
+        message=form.message,
+        stream=form.stream and not form.background,
+        state=_state(call, form.session_state or {}),
+        details=_with_claims(call, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
     )
-    status = 202 if asked.background else 200
+    status = 202 if form.background else 200
     change = partial(call.change, status=status, resource=call.describe_resource(hosted.id, run_id))
     started = yield from start(call.context, hosted, new, change)
     if started.rejected:
         return Conflict(_BUSY)
-    if asked.background:
+    if form.background:
         told = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, told)
-    if asked.stream:
+    if form.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
         return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
     return (yield from _join_run(hosted.database, owner, run_id))
+
+
+_HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
+
+
+def _details(form: StartForm) -> dict[str, Any]:
+    """Return what is handed on to the turn, as far as it was sent."""
+    sent = {name: getattr(form, name) for name in _HANDED_ON}
+    details = {name: value for name, value in sent.items() if value is not None}
+    return {**details, "use_json_schema": True} if form.use_json_schema else details
 
 
 def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -175,17 +133,19 @@ def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     return given
 
 
-def _owner(call: Call, database: str, asked: _Asked, session_id: str, run_id: str) -> Program[str]:
+def _owner(
+    call: Call, database: str, form: StartForm, session_id: str, run_id: str
+) -> Program[str]:
     """Return whose the run is: the caller's, or his whom one who sees all names.
 
     Where authorization is off, a session that has one owner alone goes on as his.  A caller without
     a subject owns nothing: the run is stored under a name nobody bears.
     """
-    principal, whose = call.principal, call.whose(asked.user_id)
+    principal, whose = call.principal, call.whose(form.user_id)
     if not whose.owners:
         return f"~nobody:{run_id}"
     others = whose.others and principal.trusted
-    named = principal.session_id or asked.session_id
+    named = principal.session_id or form.session_id
     if not named or not (others or whose.owners[1:]):
         return whose.owners[0]
     if call.seed is not None:  # sent again, it means the owner that it meant at first
@@ -196,83 +156,88 @@ def _owner(call: Call, database: str, asked: _Asked, session_id: str, run_id: st
     return session.owner if isinstance(session, SessionRow) else whose.owners[0]
 
 
-def list_runs(kind: str) -> Handler:
-    """Return the handler that lists the caller's runs of a session."""
+@frozen
+class ListRunsQuery:
+    """A page of the runs of a session."""
 
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        hosted = find_component(kind, call)
-        if isinstance(hosted, NotFound):
-            return hosted
-        read = call.reader()
-        if isinstance(read, Invalid):
-            return read
-        session_id = read.text("session_id", required=True)
-        status = read.choice("status", _STATUSES)
-        user_id = read.text("user_id") or None
-        page = read.integer("page", default=1, minimum=1, maximum=_DEEPEST)
-        limit = read.integer("limit", default=_PAGE, minimum=1, maximum=_PAGE)
-        if faults := read.faults():
-            return Invalid(faults)
-        session_id = call.principal.session_id or session_id
-        session = yield from find_session(call, hosted.database, session_id, user_id)
-        if session is None:
-            return json_response(200, [])
-        if isinstance(session, Refusal):
-            return session
-        listed = ListRuns(session.owner, session_id, status, page=page, size=limit, members=True)
-        rows = yield from Transact(hosted.database, listed)
-        return json_response(200, [run_listed(row) for row in rows if _of(row, hosted)])
-
-    return handler
+    session_id: str = text("Session ID to list runs for", required=True)
+    status: str | None = choice(
+        tuple(state.value for state in RunState),
+        "Filter by run status (PENDING, RUNNING, COMPLETED, ERROR)."
+        " The others are PAUSED and CANCELLED.",
+        nullable=True,
+    )
+    user_id: str | None = text(
+        "User ID. Counts for administrators alone; needed where several users have the id.",
+        or_none=True,
+        nullable=True,
+    )
+    page: int = integer("Page number for pagination", default=1, **PAGES)
+    limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
 
 
-def get_run(kind: str) -> Handler:
-    """Return the handler that returns one of the caller's runs."""
-
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        read = call.reader()
-        if isinstance(read, Invalid):
-            return read
-        session_id = read.text("session_id")
-        read.ignore("user_id")
-        if faults := read.faults():
-            return Invalid(faults)
-        own = yield from _own_run(call, kind, session_id, removed=True)
-        if isinstance(own, Refusal):
-            return own
-        return json_bytes_response(200, run_json(own.row))
-
-    return handler
+def list_runs(call: Call, hosted: Component, query: ListRunsQuery) -> Program[Answer | Refusal]:
+    """Return the caller's runs of a session."""
+    session_id = call.principal.session_id or query.session_id
+    session = yield from find_session(call, hosted.database, session_id, query.user_id)
+    if session is None:
+        return json_response(200, [])
+    if isinstance(session, Refusal):
+        return session
+    place, size = (session.owner, session_id, query.status), query.limit
+    listed = ListRuns(*place, page=query.page, size=size, members=True)
+    rows = yield from Transact(hosted.database, listed)
+    return json_response(200, [run_listed(row) for row in rows if _of(row, hosted)])
 
 
-def run_events(kind: str) -> Handler:
-    """Return the handler that replays a run's events from where a client stopped, and goes on."""
+@frozen
+class GetRunQuery:
+    """Which run is to be read."""
 
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        read = call.reader()
-        if isinstance(read, Invalid):
-            return read
-        after = read.integer("after", default=0, minimum=0)
-        read.ignore("user_id")
-        if faults := read.faults():
-            return Invalid(faults)
-        stopped = parse_last_event_id(call.request.header(b"last-event-id"))
-        if isinstance(stopped, BadEventId):
-            return Invalid((Fault("header.last-event-id", stopped.reason),))
-        own = yield from _own_run(call, kind)
-        if isinstance(own, Refusal):
-            return own
-        row = own.row
-        if stopped is not None and stopped.run_id != row.run_id:
-            return Invalid((Fault("header.last-event-id", "is of another run"),))
-        seq, database = stopped.seq if stopped else after, own.hosted.database
-        followed = _follow_run(call, own.hosted, own.origin)
-        if row.parent_run_id is None:
-            return _stream(tail(followed, seq))
-        top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
-        return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
+    session_id: str | None = text("Session ID for the run")
+    user_id: None = ignored()
 
-    return handler
+
+def get_run(call: Call, query: GetRunQuery) -> Program[Answer | Refusal]:
+    """Return one of the caller's runs."""
+    own = yield from _own_run(call, query.session_id, removed=True)
+    return own if isinstance(own, Refusal) else json_bytes_response(200, run_json(own.row))
+
+
+@frozen
+class RunEventsQuery:
+    """Which events of a run were received before."""
+
+    after: int = integer("Events behind this one", default=0, minimum=0)
+    last_event_id: None = header(
+        "Last-Event-ID",
+        {
+            "type": "string",
+            "pattern": r"^([A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17}))?$",
+            "examples": ["6f1c:1"],
+        },
+        "The `id` of the last event received; counts before `after`",
+    )
+    user_id: None = ignored()
+
+
+def run_events(call: Call, query: RunEventsQuery) -> Program[Answer | Refusal]:
+    """Replay a run's events from where a client stopped, and go on."""
+    stopped = parse_last_event_id(call.request.header(b"last-event-id"))
+    if isinstance(stopped, BadEventId):
+        return Invalid((Fault("header.last-event-id", stopped.reason),))
+    own = yield from _own_run(call)
+    if isinstance(own, Refusal):
+        return own
+    row = own.row
+    if stopped is not None and stopped.run_id != row.run_id:
+        return Invalid((Fault("header.last-event-id", "is of another run"),))
+    seq, database = stopped.seq if stopped else query.after, own.hosted.database
+    followed = _follow_run(call, own.hosted, own.origin)
+    if row.parent_run_id is None:
+        return _stream(tail(followed, seq))
+    top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
+    return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
 
 
 def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
@@ -285,59 +250,28 @@ def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
     return run_id
 
 
-def resume_run(kind: str) -> Handler:
-    """Return the handler that goes on streaming a run, the way later clients ask for it."""
-
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        form = yield from call.form()
-        if isinstance(form, Refusal):
-            return form
-        read = form.reader()
-        asked = read_arguments(read, Action.RESUME)
-        if faults := read.faults():
-            return Invalid(faults)
-        own = yield from _own_run(call, kind, asked["session_id"])
-        if isinstance(own, Refusal):
-            return own
-        followed = _follow_run(call, own.hosted, own.origin)
-        return _stream(resume(followed, asked["last_event_index"] + 1))
-
-    return handler
+def resume_run(call: Call, form: ResumeForm) -> Program[Answer | Refusal]:
+    """Go on streaming a run, the way later clients ask for it."""
+    own = yield from _own_run(call, form.session_id)
+    if isinstance(own, Refusal):
+        return own
+    followed = _follow_run(call, own.hosted, own.origin)
+    return _stream(resume(followed, form.last_event_index + 1))
 
 
-def cancel_run(kind: str) -> Handler:
-    """Return the handler that cancels one of the caller's runs.
+def cancel_run(call: Call, query: CancelQuery, form: CancelForm) -> Program[Answer | Refusal]:
+    """Cancel one of the caller's runs.
 
     A run that is over stays as it is: the caller wanted it to go no further, and it does not.
     """
-
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        query = call.reader()
-        if isinstance(query, Invalid):
-            return query
-        in_query = read_query_arguments(query, Action.CANCEL)
-        form = yield from call.form(query)
-        if isinstance(form, Refusal):
-            return form
-        read = form.reader()
-        asked = read_arguments(read, Action.CANCEL)
-        if faults := read.faults():
-            return Invalid(faults)
-        sessions = in_query["session_id"], asked["session_id"]
-        own = yield from _own_run(call, kind, *sessions, removed=True)
-        if isinstance(own, Refusal):
-            return own
-        if own.row.parent_run_id is not None and not RunState(own.row.status).final:
-            return Conflict(_GOES_WITH)
-        change = partial(
-            call.change, resource=call.describe_resource(own.hosted.id, own.row.run_id)
-        )
-        found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
-        if found is None:
-            return NotFound("Run not found")
-        return json_response(200, {})
-
-    return handler
+    own = yield from _own_run(call, query.session_id, form.session_id, removed=True)
+    if isinstance(own, Refusal):
+        return own
+    if own.row.parent_run_id is not None and not RunState(own.row.status).final:
+        return Conflict(_GOES_WITH)
+    change = partial(call.change, resource=call.describe_resource(own.hosted.id, own.row.run_id))
+    found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
+    return NotFound("Run not found") if found is None else json_response(200, {})
 
 
 _NOT_PAUSED: Final = {
@@ -351,47 +285,21 @@ _NOT_PAUSED: Final = {
 _GOES_WITH: Final = "run is that of a member: cancel the run that it is part of"
 _OF_A_MEMBER: Final = "run is that of a member: continue the run that it is part of"
 _NOT_OURS: Final = "run waits for what this platform cannot give it"
-_TOGETHER: Final = "is not allowed together with `tools`"
-_BAD_ITEMS: Final = "Invalid structure or content for {}: {}"
 
 
-def continue_run(kind: str) -> Handler:
-    """Return the handler that goes on with a run that waits for a person."""
-
-    def handler(call: Call) -> Program[Answer | Refusal]:
-        form = yield from call.form()
-        if isinstance(form, Refusal):
-            return form
-        read = form.reader()
-        asked = read_arguments(read, Action.CONTINUE)
-        replies = _replies(read, asked)
-        if isinstance(replies, Refusal):
-            return replies
-        own = yield from _own_run(call, kind, asked["session_id"])
-        if isinstance(own, Refusal):
-            return own
-        state = _ready(own.row, replies)
-        if isinstance(state, Refusal):
-            return state
-        return (yield from _go_on(call, own, state, stream=asked["stream"]))
-
-    return handler
-
-
-def _replies(read: Reader, asked: Mapping[str, Any]) -> tuple[Reply, ...] | BadRequest | Invalid:
-    """Return what is answered, to calls or to requirements."""
-    if asked["tools"] and asked["requirements"]:
-        read.fault("requirements", _TOGETHER)
-    faults = read.faults()
-    for name in ("tools", "requirements"):
-        if any(fault.path == f"body.{name}" and fault.message != _TOGETHER for fault in faults):
-            return BadRequest(f"Invalid JSON in {name} field")
-    if faults:
-        return Invalid(faults)
-    name = "requirements" if asked["requirements"] else "tools"
-    items = calls_answered(asked["requirements"]) or asked["tools"]
-    replies = read_replies(items)
-    return BadRequest(_BAD_ITEMS.format(name, replies)) if isinstance(replies, str) else replies
+def continue_run(call: Call, form: ContinueForm) -> Program[Answer | Refusal]:
+    """Go on with a run that waits for a person."""
+    name = "requirements" if form.requirements else "tools"
+    replies = read_replies(calls_answered(form.requirements) or form.tools)
+    if isinstance(replies, str):
+        return BadRequest(f"Invalid structure or content for {name}: {replies}")
+    own = yield from _own_run(call, form.session_id)
+    if isinstance(own, Refusal):
+        return own
+    state = _ready(own.row, replies)
+    if isinstance(state, Refusal):
+        return state
+    return (yield from _go_on(call, own, state, stream=form.stream))
 
 
 def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | Invalid:
@@ -473,13 +381,14 @@ class _Own:
 
 
 def _own_run(
-    call: Call, kind: str, *session_ids: str | None, removed: bool = False
+    call: Call, *session_ids: str | None, removed: bool = False
 ) -> Program[_Own | NotFound]:
     """Return the run that the path names, if it is one the caller may see, of these sessions.
 
     The session of the token counts before those that the request says; None is any.  `removed`:
     also one of an agent or a team that is not hosted any more.
     """
+    kind = "agent" if "agent_id" in call.params else "team"
     hosted = find_component(kind, call)
     if isinstance(hosted, Component):
         own = yield from _run_of(call, hosted)

@@ -27,21 +27,16 @@ from ...http.refusals import (
     Unavailable,
 )
 from ...migrations.catalogue import CATALOGUE
-from ...store.run_states import RunState
 from ...values import frozen
-from ..fields import MOST, Field
+from ..fields import Field
 from ..handlers.collections import COLLECTIONS, Collection
-from ..handlers.run_arguments import Action, arguments_of
 from ..json_schema import (
     OBJECT,
     TEXT,
     Schema,
     either,
-    integer,
     list_of,
-    nullable,
     object_of,
-    one_of_words,
     ref,
     text,
 )
@@ -124,13 +119,6 @@ def _same(operation: str, description: str, schema: Schema, status: int = 200) -
     return {status: _json(schema, description, EXAMPLES.get(operation))}
 
 
-def _may(name: str, schema: Schema, description: str = "") -> Field:
-    """Return a parameter that may also be null, as clients made for AgentOS have it."""
-    default = {"default": schema["default"]} if "default" in schema else {}
-    plain = {key: value for key, value in schema.items() if key != "default"}
-    return Field(name, {**nullable(plain), **default}, description)
-
-
 # Where no database is asked, the server alone says that it is not now.
 _SERVER_BUSY: Final = Unavailable("The server is busy")
 _WHICH_DATABASE: Final = BadRequest(
@@ -144,11 +132,6 @@ _OF_SEVERAL: Final = Conflict(
 
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
-_PAGES: Final = integer(minimum=1, maximum=1_000_000, default=1)
-_ROWS: Final = integer(minimum=1, maximum=1000, default=1000)
-_FIRST: Final = Field("page", _PAGES, "Page number for pagination")
-_IGNORED_USER: Final = Field("user_id", TEXT, "Accepted, without effect")
-_COUNTS: Final = "Counts for administrators alone; needed where several users have the id."
 
 
 # --- The platform itself -----------------------------------------------------------------------
@@ -267,23 +250,6 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             f"List {title} Runs",
             {200: _json(list_of(ref(f"{title}RunItem")), "List of runs retrieved successfully")},
             "Your runs in a session, those of one state alone if you say which.",
-            (
-                Field(
-                    "session_id",
-                    text(minLength=1),
-                    "Session ID to list runs for",
-                    required=True,
-                ),
-                _may(
-                    "status",
-                    one_of_words(*(s.value for s in RunState)),
-                    "Filter by run status (PENDING, RUNNING, COMPLETED, ERROR)."
-                    " The others are PAUSED and CANCELLED.",
-                ),
-                _may("user_id", TEXT, f"User ID. {_COUNTS}"),
-                _FIRST,
-                Field("limit", _ROWS, "Runs on a page"),
-            ),
             errors=(_OF_SEVERAL,),
             meanings={404: f"{title} not found"},
         ),
@@ -291,10 +257,6 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             f"Get {title} Run",
             {200: _json(_run(kind), "Run output retrieved successfully")},
             "The state of a run, and its output when it is over.",
-            (
-                Field("session_id", TEXT, "Session ID for the run"),
-                _IGNORED_USER,
-            ),
             meanings={404: f"{title} or run not found"},
         ),
         f"get_{kind}_run_events": _tail(title),
@@ -302,11 +264,6 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             f"Cancel {title} Run",
             {200: _json(object_of({}))},
             "The run goes no further. One that is over stays as it is.",
-            query=tuple(
-                Field(argument.name, argument.kind.schema, argument.meaning)
-                for argument in arguments_of(Action.CANCEL)
-                if argument.in_query and argument.kind is not None
-            ),
             body=_form("CancelRequest", "CancelForm"),
             meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
         ),
@@ -385,17 +342,9 @@ def _start(kind: str) -> Operation:
 
 
 def _tail(title: str) -> Operation:
-    after = Field("after", integer(minimum=0, maximum=MOST, default=0), "Events behind this one")
-    last = Field(
-        "Last-Event-ID",
-        text(pattern=r"^([A-Za-z0-9._~-]{1,128}:(0|[1-9][0-9]{0,17}))?$", examples=["6f1c:1"]),
-        "The `id` of the last event received; counts before `after`",
-        where="header",
-    )
     return Operation(
         "The events of a run, those to come included",
         {200: Reply("The events", {EVENTS: _EVENT_STREAM})},
-        query=(after, last, _IGNORED_USER),
         meanings={404: f"{title} or run not found"},
     )
 

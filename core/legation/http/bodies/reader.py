@@ -1,4 +1,4 @@
-"""Taking the fields of a form or a query one by one, and every fault at once.
+"""The fields of a form or a query, taken one by one, and every fault at once.
 
     read = form.reader()
     message = read.text("message", required=True)
@@ -7,9 +7,9 @@
     if faults := read.faults():
         return Invalid(faults)
 
-A method returns a value of the promised type also after a fault, so that a handler reads straight
-down; the value means nothing then, and `faults` tells.  A field that nobody took is a fault as
-well: what a caller sends has an effect or is refused.
+A method returns a value of the promised type also after a fault; the value means nothing then, and
+`faults` tells.  A field that nobody took is a fault as well: what a caller sends has an effect or
+is refused.  Handlers declare their fields (`api.fields`); this is what reads a declared one.
 """
 
 from __future__ import annotations
@@ -233,10 +233,6 @@ class Reader:
     def names(self) -> Collection[str]:
         """The names of the fields that were sent, uploads left out."""
         return self._fields.keys()
-
-    def has(self, name: str) -> bool:
-        """Say whether there is a field `name`; a JSON null counts here.  Takes nothing."""
-        return name in self._fields
 
     def lacks(self, name: str) -> bool:
         """Say whether there is no value of the field `name`.  Takes nothing."""

@@ -77,9 +77,14 @@ def test_what_was_not_sent_is_its_default() -> None:
     assert read.json("a") is None
     assert read.texts("a") == ()
     assert read.uploads("a") == ()
-    assert (read.has("a"), read.has("null")) == (False, True)
+    assert (read.lacks("a"), read.lacks("null")) == (True, True)
     assert list(read.names) == ["null"]
     assert read.faults() == ()
+
+
+@pytest.mark.parametrize("value", ["", 0, False, []])
+def test_any_value_but_null_is_one(value: JsonValue) -> None:
+    assert not Reader("body", {"a": (value,)}).lacks("a")
 
 
 @pytest.mark.parametrize("sent", [{}, {"message": ""}, {"message": None}])
