@@ -78,6 +78,7 @@ class Field:
         description: For the document.
         required: It has to be sent.
         where: `query`, `header`, `path` or `body`.
+        fault: What may be wrong with it, for the document, where the schema does not say.
         read: Takes it.
     """
 
@@ -86,6 +87,7 @@ class Field:
     description: str = ""
     required: bool = False
     where: str = "query"
+    fault: str = ""
     read: Reading = _ignore
 
 
@@ -106,6 +108,7 @@ def declare(
     required: bool = False,
     nullable: bool = False,
     name: str = "",
+    fault: str = "",
 ) -> Any:
     """Declare a field of a class, for which no other function of this module is made.
 
@@ -117,10 +120,11 @@ def declare(
         required: It has to be sent; `read` sees to it.
         nullable: The document lets a parameter be null, as clients made for AgentOS have it.
         name: As it is sent, where that is not the name of the attribute.
+        fault: What may be wrong with it, as the document shows it.
     """
     if nullable:
         schema = _with_null(schema)
-    field = Field(name, schema, about, required, read=read)
+    field = Field(name, schema, about, required, fault=fault, read=read)
     return attrs.field(default=default, metadata={_DECLARED: field})
 
 

@@ -44,73 +44,63 @@ def _sessions(action: str) -> Scoped:
     return Scoped("sessions", (action,))
 
 
-def _components(kind: str) -> tuple[Route, ...]:
-    """Return the routes of agents or of teams, and of their runs."""
-    group, tag = f"{kind}s", f"{kind.capitalize()}s"
-    one = f"/{group}/{{{kind}_id}}"
-    read, run = (Scoped(group, (action,), parameter=f"{kind}_id") for action in ("read", "run"))
-    listing = Scoped(group, ("read", "run"), listing=True)
-    follow, find = FOLLOW_RUNS[kind], partial(components.find_component, kind)
-    listed = components.list_components(kind)
+def _component(kind: str, action: str) -> Scoped:
+    return Scoped(f"{kind}s", (action,), parameter=f"{kind}_id")
 
-    route = partial(Route, tag=tag)
+
+def _components(kind: str) -> tuple[Route, ...]:
+    """Return the routes of agents or of teams."""
+    group, find = f"{kind}s", partial(components.find_component, kind)
+    every = Scoped(group, ("read", "run"), listing=True)
+    route = partial(Route, "GET", tag=group.capitalize())
     return (
-        route("GET", f"/{group}", listing, listed, f"get_{group}"),
-        route("GET", one, read, components.get_component, f"get_{kind}", find=find),
+        route(f"/{group}", every, components.list_components(kind), f"get_{group}"),
         route(
-            "POST",
-            f"{one}/runs",
-            run,
-            runs.start_run,
-            f"create_{kind}_run",
+            f"/{group}/{{{kind}_id}}",
+            _component(kind, "read"),
+            components.get_component,
+            f"get_{kind}",
             find=find,
-            form=run_arguments.StartForm,
         ),
-        route(
-            "GET",
-            f"{one}/runs",
-            follow,
-            runs.list_runs,
-            f"list_{kind}_runs",
-            find=find,
-            query=runs.ListRunsQuery,
-        ),
-        route(
-            "GET",
-            f"{one}/runs/{{run_id}}",
-            follow,
-            runs.get_run,
-            f"get_{kind}_run",
-            query=runs.GetRunQuery,
-        ),
-        route(
-            "GET",
-            f"{one}/runs/{{run_id}}/events",
+    )
+
+
+def _runs(kind: str) -> tuple[Route, ...]:
+    """Return the routes of the runs of agents or of teams."""
+    all_runs = f"/{kind}s/{{{kind}_id}}/runs"
+    one_run = f"{all_runs}/{{run_id}}"
+    follow, run = FOLLOW_RUNS[kind], _component(kind, "run")
+    find = partial(components.find_component, kind)
+    get, post = (partial(Route, m, tag=f"{kind.capitalize()}s") for m in ("GET", "POST"))
+    start, page = run_arguments.StartForm, runs.ListRunsQuery
+    return (
+        post(all_runs, run, runs.start_run, f"create_{kind}_run", find=find, form=start),
+        get(all_runs, follow, runs.list_runs, f"list_{kind}_runs", find=find, query=page),
+        get(one_run, follow, runs.get_run, f"get_{kind}_run", query=runs.GetRunQuery),
+        get(
+            f"{one_run}/events",
             follow,
             runs.run_events,
             f"get_{kind}_run_events",
             query=runs.RunEventsQuery,
         ),
-        route(
-            "POST",
-            f"{one}/runs/{{run_id}}/cancel",
+        post(
+            f"{one_run}/cancel",
             run,
             runs.cancel_run,
             f"cancel_{kind}_run",
             query=run_arguments.CancelQuery,
             form=run_arguments.CancelForm,
         ),
-        route(
-            "POST",
-            f"{one}/runs/{{run_id}}/continue",
+        post(
+            f"{one_run}/continue",
             run,
             runs.continue_run,
             f"continue_{kind}_run",
             form=run_arguments.ContinueForm,
         ),
-        route(
-            "POST",
-            f"{one}/runs/{{run_id}}/resume",
+        post(
+            f"{one_run}/resume",
             run,
             runs.resume_run,
             f"resume_{kind}_run",
@@ -181,7 +171,9 @@ ROUTES: Final = (
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     *_components("agent"),
+    *_runs("agent"),
     *_components("team"),
+    *_runs("team"),
     Route(
         "GET",
         "/sessions",

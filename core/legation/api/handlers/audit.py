@@ -15,8 +15,8 @@ from attrs import asdict, evolve
 
 from ...effects import Now, Program, ThisNode, Transact
 from ...http.bodies import Reader, parse_json
-from ...http.messages import Answer, compact_json, json_response
-from ...http.refusals import Fault, Refusal
+from ...http.messages import Response, compact_json, json_response
+from ...http.refusals import Fault
 from ...runs.output import iso_time
 from ...store.audit import (
     PRUNED,
@@ -139,9 +139,7 @@ def find_databases(call: Call, query: AuditQuery) -> tuple[str, ...] | Fault:
     return (query.db_id,) if query.db_id in names else Fault("query.db_id", "names no database")
 
 
-def list_audit(
-    _call: Call, databases: tuple[str, ...], query: AuditQuery
-) -> Program[Answer | Refusal]:
+def list_audit(_call: Call, databases: tuple[str, ...], query: AuditQuery) -> Program[Response]:
     """Return a page of the trail, the newest first unless asked otherwise.
 
     Filters: `subject`, `operation`, `resource` (and what is beneath it), `decision` (allow, deny,

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from ...access.decide import Allow, AllowOnly, Decision, Deny
 from ...channels.replies import keys_of
 from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
 from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies import Reader
-from ...http.messages import Answer, Response, json_response
-from ...http.refusals import Conflict, NotFound, Refusal
+from ...http.messages import Response, json_response
+from ...http.refusals import Conflict, NotFound
 from ...messaging.answers import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
@@ -126,7 +126,7 @@ def _depth(depth: Depth | None, now_us: int) -> Told:
     }
 
 
-def list_channels(call: Call, _: NoQuery) -> Program[Answer | Refusal]:
+def list_channels(call: Call, _: NoQuery) -> Program[Response]:
     """Return the channels that the caller may read, with what waits in each."""
     return json_response(200, (yield from survey(call.registry, call.decision)))
 
@@ -186,9 +186,7 @@ class RepliesQuery:
     after: tuple[int, int, str] | None = _AFTER
 
 
-def list_messages(
-    _call: Call, channel: HostedChannel, query: MessagesQuery
-) -> Program[Answer | Refusal]:
+def list_messages(_call: Call, channel: HostedChannel, query: MessagesQuery) -> Program[Response]:
     """Return a page of the messages in one state, newest first."""
     after = None if query.after is None else MessagePlace(*query.after)
     listed = ListMessages(channel.id, query.state, query.limit + 1, after)
@@ -201,9 +199,7 @@ def list_messages(
     return _page([_message(row) for row in page], query, following)
 
 
-def list_replies(
-    _call: Call, channel: HostedChannel, query: RepliesQuery
-) -> Program[Answer | Refusal]:
+def list_replies(_call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
     """Return a page of the replies in one state, newest first."""
     after = None if query.after is None else ReplyPlace(query.after[0], query.after[2])
     listed = ListReplies(channel.id, query.state, query.limit + 1, after)
@@ -215,27 +211,35 @@ def list_replies(
     return _page([_reply(row) for row in page], query, following)
 
 
-def get_message(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
+_NO_MESSAGE: Final = "Message with ID {} not found"
+NoMessage: TypeAlias = Annotated[NotFound, _NO_MESSAGE.format("no-such")]
+
+
+def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage]:
     """Return one message with its replies."""
     message_id = call.params["message_id"]
     fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
-        return _no_message(message_id)
+        return NotFound(_NO_MESSAGE.format(message_id))
     told = _message(letter.message)
     told["replies"] = [_reply(row) for row in letter.replies]
     return json_response(200, told)
 
 
-def retry_message(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
+_NOT_DEAD: Final = "Neither the message nor a reply to it is among the dead letters"
+NotDead: TypeAlias = Annotated[Conflict, _NOT_DEAD]
+
+
+def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage | NotDead]:
     """Take a message, or the replies to it, out of the dead letters for one attempt more."""
     message_id, database = call.params["message_id"], channel.component.database
     retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id), call.now_us)
     retried = yield from call.change(database, retry)
     if retried is None:
-        return _no_message(message_id)
+        return NotFound(_NO_MESSAGE.format(message_id))
     if not retried.message and not retried.replies:
-        return Conflict("Neither the message nor a reply to it is among the dead letters")
+        return Conflict(_NOT_DEAD)
     for topic in ("inbox", "outbox"):
         yield from Nudge(f"{topic}:{database}", database)
     told = {"id": message_id, "message_retried": retried.message}
@@ -245,19 +249,19 @@ def retry_message(call: Call, channel: HostedChannel) -> Program[Answer | Refusa
 # --- what a request names ----------------------------------------------------------------------
 
 
-def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
+_NO_CHANNEL: Final = "Channel not found"
+NoChannel: TypeAlias = Annotated[NotFound, _NO_CHANNEL]
+
+
+def find_channel(call: Call, _: object) -> HostedChannel | NoChannel:
     """Return the channel that the path names."""
-    return call.registry.channels.get(call.params["channel"]) or NotFound("Channel not found")
-
-
-def _no_message(message_id: str) -> NotFound:
-    return NotFound(f"Message with ID {message_id} not found")
+    return call.registry.channels.get(call.params["channel"]) or NotFound(_NO_CHANNEL)
 
 
 # --- what is shown -----------------------------------------------------------------------------
 
 
-def _page(data: list[Told], asked: MessagesQuery | RepliesQuery, following: str | None) -> Answer:
+def _page(data: list[Told], asked: MessagesQuery | RepliesQuery, following: str | None) -> Response:
     meta = {"state": asked.state, "limit": asked.limit, "next": following}
     return json_response(200, {"data": data, "meta": meta})
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from attrs import evolve
 
 from ...access.decide import AllowOnly
 from ...effects import Log, Program, RandomBytes, ThisNode, Transact
 from ...http.bodies import Reader
-from ...http.messages import Answer, Response, json_response
-from ...http.refusals import BadRequest, Internal, NotFound, Refusal
+from ...http.messages import Response, json_response
+from ...http.refusals import BadRequest, Internal, NotFound
 from ...migrations.catalogue import CATALOGUE, Catalogue
 from ...migrations.ledger import (
     Corrupt,
@@ -29,7 +29,7 @@ from ...migrations.migrate import (
     MigrationUnknown,
     migrate,
 )
-from ...migrations.plan import Drift, Move, Plan, PlanRefusal, plan
+from ...migrations.plan import Drift, Move, Plan, PlanRefusal, UnknownVersion, plan
 from ...migrations.version import MalformedVersion, Version, parse_version
 from ...store.failures import NotServed, StoreFailure
 from ...store.health import REASONS
@@ -105,7 +105,7 @@ def _version(reading: LedgerReading) -> str | None:
     return None if isinstance(reading.state, Corrupt) else str(reading.state.version)
 
 
-def list_databases(call: Call) -> Program[Answer | Refusal]:
+def list_databases(call: Call) -> Program[Response]:
     """Return the databases that the caller may read."""
     names = call.registry.databases.keys()
     only = call.decision.ids if isinstance(call.decision, AllowOnly) else names
@@ -116,7 +116,7 @@ def list_databases(call: Call) -> Program[Answer | Refusal]:
     return json_response(200, shown)
 
 
-def get_database(call: Call, name: str) -> Program[Answer | Refusal]:
+def get_database(call: Call, name: str) -> Program[Response]:
     """Return one database."""
     return json_response(200, (yield from describe_database(call, name)))
 
@@ -129,7 +129,7 @@ class MigrationsQuery:
     limit: int = integer("Migrations on a page", default=20, minimum=1, maximum=100)
 
 
-def get_migrations(call: Call, name: str, query: MigrationsQuery) -> Program[Answer | Refusal]:
+def get_migrations(call: Call, name: str, query: MigrationsQuery) -> Program[Response]:
     """Return where a database stands and what was done to it, the newest first."""
     page, limit = query.page, query.limit
     reading = yield from Transact(name, ReadLedger())
@@ -178,7 +178,7 @@ class PlanQuery:
     allow_data_loss: bool = boolean("Go back although data is discarded", default=False)
 
 
-def get_plan(call: Call, name: str, query: PlanQuery) -> Program[Answer | Refusal]:
+def get_plan(call: Call, name: str, query: PlanQuery) -> Program[Response]:
     """Return what a migration would do, statement by statement, and why it would be refused.
 
     The moves of one that is refused for what it discards alone are told, too.
@@ -232,7 +232,9 @@ def _texts(move: Move, dialect: Dialect) -> list[str]:
 class MigrateQuery:
     """A request for a migration."""
 
-    target_version: Target = declare(_TARGET, _read_version, nullable=True)
+    target_version: Target = declare(
+        _TARGET, _read_version, nullable=True, fault=MalformedVersion("latest").detail
+    )
     dry_run: bool = boolean("Do it, and undo it", default=False)
     allow_data_loss: bool = boolean("Go back although data is discarded", default=False)
 
@@ -248,9 +250,19 @@ def _with_target(query: MigrateQuery, body: MigrateBody) -> MigrateQuery:
     return query if query.target_version else evolve(query, target_version=body.target_version)
 
 
+NotPlanned: TypeAlias = Annotated[
+    BadRequest, UnknownVersion(Version(99), CATALOGUE.versions).detail
+]
+NotMigrated: TypeAlias = Annotated[
+    Internal,
+    "Failed to migrate database: The migration failed (StatementFailed): the old version stands"
+    " (incident 0f6d1c2b3a495867)",
+]
+
+
 def migrate_one(
     call: Call, name: str, query: MigrateQuery, body: MigrateBody
-) -> Program[Answer | Refusal]:
+) -> Program[Response | NotPlanned | NotMigrated]:
     """Migrate a database and return the version it reached."""
     wanted = _with_target(query, body)
     outcome = yield from _migrate(call, name, wanted)
@@ -263,7 +275,7 @@ def migrate_one(
     )
 
 
-def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[Answer | Refusal]:
+def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[Response]:
     """Migrate every database; 207 tells which of them failed, and why."""
     wanted = _with_target(query, body)
     migrated: dict[str, Any] = {}
@@ -344,7 +356,7 @@ def _answer_unchanged(outcome: Migrated) -> Response:
     return json_response(200, _describe_outcome(outcome))
 
 
-def _refuse(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
+def _refuse(name: str, outcome: MigrationOutcome) -> Program[NotPlanned | NotMigrated]:
     """Planned and refused is the caller's to mend (400); tried and failed is ours (500)."""
     if not isinstance(outcome, MigrationFailed | MigrationBusy | MigrationUnknown):
         return BadRequest(outcome.detail)
@@ -354,7 +366,11 @@ def _refuse(name: str, outcome: MigrationOutcome) -> Program[Refusal]:
     return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
 
 
-def find_database(call: Call, _: object) -> str | NotFound:
+_NO_DATABASE: Final = "Database not found"
+NoDatabase: TypeAlias = Annotated[NotFound, _NO_DATABASE]
+
+
+def find_database(call: Call, _: object) -> str | NoDatabase:
     """Return the database that the path names."""
     name = call.params["db_id"]
-    return name if name in call.registry.databases else NotFound("Database not found")
+    return name if name in call.registry.databases else NotFound(_NO_DATABASE)

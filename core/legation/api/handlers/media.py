@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
 
 from ...http.bodies import JsonObject, Reader, Upload
 from ...http.bodies.data_urls import encode_inline, is_data_url
@@ -11,7 +11,10 @@ from ...http.bodies.media_types import MEDIA_TYPES, encode_file
 from ...http.refusals import BadRequest
 from ...values import frozen
 
-__all__ = ["Media", "add_uploads", "take_media_list"]
+__all__ = ["Media", "UnsupportedFile", "add_uploads", "take_media_list"]
+
+_UNSUPPORTED: Final = "Unsupported file type"
+UnsupportedFile: TypeAlias = Annotated[BadRequest, _UNSUPPORTED]
 
 
 @frozen
@@ -23,7 +26,7 @@ class Media:
 
 def add_uploads(
     uploads: Iterable[Upload], listed: Mapping[str, Sequence[dict[str, Any]]]
-) -> Media | BadRequest:
+) -> Media | UnsupportedFile:
     """Return `uploads` behind what was `listed` of their kind.
 
     An empty upload is no file: browsers send one for a field that was left alone.
@@ -34,7 +37,7 @@ def add_uploads(
         if not upload.data:
             continue
         if kind is None:
-            return BadRequest("Unsupported file type")
+            return BadRequest(_UNSUPPORTED)
         by_kind[kind].append(encode_file(upload.filename, upload.content_type, upload.data))
     return Media({kind: items for kind, items in by_kind.items() if items})
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ...effects import Program, Transact
-from ...http.messages import Answer, text_response
-from ...http.refusals import Refusal
+from ...http.messages import Response, text_response
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
@@ -43,7 +42,7 @@ class _DatabaseCounts:
         return str(self.told["id"])
 
 
-def show(call: Call) -> Program[Answer | Refusal]:
+def show(call: Call) -> Program[Response]:
     """Return every measurement, as text that Prometheus reads."""
     telemetry = call.surface.telemetry
     if telemetry.surveyed is None or call.now_us - telemetry.surveyed[0] >= _FRESH_US:

@@ -8,16 +8,17 @@ request is refused with a sentence that asks for `user_id`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from ...effects import Now, Program, Transact
 from ...http.refusals import Conflict
 from ...store.sessions import FetchSession, OwnersOf, SessionRow, SeveralOwners
 from ..call import Call
 
-__all__ = ["find_owners", "find_session"]
+__all__ = ["SeveralUsers", "find_owners", "find_session"]
 
 _SEVERAL: Final = "Several users have a session with id '{}': name the one you mean in user_id"
+SeveralUsers: TypeAlias = Annotated[Conflict, _SEVERAL.format("s1")]
 
 
 def _several(found: SeveralOwners) -> Conflict:
@@ -26,7 +27,7 @@ def _several(found: SeveralOwners) -> Conflict:
 
 def find_session(
     call: Call, database: str, session_id: str, user_id: str | None
-) -> Program[SessionRow | Conflict | None]:
+) -> Program[SessionRow | SeveralUsers | None]:
     """Return the session that is meant; None where the caller can see none of this id."""
     whose = call.whose(user_id)
     if not whose.owners:
@@ -42,7 +43,7 @@ def find_session(
 
 def find_owners(
     call: Call, database: str, session_ids: tuple[str, ...], user_id: str | None
-) -> Program[Mapping[str, str] | Conflict]:
+) -> Program[Mapping[str, str] | SeveralUsers]:
     """Return whose sessions are to be deleted, by their ids; without those that nobody has."""
     whose = call.whose(user_id)
     if not whose.owners:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 from ...http.bodies import Form, JsonObject, Reader, Upload
 from ...http.bodies.json_text import JsonValue
-from ...http.refusals import BadRequest, Invalid, Refusal
+from ...http.refusals import BadRequest, Invalid
 from ...runs.output import MEDIA
 from ...tools.structured import check_schema
 from ...values import frozen
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, read_chosen_id, read_chosen_session
 from ..fields import MOST, declare
-from .media import Media, add_uploads, take_media_list
+from .media import Media, UnsupportedFile, add_uploads, take_media_list
 
 __all__ = [
     "ARGUMENTS",
@@ -358,6 +358,8 @@ def _read_arguments(read: Reader, action: Action) -> dict[str, Any]:
 # --- as values ---------------------------------------------------------------------------------
 
 _TOGETHER: Final = "is not allowed together with `tools`"
+_NO_ANSWERS: Final = "Invalid JSON in {} field"
+NoAnswers: TypeAlias = Annotated[BadRequest, _NO_ANSWERS.format("tools")]
 
 
 @frozen
@@ -367,7 +369,7 @@ class RunForm:
     action: ClassVar[Action]
 
     @classmethod
-    def read(cls, form: Form) -> Self | Refusal:
+    def read(cls, form: Form) -> Self | BadRequest | Invalid:
         """Return what `form` says, or what is wrong with it."""
         read = form.reader()
         values = _read_arguments(read, cls.action)
@@ -399,7 +401,7 @@ class StartForm(RunForm):
     uploads: Sequence[Upload]
 
     @classmethod
-    def read(cls, form: Form) -> Self | Refusal:
+    def read(cls, form: Form) -> Self | BadRequest | Invalid:
         """Return what `form` says, or what is wrong with it."""
         read = form.reader()
         values = _read_arguments(read, cls.action)
@@ -407,7 +409,7 @@ class StartForm(RunForm):
         faults = read.faults()
         return Invalid(faults) if faults else cls(**values, uploads=uploads)
 
-    def media(self) -> Media | BadRequest:
+    def media(self) -> Media | UnsupportedFile:
         """Return the files of the run, by their kind."""
         files = [*self.files, *self.input_files]
         listed = {"images": self.images, "videos": self.videos, "audio": self.audio}
@@ -426,14 +428,14 @@ class ContinueForm(RunForm):
     requirements: Sequence[JsonValue]
 
     @classmethod
-    def read(cls, form: Form) -> Self | Refusal:
+    def read(cls, form: Form) -> Self | NoAnswers | Invalid:
         """Return what `form` says, or what is wrong with it: 400 where answers are no array."""
         read = form.reader()
         values = _read_arguments(read, cls.action)
         unread = {fault.path for fault in read.faults()}
         for name in ("tools", "requirements"):
             if f"body.{name}" in unread:
-                return BadRequest(f"Invalid JSON in {name} field")
+                return BadRequest(_NO_ANSWERS.format(name))
         if values["tools"] and values["requirements"]:
             read.fault("requirements", _TOGETHER)
         faults = read.faults()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from attrs import evolve
 
@@ -14,6 +14,7 @@ from ...hosted.registry import Component
 from ...http.messages import (
     Answer,
     Headers,
+    Response,
     Streamed,
     Unfinished,
     json_bytes_response,
@@ -39,7 +40,8 @@ from ...values import frozen
 from ..call import Call
 from ..fields import PAGES, choice, header, ignored, integer, text
 from .components import find_component
-from .owners import find_session
+from .media import UnsupportedFile
+from .owners import SeveralUsers, find_session
 from .run_arguments import CancelForm, CancelQuery, ContinueForm, ResumeForm, StartForm
 
 __all__ = [
@@ -60,6 +62,8 @@ SSE_HEADERS: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_NO_RUN: Final = "Run not found"
+NoRun: TypeAlias = Annotated[NotFound, _NO_RUN]
 _BUSY: Final = "Another run of the session is not over yet"
 _DELETED: Final = "The run was deleted with its session before it was over"
 _STALLED: Final = (
@@ -69,7 +73,9 @@ _STALLED: Final = (
 _STALLED_RETRY_SECONDS: Final = 30
 
 
-def start_run(call: Call, hosted: Component, form: StartForm) -> Program[Answer | Refusal]:
+def start_run(
+    call: Call, hosted: Component, form: StartForm
+) -> Program[Answer | UnsupportedFile | Conflict | Unavailable]:
     """Start a run of an agent or a team, and answer the way that was asked for."""
     media = form.media()
     if isinstance(media, BadRequest):
@@ -176,7 +182,9 @@ class ListRunsQuery:
     limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
 
 
-def list_runs(call: Call, hosted: Component, query: ListRunsQuery) -> Program[Answer | Refusal]:
+def list_runs(
+    call: Call, hosted: Component, query: ListRunsQuery
+) -> Program[Response | SeveralUsers]:
     """Return the caller's runs of a session."""
     session_id = call.principal.session_id or query.session_id
     session = yield from find_session(call, hosted.database, session_id, query.user_id)
@@ -198,7 +206,7 @@ class GetRunQuery:
     user_id: None = ignored()
 
 
-def get_run(call: Call, query: GetRunQuery) -> Program[Answer | Refusal]:
+def get_run(call: Call, query: GetRunQuery) -> Program[Response | NoRun]:
     """Return one of the caller's runs."""
     own = yield from _own_run(call, query.session_id, removed=True)
     return own if isinstance(own, Refusal) else json_bytes_response(200, run_json(own.row))
@@ -221,7 +229,7 @@ class RunEventsQuery:
     user_id: None = ignored()
 
 
-def run_events(call: Call, query: RunEventsQuery) -> Program[Answer | Refusal]:
+def run_events(call: Call, query: RunEventsQuery) -> Program[Streamed | Invalid | NoRun]:
     """Replay a run's events from where a client stopped, and go on."""
     stopped = parse_last_event_id(call.request.header(b"last-event-id"))
     if isinstance(stopped, BadEventId):
@@ -250,7 +258,7 @@ def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
     return run_id
 
 
-def resume_run(call: Call, form: ResumeForm) -> Program[Answer | Refusal]:
+def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun]:
     """Go on streaming a run, the way later clients ask for it."""
     own = yield from _own_run(call, form.session_id)
     if isinstance(own, Refusal):
@@ -259,7 +267,9 @@ def resume_run(call: Call, form: ResumeForm) -> Program[Answer | Refusal]:
     return _stream(resume(followed, form.last_event_index + 1))
 
 
-def cancel_run(call: Call, query: CancelQuery, form: CancelForm) -> Program[Answer | Refusal]:
+def cancel_run(
+    call: Call, query: CancelQuery, form: CancelForm
+) -> Program[Response | NoRun | Conflict]:
     """Cancel one of the caller's runs.
 
     A run that is over stays as it is: the caller wanted it to go no further, and it does not.
@@ -271,7 +281,7 @@ def cancel_run(call: Call, query: CancelQuery, form: CancelForm) -> Program[Answ
         return Conflict(_GOES_WITH)
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, own.row.run_id))
     found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
-    return NotFound("Run not found") if found is None else json_response(200, {})
+    return NotFound(_NO_RUN) if found is None else json_response(200, {})
 
 
 _NOT_PAUSED: Final = {
@@ -287,7 +297,12 @@ _OF_A_MEMBER: Final = "run is that of a member: continue the run that it is part
 _NOT_OURS: Final = "run waits for what this platform cannot give it"
 
 
-def continue_run(call: Call, form: ContinueForm) -> Program[Answer | Refusal]:
+NotPaused: TypeAlias = Annotated[Conflict, _NOT_PAUSED[RunState.COMPLETED]]
+
+
+def continue_run(
+    call: Call, form: ContinueForm
+) -> Program[Answer | BadRequest | NoRun | NotPaused | Invalid | Unavailable]:
     """Go on with a run that waits for a person."""
     name = "requirements" if form.requirements else "tools"
     replies = read_replies(calls_answered(form.requirements) or form.tools)
@@ -315,13 +330,15 @@ def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | In
     return state if isinstance(state, TurnState) else Invalid(state)
 
 
-def _go_on(call: Call, own: _Own, state: TurnState, *, stream: bool) -> Program[Answer | Refusal]:
+def _go_on(
+    call: Call, own: _Own, state: TurnState, *, stream: bool
+) -> Program[Answer | NoRun | Conflict | Unavailable]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
     continued = yield from go_on(call.context, database, row, state, change, stream=stream)
     if continued.found is None:
-        return NotFound("Run not found")
+        return NotFound(_NO_RUN)
     if continued.busy:
         return Conflict(_BUSY)
     if not continued.kept:
@@ -343,7 +360,9 @@ def _stream(events: Program[Unfinished | None]) -> Streamed:
     return Streamed(200, SSE_HEADERS, events)
 
 
-def _join_run(database: str, owner: str, run_id: str, after: int = 0) -> Program[Answer | Refusal]:
+def _join_run(
+    database: str, owner: str, run_id: str, after: int = 0
+) -> Program[Response | Conflict | Unavailable]:
     """Return a run when it is over, or waits for a person."""
     try:
         yield from join(database, owner, run_id, after)
@@ -392,7 +411,7 @@ def _own_run(
     hosted = find_component(kind, call)
     if isinstance(hosted, Component):
         own = yield from _run_of(call, hosted)
-        absent = NotFound("Run not found")
+        absent = NotFound(_NO_RUN)
     else:
         own = (yield from _run_of_removed(call, kind)) if removed else None
         absent = hosted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from attrs import evolve
 
@@ -13,7 +13,7 @@ from ...access.needs import FOLLOW_RUNS
 from ...effects import Now, Nudge, Program, Transact
 from ...hosted.registry import Component
 from ...http.bodies import JsonObject, Reader
-from ...http.messages import Answer, empty_response, json_response
+from ...http.messages import Response, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage as Cost
 from ...runs.cancellation import cancel_topic, runs_topic
@@ -37,7 +37,7 @@ from ..call import Call, resource_of
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, PRINTED, read_chosen_id, read_chosen_session
 from ..fields import PAGES, choice, declare, ignored, integer, json_object, line, text
 from ..json_schema import TEXT, list_of, ref
-from .owners import find_owners, find_session
+from .owners import SeveralUsers, find_owners, find_session
 
 __all__ = [
     "KINDS",
@@ -111,9 +111,15 @@ class SessionQuery:
     table: None = ignored(nullable=True)
 
 
+_WHICH: Final = "The db_id query parameter is required when using multiple databases"
+_UNKNOWN: Final = "No database found with id '{}'"
+WhichDatabase: TypeAlias = Annotated[BadRequest, _WHICH]
+NoDatabase: TypeAlias = Annotated[NotFound, _UNKNOWN.format("no-such")]
+
+
 def find_database(
     call: Call, query: SessionQuery, components: Mapping[str, str | None] = _NO_COMPONENT
-) -> str | NotFound | BadRequest:
+) -> str | WhichDatabase | NoDatabase:
     """Return the database that is meant.
 
     Where none is named, it is that of the component that the request names, by its kind.
@@ -121,9 +127,9 @@ def find_database(
     kind = query.kind or "agent"
     database = query.db_id or _database_of(call, kind, components.get(kind))
     if database is None:
-        return BadRequest("The db_id query parameter is required when using multiple databases")
+        return BadRequest(_WHICH)
     if database not in call.registry.databases:
-        return NotFound(f"No database found with id '{database[:_SHOWN]}'")
+        return NotFound(_UNKNOWN.format(database[:_SHOWN]))
     return database
 
 
@@ -167,12 +173,12 @@ class ListSessionsQuery(SessionQuery):
     )
 
 
-def find_listed(call: Call, query: ListSessionsQuery) -> str | NotFound | BadRequest:
+def find_listed(call: Call, query: ListSessionsQuery) -> str | WhichDatabase | NoDatabase:
     """Return the database whose sessions are listed."""
     return find_database(call, query, dict.fromkeys(KINDS, query.component_id))
 
 
-def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Program[Answer | Refusal]:
+def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Program[Response]:
     """Return a page of sessions, without their runs."""
     owner, *former = call.whose(query.user_id).owners or (None,)
     everybody = call.principal.sees_all and query.user_id is None
@@ -213,7 +219,13 @@ class GetSessionQuery(SessionQuery):
     )
 
 
-def get_session(call: Call, database: str, query: GetSessionQuery) -> Program[Answer | Refusal]:
+_ABSENT: Final = "Session with id '{}' not found"
+NoSession: TypeAlias = Annotated[NotFound, _ABSENT.format("no-such")]
+
+
+def get_session(
+    call: Call, database: str, query: GetSessionQuery
+) -> Program[Response | NoSession | SeveralUsers]:
     """Return one session with its conversation."""
     row = yield from _find_session(call, database, query)
     if isinstance(row, Refusal):
@@ -246,7 +258,7 @@ class SessionRunsQuery(SessionQuery):
 
 def get_session_runs(
     call: Call, database: str, query: SessionRunsQuery
-) -> Program[Answer | Refusal]:
+) -> Program[Response | NoSession | SeveralUsers]:
     """Return the runs of a session in their order, between two times if they are given."""
     row = yield from _find_session(call, database, query)
     if isinstance(row, Refusal):
@@ -275,7 +287,13 @@ class SessionRunQuery(SessionQuery):
     )
 
 
-def get_session_run(call: Call, database: str, query: SessionRunQuery) -> Program[Answer | Refusal]:
+_NO_RUN: Final = "Run with ID {} not found in session {}"
+NoRun: TypeAlias = Annotated[NotFound, _NO_RUN.format("no-such", "s1")]
+
+
+def get_session_run(
+    call: Call, database: str, query: SessionRunQuery
+) -> Program[Response | NoSession | SeveralUsers | NoRun]:
     """Return one run of a session."""
     session = yield from _find_session(call, database, query)
     if isinstance(session, Refusal):
@@ -283,11 +301,13 @@ def get_session_run(call: Call, database: str, query: SessionRunQuery) -> Progra
     run_id, session_id = call.params["run_id"], session.session_id
     row = yield from Transact(database, FetchRun(run_id, session.owner))
     if row is None or row.session_id != session_id:
-        return NotFound(f"Run with ID {run_id} not found in session {session_id}")
+        return NotFound(_NO_RUN.format(run_id, session_id))
     return json_response(200, run_row(row))
 
 
-def _find_session(call: Call, database: str, query: SessionQuery) -> Program[SessionRow | Refusal]:
+def _find_session(
+    call: Call, database: str, query: SessionQuery
+) -> Program[SessionRow | NoSession | SeveralUsers]:
     """Return the session that the path names, if it is one the caller may see."""
     session_id = call.params["session_id"]
     if not call.principal.enters(session_id):
@@ -301,7 +321,7 @@ def _find_session(call: Call, database: str, query: SessionQuery) -> Program[Ses
 
 
 def _absent(call: Call) -> NotFound:
-    return NotFound(f"Session with id '{call.params['session_id']}' not found")
+    return NotFound(_ABSENT.format(call.params["session_id"]))
 
 
 # --- Changing ----------------------------------------------------------------------------------
@@ -351,9 +371,15 @@ class CreateSessionRequest:
     summary: JsonObject | None = json_object()
 
 
+_NO_WORKFLOWS: Final = "This platform hosts no workflows"
+_EXISTS: Final = "Session with id '{}' already exists"
+NoWorkflows: TypeAlias = Annotated[BadRequest, _NO_WORKFLOWS]
+SessionExists: TypeAlias = Annotated[Conflict, _EXISTS.format("s1")]
+
+
 def create_session(
     call: Call, query: CreateSessionQuery, body: CreateSessionRequest
-) -> Program[Answer | Refusal]:
+) -> Program[Response | WhichDatabase | NoDatabase | NoWorkflows | SessionExists]:
     """Create a session without runs; one that exists is left as it is."""
     components = {"agent": body.agent_id, "team": body.team_id, "workflow": body.workflow_id}
     database = find_database(call, query, components)
@@ -361,7 +387,7 @@ def create_session(
         return database
     kind = query.kind or "agent"
     if kind == "workflow":
-        return BadRequest("This platform hosts no workflows")
+        return BadRequest(_NO_WORKFLOWS)
     named = call.principal.session_id or body.session_id
     session_id = named or (yield from call.new_id("session"))
     owners = call.whose(body.user_id or query.user_id).owners
@@ -380,7 +406,7 @@ def create_session(
     audited = partial(call.change, resource=call.describe_resource(session_id))
     row = yield from _store(database, unit, audited)
     if row is None:
-        return Conflict(f"Session with id '{session_id}' already exists")
+        return Conflict(_EXISTS.format(session_id))
     return json_response(call.success, _detail(call, row, (), Cost()))
 
 
@@ -406,7 +432,7 @@ class RenameSessionRequest:
 
 def rename_session(
     call: Call, database: str, query: RenameSessionQuery, body: RenameSessionRequest
-) -> Program[Answer | Refusal]:
+) -> Program[Response | NoSession | SeveralUsers]:
     """Give a session another name."""
     return _update(call, database, query, SessionChange(name=body.session_name))
 
@@ -423,14 +449,14 @@ class UpdateSessionQuery(SessionQuery):
 
 def update_session(
     call: Call, database: str, query: UpdateSessionQuery, body: UpdateSessionRequest
-) -> Program[Answer | Refusal]:
+) -> Program[Response | NoSession | SeveralUsers]:
     """Replace the name, the state, the metadata or the summary of a session."""
     return _update(call, database, query, body.change())
 
 
 def _update(
     call: Call, database: str, query: SessionQuery, change: SessionChange
-) -> Program[Answer | Refusal]:
+) -> Program[Response | NoSession | SeveralUsers]:
     found = yield from _find_session(call, database, query)
     if isinstance(found, Refusal):
         return found
@@ -455,7 +481,7 @@ class DeleteSessionQuery(SessionQuery):
 
 def delete_session(
     call: Call, database: str, query: DeleteSessionQuery
-) -> Program[Answer | Refusal]:
+) -> Program[Response | SeveralUsers]:
     """Delete a session with its runs; one of them that is executed is broken off.
 
     One that is not there for the caller is gone already: a client that repeats a deletion whose
@@ -469,10 +495,13 @@ def delete_session(
     return empty_response(call.success)
 
 
+_OTHER_COUNT: Final = f"must have between 1 and {_MOST} members"
+
+
 def _read_texts(read: Reader, name: str) -> tuple[str, ...]:
     texts = read.texts(name)
     if not 0 < len(texts) <= _MOST:
-        read.fault(name, f"must have between 1 and {_MOST} members")
+        read.fault(name, _OTHER_COUNT)
     return texts
 
 
@@ -491,19 +520,23 @@ class DeleteSessionRequest:
     about: ClassVar = "As many types as ids, in the same order"
 
     session_ids: tuple[str, ...] = declare(
-        list_of(TEXT, minItems=1, maxItems=_MOST), _read_texts, required=True
+        list_of(TEXT, minItems=1, maxItems=_MOST), _read_texts, required=True, fault=_OTHER_COUNT
     )
     session_types: tuple[str, ...] = declare(
         list_of(ref("SessionType"), minItems=1, maxItems=_MOST), _read_kinds, required=True
     )
 
 
+_OTHER_LENGTH: Final = "Session IDs and session types must have the same length"
+OtherLength: TypeAlias = Annotated[BadRequest, _OTHER_LENGTH]
+
+
 def delete_sessions(
     call: Call, database: str, query: DeleteSessionQuery, body: DeleteSessionRequest
-) -> Program[Answer | Refusal]:
+) -> Program[Response | OtherLength | SeveralUsers]:
     """Delete many sessions at once; one that is absent, or of another kind, is passed over."""
     if len(body.session_ids) != len(body.session_types):
-        return BadRequest("Session IDs and session types must have the same length")
+        return BadRequest(_OTHER_LENGTH)
     named = zip(body.session_ids, body.session_types, strict=True)
     meant = tuple(pair for pair in named if _possible(call, pair[0]))
     deleted = yield from _delete(call, database, query.user_id, meant)
@@ -520,7 +553,7 @@ def _possible(call: Call, session_id: str) -> bool:
 
 def _delete(
     call: Call, database: str, user_id: str | None, meant: tuple[tuple[str, str | None], ...]
-) -> Program[Deleted | Refusal]:
+) -> Program[Deleted | SeveralUsers]:
     """Delete the sessions of these ids and kinds, each of one owner; tell their executors."""
     audit = call.audit
     ids = tuple(dict.fromkeys(session_id for session_id, _ in meant))
@@ -564,7 +597,7 @@ def _item(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Answer]:
+def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Response]:
     newest = ListRuns(row.owner, row.session_id, newest=True)
     runs = yield from Transact(database, newest)
     usage = yield from Transact(database, Usage(row.owner, row.session_id))

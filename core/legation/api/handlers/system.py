@@ -9,8 +9,7 @@ from typing import Any, Final
 from ...access.decide import Allow, decide
 from ...access.needs import LIST_CHANNELS, READ_DATABASE
 from ...effects import Program
-from ...http.messages import Answer, Response, json_response
-from ...http.refusals import Refusal
+from ...http.messages import Response, json_response
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
@@ -50,7 +49,7 @@ def _alive(started_us: int) -> Response:
     return json_response(200, told)
 
 
-def ready(call: Call) -> Program[Answer | Refusal]:
+def ready(call: Call) -> Program[Response]:
     """Return 200 when every database works and is at a schema this code serves, else 503.
 
     A process that is about to end is not ready for more either.  What the scopes on databases and

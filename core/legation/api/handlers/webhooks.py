@@ -5,15 +5,15 @@ The provider's signature is checked over the bytes as they came, before anything
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from ...channels.messages import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
 from ...channels.signatures import Refused
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies import parse_query
-from ...http.messages import Answer, Headers, Response, json_response, text_response
-from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, Refusal, TooLarge
+from ...http.messages import Headers, Response, json_response, text_response
+from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, TooLarge
 from ...store.inbox import PutMessages
 from ..call import Call
 
@@ -25,7 +25,14 @@ _STRANGE: Final = frozenset({"malformed", "another number"})
 _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 
-def receive(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
+_NO_JSON: Final = "The body has to be JSON; it is {}"
+NotJson: TypeAlias = Annotated[BadRequest, _NO_JSON.format("not JSON at line 1, column 2")]
+TooLong: TypeAlias = Annotated[TooLarge, _LIMIT]
+
+
+def receive(
+    call: Call, channel: HostedChannel
+) -> Program[Response | NotJson | BadSignature | TooLong]:
     """Store every message of a delivery; answer once they are stored."""
     body = yield from ReadBody(_LIMIT)
     if body is None:
@@ -38,7 +45,7 @@ def receive(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
     parsed = channel.codec.parse(verified)
     match parsed:
         case NotUnderstood():
-            return BadRequest(f"The body has to be JSON; it is {parsed.reason}")
+            return BadRequest(_NO_JSON.format(parsed.reason))
         case Challenge():
             return text_response(200, parsed.text, headers=_PLAIN)
         case Ignored():
@@ -56,7 +63,12 @@ def receive(call: Call, channel: HostedChannel) -> Program[Answer | Refusal]:
     return _status("processing")
 
 
-def verify(call: Call, channel: HostedChannel) -> Response | Invalid | BadSignature:
+_NOT_OURS: Final = "Invalid verify token or mode"
+NotOurs: TypeAlias = Annotated[BadSignature, _NOT_OURS]
+NoFields: TypeAlias = Annotated[Invalid, (Fault("query", "There are more than 256 fields"),)]
+
+
+def verify(call: Call, channel: HostedChannel) -> Response | NoFields | NotOurs:
     """Answer the provider's question whether this address is ours."""
     query = parse_query(call.query)
     if isinstance(query, Fault):
@@ -64,7 +76,7 @@ def verify(call: Call, channel: HostedChannel) -> Response | Invalid | BadSignat
     pairs = [(name, value) for name, values in query.items() for value in values]
     answer = channel.codec.handshake(pairs)
     if isinstance(answer, Refused):
-        return BadSignature("Invalid verify token or mode")
+        return BadSignature(_NOT_OURS)
     return text_response(200, answer.text, headers=_PLAIN)
 
 
@@ -84,5 +96,5 @@ def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
     return call.registry.channels.get(call.params["channel"]) or NotFound()
 
 
-def _status(status: str) -> Answer:
+def _status(status: str) -> Response:
     return json_response(200, {"status": status})

@@ -7,8 +7,9 @@ and those whose sentence is the operation's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Generator, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from ...access.scopes import Scoped, Signed
 from ...http.refusals import (
@@ -61,15 +62,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 }
 """What the status of an error means, where an operation says nothing else."""
 
-_ABSENT: Final[Mapping[str, str]] = {
-    "agent_id": "Agent not found",
-    "team_id": "Team not found",
-    "db_id": "Database not found",
-    "channel": "Channel not found",
-    "session_id": "Session with id 'no-such' not found",
-    "run_id": "Run not found",
-    "message_id": "Message with ID no-such not found",
-}
+_ABSENT: Final[Mapping[str, str]] = {"agent_id": "Agent not found", "team_id": "Team not found"}
 USUAL: Final[Mapping[int, Refusal]] = {
     refusal.status: refusal
     for refusal in (
@@ -86,6 +79,8 @@ USUAL: Final[Mapping[int, Refusal]] = {
 }
 """Errors that many operations make in the same words, by their status."""
 
+# Where no database is asked, the server alone says that it is not now.
+_SERVER_BUSY: Final = Unavailable("The server is busy")
 _NO_KEY: Final = Fault(
     "header.idempotency-key", "is one value of 1 to 255 visible ASCII characters"
 )
@@ -103,10 +98,17 @@ def errors_of(
         keyed: Whether it takes an `Idempotency-Key`.
     """
     found = [USUAL[500], USUAL[503], *_of_caller(route, needs_token=needs_token)]
-    found += [*_of_place(route, known), *_of_content(route, known), *known.errors]
+    found += [*_of_place(route, known), *_of_content(route, known)]
+    if not _asks(route.handler):
+        found.append(_SERVER_BUSY)
+    found += [*known.errors]
     if keyed:
         found = [USUAL[409], USUAL[413], Invalid((_NO_KEY,)), *found]
-    return {refusal.status: refusal for refusal in found}
+    errors = {refusal.status: refusal for refusal in found}
+    for kind, *example in _declared(route):
+        if example or kind.status not in errors:
+            errors[kind.status] = kind(*example)
+    return errors
 
 
 def ids_of(route: Route) -> list[str]:
@@ -150,9 +152,48 @@ def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
         yield Invalid((_fault(route, known),))
     if route.body or known.body:
         yield USUAL[400]
-        yield USUAL[413]
+        yield TooLarge(route.body_limit)
     if known.body and len(known.body.content) > 1:
         yield USUAL[415]
+
+
+# --- What is declared ---------------------------------------------------------------------------
+
+
+def _declared(route: Route) -> Iterator[tuple[Any, ...]]:
+    """Yield the refusals that functions of the row are declared to return, with an example of each.
+
+    They are in the type of what a function returns, as `NotFound`, or with what one is made of, as
+    `Annotated[NotFound, "Run not found"]`.
+    """
+    found = None if route.operation in CHANNEL_ONLY else route.find
+    for function in (found, route.form and route.form.read, route.handler):
+        if function is not None:
+            yield from _refusals(_returned(function))
+
+
+def _returned(function: Callable[..., object]) -> Any:
+    """Return the type of what `function` returns."""
+    hints = get_type_hints(getattr(function, "func", function), include_extras=True)
+    return hints["return"]
+
+
+def _asks(handler: Callable[..., object]) -> bool:
+    """Whether `handler` is a program: one that is not asks no database."""
+    return get_origin(_returned(handler)) is Generator
+
+
+def _refusals(hint: Any) -> Iterator[tuple[Any, ...]]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Generator:
+        yield from _refusals(arguments[-1])
+    elif origin in (Union, UnionType):
+        for member in arguments:
+            yield from _refusals(member)
+    else:
+        kind = arguments[0] if origin is Annotated else hint
+        if isinstance(kind, type) and issubclass(kind, Refusal):
+            yield (kind, *arguments[1:])
 
 
 # --- A rule that a request may break ------------------------------------------------------------
@@ -167,17 +208,20 @@ def _fault(route: Route, known: Operation) -> Fault:
     """Return a fault of a request: that of a body without what it must have, or of its query."""
     for field in fields_of(route.body) if route.body else ():
         if field.required:
-            return Fault(f"body.{field.name}", "is required")
+            return Fault(f"body.{field.name}", field.fault or "is required")
     for schema in known.body.content.values() if known.body else ():
         for name in _resolve(schema).get("required", ()):
             return Fault(f"body.{name}", "is required")
     for field in query_of(route, known):
-        if field.where == "query" and (rule := _rule(_resolve(field.schema))):
+        if field.where == "query" and (rule := _rule(field)):
             return Fault(f"query.{field.name}", rule)
     return Fault("query.colour", "is not known here")
 
 
-def _rule(schema: Schema) -> str | None:
+def _rule(field: Field) -> str | None:
+    schema = _resolve(field.schema)
+    if field.fault:
+        return field.fault
     if "enum" in schema:
         return f"must be one of {', '.join(schema['enum'])}"
     if "minimum" in schema:

@@ -14,19 +14,10 @@ from attrs import field
 
 from ...http.bodies.media_types import MEDIA_TYPES
 from ...http.refusals import (
-    BadRequest,
-    BadSignature,
-    Conflict,
-    Fault,
-    Internal,
-    Invalid,
-    NotFound,
     Refusal,
-    TooLarge,
     Unauthenticated,
     Unavailable,
 )
-from ...migrations.catalogue import CATALOGUE
 from ...values import frozen
 from ..fields import Field
 from ..handlers.collections import COLLECTIONS, Collection
@@ -82,11 +73,17 @@ class Reply:
 
 @frozen
 class Operation:
-    """What the route table does not know.
+    """What the row of a route does not say: the operation in words, and its answers.
 
-    `ids` describe what the path leaves open.  `errors` are one of each error that does not follow
-    from the route, as it is sent; `meanings` say what statuses of errors mean here, where it is not
-    the usual.
+    Attributes:
+        summary: In a few words.
+        replies: What is answered, by its status.
+        description: In more words.
+        query: Of a query that is not read here but by the codec of a provider.
+        ids: What the path leaves open, by name.
+        body: Of one that is not JSON, or not read here.
+        errors: One of each that neither follows from the route nor is declared by its handler.
+        meanings: What statuses of errors mean here, where that is not the usual.
     """
 
     summary: str
@@ -106,12 +103,11 @@ def _json(schema: Schema, description: str = "Successful Response", example: Any
 def _got(
     summary: str,
     schema: Schema,
-    *query: Field,
-    description: str = "",
+    *,
     errors: tuple[Refusal, ...] = (),
 ) -> Operation:
     """Describe an operation that answers 200 with one shape."""
-    return Operation(summary, {200: _json(schema)}, description, query, errors=errors)
+    return Operation(summary, {200: _json(schema)}, errors=errors)
 
 
 def _same(operation: str, description: str, schema: Schema, status: int = 200) -> dict[int, Reply]:
@@ -119,16 +115,8 @@ def _same(operation: str, description: str, schema: Schema, status: int = 200) -
     return {status: _json(schema, description, EXAMPLES.get(operation))}
 
 
-# Where no database is asked, the server alone says that it is not now.
+# Where a database that does not answer is no failure, the server alone says that it is not now.
 _SERVER_BUSY: Final = Unavailable("The server is busy")
-_WHICH_DATABASE: Final = BadRequest(
-    "The db_id query parameter is required when using multiple databases"
-)
-_NO_DATABASE: Final = NotFound("No database found with id 'no-such'")
-_ROUTE_UNKNOWN: Final = NotFound()
-_OF_SEVERAL: Final = Conflict(
-    "Several users have a session with id 's1': name the one you mean in user_id"
-)
 
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
@@ -141,13 +129,11 @@ _PLATFORM: Final = {
         "API Information",
         _same("get_api_info", "API information retrieved successfully", ref("Home")),
         "What this platform is called, and where to go on.",
-        errors=(_SERVER_BUSY,),
     ),
     "health_check": Operation(
         "Health Check",
         _same("health_check", "API is healthy and operational", ref("HealthResponse")),
         "Check the health status of the API. Returns a simple status indicator.",
-        errors=(_SERVER_BUSY,),
     ),
     "readiness_check": Operation(
         "Whether requests can be served",
@@ -165,27 +151,22 @@ _PLATFORM: Final = {
         "Several worker processes answer each for itself, under a label that tells them apart.",
         errors=(_SERVER_BUSY,),
     ),
-    "get_info": _got("What this platform is", ref("Info"), errors=(_SERVER_BUSY,)),
+    "get_info": _got("What this platform is", ref("Info")),
     "get_config": Operation(
         "Get OS Configuration",
         _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
         "What this platform hosts: its databases, agents, teams and channels.",
-        errors=(_SERVER_BUSY,),
     ),
     "get_models": Operation(
         "Get Available Models",
         _same("get_models", "List of models retrieved successfully", list_of(ref("Model"))),
         "Retrieve a list of all unique models currently used by agents and teams in this OS"
         " instance. This includes the model ID and provider information for each model.",
-        errors=(_SERVER_BUSY,),
     ),
-    "get_me": _got(
-        "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
-    ),
+    "get_me": _got("Who the token says you are, and what you may do", ref("Caller")),
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
-        errors=(TooLarge(16 << 10), _SERVER_BUSY),
     ),
 }
 
@@ -197,15 +178,13 @@ _UNCHANGED: Final = Reply("What `If-None-Match` names is still the same", {})
 
 def _page(summary: str, description: str = "") -> Operation:
     reply = Reply("The page", {HTML: TEXT})
-    errors = (_ROUTE_UNKNOWN, _SERVER_BUSY)
-    return Operation(summary, {200: reply, 304: _UNCHANGED}, description, errors=errors)
+    return Operation(summary, {200: reply, 304: _UNCHANGED}, description)
 
 
 _DOCS: Final = {
     "get_openapi": Operation(
         "This document",
         {200: _json(OBJECT), 304: _UNCHANGED},
-        errors=(_ROUTE_UNKNOWN, _SERVER_BUSY),
     ),
     "get_docs": _page("The operations, to read and to try", "Swagger UI, served from here."),
     "get_oauth2_redirect": _page("Where an OAuth 2 provider sends the page back to"),
@@ -213,7 +192,6 @@ _DOCS: Final = {
     "get_docs_asset": Operation(
         "A part of these pages",
         {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
-        errors=(_SERVER_BUSY,),
     ),
 }
 
@@ -236,13 +214,11 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             _same(f"get_{kind}s", f"List of {kind}s retrieved successfully", list_of(shape)),
             f"The {kind}s that you may read or run. A caller with scopes on some {kind}s sees those"
             " alone.",
-            errors=(_SERVER_BUSY,),
         ),
         f"get_{kind}": Operation(
             f"Get {title} Details",
             _same(f"get_{kind}", f"{title} details retrieved successfully", shape),
             _DETAILS[kind],
-            errors=(_SERVER_BUSY,),
             meanings={404: f"{title} not found"},
         ),
         f"create_{kind}_run": _start(kind),
@@ -250,7 +226,6 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             f"List {title} Runs",
             {200: _json(list_of(ref(f"{title}RunItem")), "List of runs retrieved successfully")},
             "Your runs in a session, those of one state alone if you say which.",
-            errors=(_OF_SEVERAL,),
             meanings={404: f"{title} not found"},
         ),
         f"get_{kind}_run": Operation(
@@ -267,31 +242,7 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             body=_form("CancelRequest", "CancelForm"),
             meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
         ),
-        f"continue_{kind}_run": Operation(
-            f"Continue {title} Run",
-            {
-                200: Reply(
-                    f"{title} run continued successfully",
-                    {JSON: _run(kind), EVENTS: _EVENT_STREAM},
-                    {EVENTS: STARTED.replace("RunStarted", "RunContinued")},
-                )
-            },
-            "Confirms or rejects the calls of tools that the run waits for, or brings their"
-            " results. What is executed is what was shown: an answer that changes a call, and one"
-            " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
-            " goes on; the others are told 409.",
-            body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
-            errors=(
-                BadRequest("Invalid JSON in tools field"),
-                Conflict("run is already continued"),
-            ),
-            meanings={
-                400: "Invalid JSON in tools field or invalid tool structure",
-                404: f"{title} not found",
-                409: "Run is not paused (e.g. run is already running, continued, or errored)."
-                " Only PAUSED runs can be continued.",
-            },
-        ),
+        f"continue_{kind}_run": _continue(kind),
         f"resume_{kind}_run": Operation(
             "Go on following a run",
             {200: Reply("The events missed, and those to come", {EVENTS: _EVENT_STREAM})},
@@ -333,10 +284,34 @@ def _start(kind: str) -> Operation:
             {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
         ),
-        errors=(BadRequest("Unsupported file type"),),
         meanings={
             400: "Invalid request or unsupported file type",
             404: f"{title} not found",
+        },
+    )
+
+
+def _continue(kind: str) -> Operation:
+    title = kind.capitalize()
+    return Operation(
+        f"Continue {title} Run",
+        {
+            200: Reply(
+                f"{title} run continued successfully",
+                {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                {EVENTS: STARTED.replace("RunStarted", "RunContinued")},
+            )
+        },
+        "Confirms or rejects the calls of tools that the run waits for, or brings their"
+        " results. What is executed is what was shown: an answer that changes a call, and one"
+        " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
+        " goes on; the others are told 409.",
+        body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
+        meanings={
+            400: "Invalid JSON in tools field or invalid tool structure",
+            404: f"{title} not found",
+            409: "Run is not paused (e.g. run is already running, continued, or errored)."
+            " Only PAUSED runs can be continued.",
         },
     )
 
@@ -365,7 +340,6 @@ _SESSIONS: Final = {
         "Retrieve paginated list of sessions with filtering and sorting options. Supports filtering"
         " by session type (agent, team, workflow), component, user, and name. Sessions represent"
         " conversation histories and execution contexts.",
-        errors=(_WHICH_DATABASE, _NO_DATABASE),
         meanings={
             400: "Invalid session type or filter parameters",
             404: "Not found",
@@ -377,11 +351,6 @@ _SESSIONS: Final = {
         _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
         "Create a new empty session with optional configuration. Its `session_id` can be named in"
         " requests for runs later.",
-        errors=(
-            BadRequest("This platform hosts no workflows"),
-            _NO_DATABASE,
-            Conflict("Session with id 's1' already exists"),
-        ),
         meanings={
             400: "Invalid request parameters",
             422: "Validation error",
@@ -394,13 +363,6 @@ _SESSIONS: Final = {
         "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
         " and will permanently remove all specified sessions and their runs. One that is not there,"
         " or of another type, is passed over.",
-        errors=(
-            _WHICH_DATABASE,
-            BadRequest("Session IDs and session types must have the same length"),
-            _NO_DATABASE,
-            _OF_SEVERAL,
-            Invalid((Fault("body.session_ids", "must have between 1 and 1000 members"),)),
-        ),
         meanings={
             400: "Invalid request - session IDs and types length mismatch",
             500: "Failed to delete sessions",
@@ -412,7 +374,6 @@ _SESSIONS: Final = {
         "Retrieve detailed information about a specific session including metadata,"
         " configuration, and run history. Response schema varies based on session type (agent,"
         " team, or workflow).",
-        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to retrieve"},
         meanings={404: "Session not found", 422: "Invalid session type"},
     ),
@@ -420,7 +381,6 @@ _SESSIONS: Final = {
         "Update Session",
         _same("update_session", "Session updated successfully", _SESSION_DETAIL),
         "Update session properties such as session_name, session_state, metadata, or summary.",
-        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to update"},
         meanings={
             404: "Session not found",
@@ -434,14 +394,12 @@ _SESSIONS: Final = {
         "Permanently delete a specific session and all its associated runs. This action cannot be"
         " undone and will remove all conversation history. One that is not there is gone already.",
         ids={"session_id": "Session ID to delete"},
-        errors=(_WHICH_DATABASE, _NO_DATABASE, _OF_SEVERAL),
         meanings={500: "Failed to delete session"},
     ),
     "rename_session": Operation(
         "Rename Session",
         _same("rename_session", "Session renamed successfully", _SESSION_DETAIL),
         "Update the name of an existing session.",
-        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to rename"},
         meanings={
             400: "Invalid session name",
@@ -455,7 +413,6 @@ _SESSIONS: Final = {
         "Retrieve all runs (executions) for a specific session with optional timestamp filtering."
         " Runs represent individual interactions or executions within a session. Response schema"
         " varies based on session type.",
-        errors=(_WHICH_DATABASE, _OF_SEVERAL),
         ids={"session_id": "Session ID to get runs from"},
         meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
     ),
@@ -464,11 +421,6 @@ _SESSIONS: Final = {
         _same("get_session_run", "Run retrieved successfully", _SESSION_RUN),
         "Retrieve a specific run by its ID from a session. Response schema varies based on the run"
         " type (agent run, team run, or workflow run).",
-        errors=(
-            NotFound("Run with ID no-such not found in session s1"),
-            _WHICH_DATABASE,
-            _OF_SEVERAL,
-        ),
         ids={"session_id": "Session ID to get run from", "run_id": "Run ID to retrieve"},
         meanings={404: "Session or run not found", 422: "Invalid session type"},
     ),
@@ -476,15 +428,6 @@ _SESSIONS: Final = {
 
 # --- Databases ---------------------------------------------------------------------------------
 
-_NO_VERSION: Final = Invalid(
-    (
-        Fault(
-            "query.target_version",
-            "'latest' is not a version: expected up to three numbers, as 2.5.6",
-        ),
-    )
-)
-_KNOWN: Final = ", ".join(map(str, CATALOGUE.versions))
 
 _DATABASES: Final = {
     "get_databases": _got(
@@ -507,7 +450,7 @@ _DATABASES: Final = {
         },
         "Migrate all database schemas to the given target version. If a target version is not"
         " provided, all databases will be migrated to the latest version.",
-        errors=(_NO_VERSION, _SERVER_BUSY),
+        errors=(_SERVER_BUSY,),
         meanings={500: "Failed to migrate databases"},
     ),
     "migrate_database": Operation(
@@ -516,22 +459,13 @@ _DATABASES: Final = {
         "Migrates the schema of the database identified by db_id to a target version. When"
         " target_version is omitted, the database is migrated to the latest version."
         " All or nothing: after an error the database is as it was.",
-        errors=(
-            BadRequest(f"There is no version 99.0.0; known are {_KNOWN}"),
-            _NO_VERSION,
-            Internal(
-                "Failed to migrate database: The migration failed (StatementFailed): the old"
-                " version stands (incident 0f6d1c2b3a495867)"
-            ),
-            _SERVER_BUSY,
-        ),
+        errors=(_SERVER_BUSY,),
         meanings={404: "Database not found", 500: "Failed to migrate database"},
     ),
 }
 
 # --- Channels ----------------------------------------------------------------------------------
 
-_NO_LETTER: Final = Conflict("Neither the message nor a reply to it is among the dead letters")
 _CHALLENGE: Final = text(pattern=r"^[A-Za-z0-9_-]{1,200}$")
 
 _CHANNELS: Final = {
@@ -544,15 +478,8 @@ _CHANNELS: Final = {
             Field("hub.verify_token", TEXT),
             Field("hub.challenge", TEXT),
         ),
-        errors=(
-            BadSignature("Invalid verify token or mode"),
-            Invalid((Fault("query", "There are more than 256 fields"),)),
-            _SERVER_BUSY,
-        ),
     ),
-    "channel_status": _got(
-        "Whether the channel is there", ref("ChannelStatus"), errors=(_SERVER_BUSY,)
-    ),
+    "channel_status": _got("Whether the channel is there", ref("ChannelStatus")),
     "receive_webhook": Operation(
         "Webhook",
         {
@@ -562,11 +489,6 @@ _CHANNELS: Final = {
         " they are. The answer says whether they are stored, were known already, or hold nothing to"
         " do; a provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
-        errors=(
-            BadRequest("The body has to be JSON; it is not JSON at line 1, column 2"),
-            BadSignature(),
-            TooLarge(4 << 20),
-        ),
     ),
 }
 
@@ -584,7 +506,6 @@ _KEPT: Final = {
     "retry_channel_message": _got(
         "Try a dead message, or dead replies to it, once more",
         ref("ChannelRetry"),
-        errors=(_NO_LETTER,),
     ),
     "get_channel_replies": _got(
         "Replies of a channel in one state",
@@ -614,7 +535,6 @@ def _empty(collection: Collection) -> Operation:
         collection.summary,
         {200: _json(shape, collection.answer)},
         "Nothing of the kind is kept here: the answer is empty.",
-        errors=(_SERVER_BUSY,),
         meanings=_NOT_COUNTED.get(collection.operation, {}),
     )
 

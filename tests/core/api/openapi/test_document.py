@@ -264,6 +264,30 @@ def test_whatever_needs_a_scope_may_be_refused_for_want_of_one(document: dict[st
             assert {"401", "403"} <= operation(document, route.operation)["responses"].keys()
 
 
+def test_a_function_of_a_row_declares_each_refusal_and_not_that_there_are_some() -> None:
+    for route in ROUTES:
+        reads = route.form.read if route.form else None
+        for function in filter(None, (route.find, reads, route.handler)):
+            declared = getattr(function, "func", function).__annotations__["return"]
+            assert not re.search(r"\bRefusal\b", declared), route.operation
+
+
+def test_what_a_function_declares_is_described_with_its_own_example(
+    document: dict[str, Any],
+) -> None:
+    conflict = resolved(document, operation(document, "create_session")["responses"]["409"])
+    absent = resolved(document, operation(document, "delete_session")["responses"]["404"])
+
+    assert conflict["content"]["application/json"]["example"] == {
+        "detail": "Session with id 's1' already exists",
+        "error_code": "CONFLICT",
+    }
+    assert absent["content"]["application/json"]["example"] == {
+        "detail": "No database found with id 'no-such'",
+        "error_code": "NOT_FOUND",
+    }
+
+
 # --- Shapes ------------------------------------------------------------------------------------
 
 
