@@ -27,6 +27,7 @@ KINDS: Final = frozenset({"attribute", "class", "function", "method", "property"
 EXCUSED: Final = (
     # Read by another name.
     "core/legation/config.py:*_env",  # a channel's secrets are looked up by the name of the setting
+    "core/legation/runs/events.py:*",  # the members of the data of events: encoded by their names
     # Kept with the fields beside them, which are read.
     "core/legation/access/claims.py:token_id",  # `jti`, checked as each registered claim
     "core/legation/channels/messages.py:reply_to",  # what a message answers, as the provider says

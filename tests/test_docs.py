@@ -10,11 +10,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
 from legation.config import structure
+from legation.runs.events import Event
 
 from .asgi_driver import AsgiDriver
 from .transcripts import DOCS, ROOT, Terminal, blocks, follow
@@ -187,11 +188,13 @@ def test_every_argument_of_a_run_is_in_the_table_for_who_comes_from_agentos(draw
 def test_event_names_in_the_reference_are_those_of_the_code(drawn: Any) -> None:
     page = (DOCS / "reference/events.md").read_text("utf-8")
     code = "".join(p.read_text("utf-8") for p in (ROOT / "core/legation/runs").glob("*.py"))
-    noted = set(re.findall(r'\.note\(\s*"(\w+)"', code))
+    names = {event.name for event in get_args(Event)}
+    reasons = set(re.findall(r'\bfail\([^()]*"(\w+)"\)', code))
 
-    assert noted
-    assert all(name in page for name in noted), noted
-    assert all(kind in page for kind in re.findall(r'error_type="(\w+)"', code))
+    assert len(names) > 10
+    assert all(name in page for name in names), names
+    assert "not_hosted" in reasons
+    assert all(reason in page for reason in reasons), reasons
 
 
 def test_no_path_of_this_machine_is_in_a_page() -> None:

@@ -26,6 +26,7 @@ EXCEPTIONS: Final = {
     "channels/media.py": "messaging/test_attachments: a file of a message on its way into a run",
     "models/conversation.py": "data only; test_anthropic and test_chat_completions encode it",
     "observability/genai.py": "test_spans: the attributes of the spans of models and tools",
+    "observability/trace_context.py": "test_spans: what a program does within a trace",
     "runs/cancellation.py": "test_reaper and test_executor: a cancellation by its effect on runs",
     "runs/endings.py": "test_executor, test_reaper and test_ended_by_others: how a run ends",
     "runs/output.py": "test_payloads and handlers/test_runs: a run as a caller reads it",

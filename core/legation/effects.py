@@ -23,6 +23,7 @@ from attrs import field
 
 from .store.audit import AuditEntry
 from .store.health import Inspection
+from .store.run_rows import StoredEvent
 from .store.units import Unit
 from .values import frozen
 
@@ -55,7 +56,6 @@ __all__ = [
     "ReadBody",
     "Record",
     "Returned",
-    "RunEvent",
     "Sleep",
     "Spawn",
     "Streaming",
@@ -311,21 +311,6 @@ class Spawn(Asks[None]):
 
 
 @frozen
-class RunEvent:
-    """One stored event of a run: `seq` counts from 1 without gaps, `data` is compact JSON.
-
-    After the event marked `final` the run is over, or waits for a person.  `at_us` is when it
-    happened, 0 where only the database knows that it did.
-    """
-
-    seq: int
-    name: str
-    data: str
-    final: bool = False
-    at_us: int = field(default=0, eq=False, repr=False)
-
-
-@frozen
 class Publish(Asks[None]):
     """Tell who follows `run_id` on this node of events just stored.  A hint.
 
@@ -336,12 +321,12 @@ class Publish(Asks[None]):
     immediate: ClassVar[bool] = True
 
     run_id: str
-    events: tuple[RunEvent, ...]
+    events: tuple[StoredEvent, ...]
     database: str | None = None
 
 
 @frozen
-class NextEvents(Asks[tuple[RunEvent, ...]]):
+class NextEvents(Asks[tuple[StoredEvent, ...]]):
     """The events of `run_id` behind `after`, without gap, as soon as this node hears of any.
 
     Empty when `timeout_seconds` passed, or when this node no longer holds the next one: the

@@ -36,7 +36,8 @@ from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.schema_guard import GuardedJob, SchemaGuard, WatchSchemas
 from .observability.request_log import Telemetry, read_request_id
-from .observability.spans import Recorder, TraceContext, TracedJob, with_trace
+from .observability.spans import Recorder
+from .observability.trace_context import TraceContext, TracedJob, with_trace
 from .observability.tracing import Trace, read_trace
 from .runs.executor import ExecutorContext
 from .runs.reaper import KeepRuns

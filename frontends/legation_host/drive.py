@@ -45,7 +45,6 @@ from legation.effects import (
     ReadBody,
     Record,
     Returned,
-    RunEvent,
     Sleep,
     Spawn,
     Streaming,
@@ -58,6 +57,7 @@ from legation.effects import (
 from legation.incidents import where
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
+from legation.store.run_rows import StoredEvent
 
 from .functions import Pieces
 from .pace import Blocked
@@ -349,7 +349,7 @@ async def _sleep(_: _Turn, effect: Sleep) -> None:
     await anyio.sleep(max(0.0, effect.seconds))
 
 
-async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[RunEvent, ...]:
+async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...]:
     return await turn.resources.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
 
 

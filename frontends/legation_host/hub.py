@@ -21,7 +21,7 @@ import anyio
 import anyio.lowlevel
 from attrs import define, field
 
-from legation.effects import RunEvent
+from legation.store.run_rows import StoredEvent
 
 __all__ = ["Hub", "digest"]
 
@@ -41,11 +41,11 @@ def digest(name: str) -> str:
 class _Feed:
     """The last events of one run, in order and without gap."""
 
-    events: deque[RunEvent] = field(factory=deque[RunEvent])
+    events: deque[StoredEvent] = field(factory=deque[StoredEvent])
     characters: int = 0
     heard: float = 0.0
 
-    def extend(self, events: Sequence[RunEvent]) -> None:
+    def extend(self, events: Sequence[StoredEvent]) -> None:
         """Append what is new; an event out of order starts the feed afresh."""
         for event in events:
             if self.events and event.seq <= self.events[-1].seq:
@@ -58,7 +58,7 @@ class _Feed:
             if len(self.events) > EVENTS_OF_A_RUN:
                 self.characters -= len(self.events.popleft().data)
 
-    def behind(self, after: int) -> tuple[RunEvent, ...] | None:
+    def behind(self, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""
         if not self.events or self.events[-1].seq <= after:
             return None
@@ -135,7 +135,7 @@ class Hub:
         """Programs that wait for an event."""
         return self._events.count
 
-    def publish(self, run_id: str, events: Sequence[RunEvent]) -> None:
+    def publish(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         """Keep `events` for a while and wake who follows `run_id`."""
         if not events:
             return
@@ -164,14 +164,14 @@ class Hub:
             self._feeds.popitem(last=False)
             self._characters -= oldest.characters
 
-    def held(self, run_id: str, after: int) -> tuple[RunEvent, ...] | None:
+    def held(self, run_id: str, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""
         feed = self._feeds.get(run_id)
         return None if feed is None else feed.behind(after)
 
     async def next_events(
         self, run_id: str, after: int, timeout_seconds: float
-    ) -> tuple[RunEvent, ...]:
+    ) -> tuple[StoredEvent, ...]:
         """Return the events behind `after`, waiting for the first of them if need be.
 
         Nothing, at once, where another node has told of them; for one time, since what it told

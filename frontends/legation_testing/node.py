@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from legation.effects import NextEvents, Publish, RunEvent
+from legation.effects import NextEvents, Publish
+from legation.store.run_rows import StoredEvent
 
 __all__ = ["Node"]
 
@@ -25,8 +26,8 @@ class Node:
     alive: bool = True
     nudges: int = 0  # of any topic, so far
     _nudged: dict[str, int] = field(factory=dict[str, int], init=False)
-    _events: dict[str, tuple[RunEvent, ...]] = field(
-        factory=dict[str, tuple[RunEvent, ...]], init=False
+    _events: dict[str, tuple[StoredEvent, ...]] = field(
+        factory=dict[str, tuple[StoredEvent, ...]], init=False
     )
 
     def nudge(self, topic: str) -> None:
@@ -48,7 +49,7 @@ class Node:
                 held = (event,)
         self._events[effect.run_id] = held[-self.events_held :]
 
-    def next_events(self, effect: NextEvents) -> tuple[RunEvent, ...] | None:
+    def next_events(self, effect: NextEvents) -> tuple[StoredEvent, ...] | None:
         """Return the answer to `effect`, or None when nothing behind `after` is known yet."""
         held = self._events.get(effect.run_id, ())
         if not held or held[-1].seq <= effect.after:

@@ -19,10 +19,10 @@ from legation.effects import (
     Program,
     Raised,
     RandomBytes,
-    RunEvent,
     Spawn,
     Unreachable,
 )
+from legation.store.run_rows import StoredEvent
 from legation_testing import close_at_every_effect, play
 
 MEMBERS: set[type[Any]] = {get_origin(member) or member for member in get_args(Effect)}
@@ -69,7 +69,7 @@ def test_every_effect_is_a_frozen_value_that_says_what_it_is(kind: type[Any]) ->
 def test_effects_are_equal_by_value() -> None:
     assert Fetch("GET", "https://a") == Fetch("GET", "https://a")
     assert Emit(b"a") != Emit(b"b")
-    assert RunEvent(1, "a", "{}") == RunEvent(1, "a", "{}", final=False)
+    assert StoredEvent(1, "a", "{}") == StoredEvent(1, "a", "{}", final=False)
     assert FetchReply(200, {}, b"") == FetchReply(200, {}, b"")
     assert Unreachable("connect") == Unreachable("connect")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from legation import Platform
 from legation.config import Agent, Database, Model
-from legation.effects import RunEvent
+from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
 from legation_host.errors import BadDatabaseUrl
 from legation_host.hints import (
@@ -53,7 +53,7 @@ class Patient(Hub):
 
     async def next_events(
         self, run_id: str, after: int, timeout_seconds: float
-    ) -> tuple[RunEvent, ...]:
+    ) -> tuple[StoredEvent, ...]:
         return await super().next_events(run_id, after, timeout_seconds * FOR_EVER)
 
 

@@ -37,7 +37,6 @@ from legation.effects import (
     ReadBody,
     Record,
     Returned,
-    RunEvent,
     Sleep,
     Spawn,
     ThisNode,
@@ -47,13 +46,14 @@ from legation.effects import (
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
+from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
 from legation_host.drive import GATHERED_BYTES, PERFORMERS, TURN
 
 from .host_units import BACKENDS, All, Count, Create, Get, Lines, Missing, Put, run
 
 ENTRY = AuditEntry(1, "r", "ada", None, "agents.read", "agents/a", "allow", "agents:read", 200, "")
-EVENTS = (RunEvent(1, "RunStarted", "{}"), RunEvent(2, "RunCompleted", "{}"))
+EVENTS = (StoredEvent(1, "RunStarted", "{}"), StoredEvent(2, "RunCompleted", "{}"))
 
 
 @frozen
@@ -499,15 +499,15 @@ def test_a_job_outlives_the_program_that_asked_and_ends_with_its_host(backend: s
 
 @BACKENDS
 def test_a_follower_hears_of_events_as_they_are_published(backend: str) -> None:
-    def follow() -> Program[list[RunEvent]]:
-        seen: list[RunEvent] = []
+    def follow() -> Program[list[StoredEvent]]:
+        seen: list[StoredEvent] = []
         while len(seen) < 6:
             seen += yield from NextEvents("r", len(seen), 5.0)
         return seen
 
     def publish() -> Program[None]:
         for seq in range(1, 7, 2):
-            pair = (RunEvent(seq, "a", "{}"), RunEvent(seq + 1, "b", "{}"))
+            pair = (StoredEvent(seq, "a", "{}"), StoredEvent(seq + 1, "b", "{}"))
             yield from Publish("r", pair)
             yield from Sleep(0)
 

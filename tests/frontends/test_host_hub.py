@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.effects import RunEvent
+from legation.store.run_rows import StoredEvent
 from legation_host.hub import CHARACTERS, EVENTS_OF_A_RUN, REMEMBERED_SECONDS, RUNS, TOPICS, Hub
 
 from .host_units import BACKENDS, run
 
 
-def events(*seqs: int, data: str = "{}") -> tuple[RunEvent, ...]:
-    return tuple(RunEvent(seq, "event", data) for seq in seqs)
+def events(*seqs: int, data: str = "{}") -> tuple[StoredEvent, ...]:
+    return tuple(StoredEvent(seq, "event", data) for seq in seqs)
 
 
 class Clock:
@@ -109,7 +109,7 @@ def test_memory_is_bounded_in_runs_characters_and_topics() -> None:
 @BACKENDS
 def test_who_waits_is_told_at_once_and_all_of_them(backend: str) -> None:
     hub = Hub()
-    heard: list[tuple[RunEvent, ...]] = []
+    heard: list[tuple[StoredEvent, ...]] = []
 
     async def main() -> None:
         async def follow() -> None:

@@ -15,8 +15,8 @@ import trio
 
 from legation import Platform
 from legation.config import Agent, Database, Model
-from legation.effects import RunEvent
 from legation.http.messages import Request, Streamed
+from legation.store.run_rows import StoredEvent
 from legation_host import Host
 from legation_host.hosting import open_platform
 from legation_host.hub import Hub
@@ -158,7 +158,7 @@ class Doubled(Hub):
 
     def publish(self, run_id: str, events: Any) -> None:
         super().publish(run_id, events)
-        super().publish(run_id, tuple(RunEvent(e.seq, e.name, e.data, e.final) for e in events))
+        super().publish(run_id, tuple(StoredEvent(e.seq, e.name, e.data, e.final) for e in events))
 
     def nudge(self, topic: str) -> None:
         super().nudge(topic)

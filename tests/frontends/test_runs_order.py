@@ -16,7 +16,7 @@ import pytest
 import trio
 from attrs import define, field, frozen
 
-from legation.effects import RunEvent
+from legation.store.run_rows import StoredEvent
 from legation_host.hub import Hub
 
 from .test_runs_nodes import Node, nodes
@@ -38,7 +38,7 @@ class Prompt(Hub):
 class Lost(Prompt):
     """Tells nothing."""
 
-    def publish(self, run_id: str, events: Sequence[RunEvent]) -> None:
+    def publish(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         """Forget the events."""
 
     def nudge(self, topic: str) -> None:
@@ -51,7 +51,7 @@ class Late(Prompt):
 
     held_back: list[Callable[[], None]] = field(factory=list[Callable[[], None]])
 
-    def publish(self, run_id: str, events: Sequence[RunEvent]) -> None:
+    def publish(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         """Keep the events for later."""
         tell = super().publish
         self.held_back.append(lambda: tell(run_id, events))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from legation.effects import NextEvents, Publish, RunEvent
+from legation.effects import NextEvents, Publish
+from legation.store.run_rows import StoredEvent
 from legation_testing import Node
 
 
-def events(*seqs: int) -> tuple[RunEvent, ...]:
+def events(*seqs: int) -> tuple[StoredEvent, ...]:
     """Return events with these numbers."""
-    return tuple(RunEvent(seq, "X", "{}") for seq in seqs)
+    return tuple(StoredEvent(seq, "X", "{}") for seq in seqs)
 
 
 def ask(after: int) -> NextEvents:

@@ -29,7 +29,6 @@ from legation.effects import (
     RandomBytes,
     ReadBody,
     Record,
-    RunEvent,
     Sleep,
     Spawn,
     ThisNode,
@@ -38,6 +37,7 @@ from legation.effects import (
 )
 from legation.store.audit import AuditEntry
 from legation.store.failures import Busy, CommitLost, Conflict, WrongSchema
+from legation.store.run_rows import StoredEvent
 from legation_testing import (
     NEW_YEAR_2026,
     Crashed,
@@ -341,7 +341,7 @@ def test_a_wait_that_was_nudged_does_not_time_out_later() -> None:
 
 
 def test_events_reach_who_waits_for_them() -> None:
-    events = (RunEvent(1, "A", "{}"), RunEvent(2, "B", "{}"))
+    events = (StoredEvent(1, "A", "{}"), StoredEvent(2, "B", "{}"))
     with Simulation() as simulation:
         following = simulation.start(ask(NextEvents("r", 0, 60.0)))
         other = simulation.start(ask(NextEvents("s", 0, 60.0)))

@@ -29,7 +29,15 @@ from ..store.failures import StoreFailure
 from ..tools.structured import check_output
 from ..values import frozen
 from .event_writer import EventWriter
-from .payloads import call_sentence, tokens, tokens_apart, tool_execution
+from .events import (
+    ABSENT,
+    ModelRequestCompleted,
+    ModelRequestStarted,
+    ToolCallCompleted,
+    ToolCallError,
+    ToolCallStarted,
+)
+from .payloads import call_sentence, tool_execution
 from .turn_state import CallState, TurnState, unlike
 
 __all__ = ["AT_ONCE", "Answered", "Limits", "Outcome", "Stopped", "ToolSet", "Turn", "Waits"]
@@ -138,9 +146,9 @@ class Turn:
 
     def _ask(self) -> Program[Reply]:
         """Ask the model once; what it is told of is stored before."""
-        writer, model = self.writer, {"model": self.model.id, "model_provider": self.model.provider}
+        writer = self.writer
         writer.listen()
-        writer.note("ModelRequestStarted", **model)
+        writer.note(ModelRequestStarted(self.model.id, self.model.provider))
         if self.state.calls:
             yield from writer.settle()
         asked_us = writer.journal.now_us
@@ -154,7 +162,7 @@ class Turn:
         first_us = writer.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
         self.state = self.state.with_reply(message, reply.usage, now_us, seconds)
-        writer.note("ModelRequestCompleted", **model, **_cost(reply, seconds))
+        writer.note(_build_completed(self.model, reply, seconds))
         if reply.calls:
             self._admit(reply, now_us)
         return reply
@@ -193,7 +201,7 @@ class Turn:
         calls = tuple(self.tool_set.admit(call, now_us) for call in reply.calls)
         for call in calls:
             if call.failed:
-                self.writer.note("ToolCallError", tool=tool_execution(call), error=call.result)
+                self.writer.note(ToolCallError(tool_execution(call), call.result))
         self.state = evolve(self.state, calls=(*self.state.calls, *calls))
 
     def _beyond(self) -> Stopped | None:
@@ -239,7 +247,7 @@ class Turn:
             if call.started_us is None:
                 call = evolve(call, started_us=writer.journal.now_us)
                 self.state = self.state.with_call(place, call)
-                writer.note("ToolCallStarted", tool=tool_execution(call))
+                writer.note(ToolCallStarted(tool_execution(call)))
         yield from writer.settle()
         self._in_hand = len(due)
         if len(due) == 1:
@@ -271,12 +279,24 @@ class Turn:
 
     def _tell(self, call: CallState) -> None:
         execution = tool_execution(call)
-        self.writer.note("ToolCallCompleted", content=call_sentence(call), tool=execution)
+        self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
-            self.writer.note("ToolCallError", tool=execution, error=call.result)
+            self.writer.note(ToolCallError(execution, call.result))
 
 
-def _cost(reply: Reply, seconds: float | None) -> dict[str, Any]:
-    """Return what an answer cost: tokens, and the seconds until the first of it was there."""
-    first = {} if seconds is None else {"time_to_first_token": seconds}
-    return {**tokens(reply.usage), **first, **tokens_apart(reply.usage)}
+def _build_completed(
+    model: ModelProtocol, reply: Reply, seconds: float | None
+) -> ModelRequestCompleted:
+    """Return the event of an answer, whose first piece was there after `seconds`."""
+    usage = reply.usage
+    return ModelRequestCompleted(
+        model=model.id,
+        model_provider=model.provider,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        time_to_first_token=ABSENT if seconds is None else seconds,
+        reasoning_tokens=usage.reasoning_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )

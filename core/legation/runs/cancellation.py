@@ -6,10 +6,10 @@ from typing import Final
 
 from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
-from ..store.run_rows import RunRow, StoredEvent
+from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.run_steering import CANCELLED_AT_ONCE, CancelRun
-from .event_writer import EventOrigin, to_run_events
+from .events import EventOrigin, RunCancelled, mark_final
 from .output import RunSummary, render_cancelled
 from .retry import FEW, PASSING, Change, transact, with_retry
 
@@ -36,16 +36,15 @@ def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> 
     """
     now_us = yield from Now()
     reason = REASON.format(row.run_id)
-    event = EventOrigin(row.claim, name).event(
-        "RunCancelled", now_us, {"reason": reason, "content": reason}
-    )
+    cancelled = RunCancelled(reason, reason)
+    event = EventOrigin(row.claim, name).encode(cancelled, row.events + 1, now_us)
     unit = CancelRun(
         owner=row.owner,
         session_id=row.session_id,
         run_id=row.run_id,
         now_us=now_us,
         output=compact_json(render_cancelled(RunSummary(row.claim, name, None), "")),
-        event=event,
+        event=(event.name, event.data),
         members=row.kind == "team",
     )
     found = yield from with_retry(database, unit, FEW, PASSING, change)
@@ -53,6 +52,5 @@ def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> 
         yield from Nudge(cancel_topic(database, row.run_id))
         yield from Nudge(runs_topic(database), database)
     elif found in CANCELLED_AT_ONCE:
-        events = (StoredEvent(row.events + 1, *event),)
-        yield from Publish(row.run_id, to_run_events(events, final=True), database)
+        yield from Publish(row.run_id, mark_final((event,)), database)
     return found

@@ -15,6 +15,14 @@ from ..store.run_states import RunState
 from ..values import frozen
 from .agent_turn import Answered, Outcome, Stopped
 from .event_writer import EventWriter
+from .events import (
+    RunCancelled,
+    RunCompleted,
+    RunContentCompleted,
+    RunError,
+    RunPaused,
+    members_of,
+)
 from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
 from .payloads import find_waiting, tokens, tokens_apart
 from .turn_state import Standing, TurnState, dump
@@ -52,21 +60,17 @@ def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> End:
 
 def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
     output = render_completed(summary, content)
-    writer.note("RunContentCompleted")
-    names = (
-        *("content", "content_type", "reasoning_content", "session_state", "metadata", "metrics"),
-        "member_responses",
-    )
-    writer.note("RunCompleted", **{name: output[name] for name in names if name in output})
+    writer.note(RunContentCompleted())
+    members = {name: output[name] for name in members_of(RunCompleted) if name in output}
+    writer.note(RunCompleted(**members))
     return End(RunState.COMPLETED, output, usage=_usage(summary), input=_input(summary))
 
 
 def _pause(writer: EventWriter, summary: RunSummary) -> End:
     state = summary.state or TurnState()
     output = render_paused(summary, _sentence(state))
-    writer.note("RunContentCompleted")
-    names = ("content", "tools", "requirements")
-    writer.note("RunPaused", **{name: output[name] for name in names})
+    writer.note(RunContentCompleted())
+    writer.note(RunPaused(output["content"], output["tools"], output["requirements"]))
     asked = {
         **json.loads(summary.run.input),
         "turn": dump(evolve(state, worked_us=summary.worked_us)),
@@ -84,7 +88,7 @@ def _sentence(state: TurnState) -> str:
 
 def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> End:
     """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs."""
-    writer.note("RunError", content=sentence, error_type=reason)
+    writer.note(RunError(sentence, reason))
     return End(
         RunState.ERROR, render_failed(summary, sentence), reason, _usage(summary), _input(summary)
     )
@@ -102,7 +106,7 @@ def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) ->
 
 def cut_short(writer: EventWriter, summary: RunSummary, sentence: str) -> End:
     """Note the end of a run that somebody cancelled."""
-    writer.note("RunCancelled", reason=sentence, content=sentence)
+    writer.note(RunCancelled(sentence, sentence))
     output = render_cancelled(summary, "".join(writer.heard))
     return End(RunState.CANCELLED, output, "cancelled", _usage(summary), _input(summary))
 

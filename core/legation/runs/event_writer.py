@@ -11,27 +11,23 @@ is stored after the other, so that no event can be read before one that has a lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from attrs import define, field
 
-from ..effects import AwaitNudge, Now, Nudge, Program, Publish, RunEvent
-from ..http.messages import compact_json
+from ..effects import AwaitNudge, Now, Nudge, Program, Publish
 from ..models.conversation import storable
 from ..store.run_rows import ClaimedRun, Lease, StoredEvent
 from ..store.runs import AppendEvents
-from ..values import frozen
+from .events import Event, EventOrigin, RunContent
 from .retry import with_retry
 
 __all__ = [
     "LEASE_US",
     "CancelAsked",
-    "EventOrigin",
     "EventWriter",
     "Journal",
     "LeaseLost",
-    "to_run_events",
 ]
 
 LEASE_US: Final = 30_000_000
@@ -46,42 +42,6 @@ class CancelAsked(Exception):
 
 class LeaseLost(Exception):
     """Another node has taken the run for dead: stop, and write nothing more."""
-
-
-@frozen
-class EventOrigin:
-    """The origin of events: the members that every event of a run has in common.
-
-    A member of a team has a run of its own; `parent_run_id` is the run that the journal belongs to.
-    """
-
-    run: ClaimedRun
-    name: str
-    parent_run_id: str | None = None
-
-    _common: str = field(init=False, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        kind = self.run.kind
-        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
-        common = {
-            f"{kind}_id": self.run.component_id,
-            f"{kind}_name": self.name,
-            "run_id": self.run.run_id,
-            **parent,
-            "session_id": self.run.session_id,
-        }
-        object.__setattr__(self, "_common", compact_json(common)[1:-1])
-
-    def event(self, name: str, now_us: int, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the full name of an event and its data, in the order clients expect.
-
-        `name` is a word of ours, and `fields` has none of the common members.
-        """
-        full = f"Team{name}" if self.run.kind == "team" else name
-        own = f",{compact_json(fields)[1:]}" if fields else "}"
-        second = now_us // 1_000_000
-        return full, f'{{"created_at":{second},"event":"{full}",{self._common}{own}'
 
 
 @define
@@ -112,11 +72,6 @@ class Journal:
     def untouched(self) -> bool:
         """Whether nothing is known to be stored since the run was claimed."""
         return self.seq - len(self.pending) == self.run.events
-
-    def add(self, name: str, data: str) -> None:
-        """Add an event to the next batch."""
-        self.seq += 1
-        self.pending.append(StoredEvent(self.seq, name, data, self.now_us))
 
     def forget(self, last: int) -> None:
         """Take back the events behind the number `last`, none of which is stored."""
@@ -167,7 +122,7 @@ class Journal:
             self._storing = False
         if asked is not None:
             del self.pending[: len(events)]
-            yield from Publish(self.run.run_id, to_run_events(events), self.database)
+            yield from Publish(self.run.run_id, events, self.database)
         if self._waiting:
             yield from Nudge(self._topic)
         if asked is None:
@@ -193,9 +148,11 @@ class EventWriter:
     first_us: int | None = None
     _listening: bool = field(default=False, init=False)
 
-    def note(self, name: str, **fields: Any) -> None:
+    def note(self, event: Event) -> None:
         """Add an event to the next batch."""
-        self.journal.add(*self.origin.event(name, self.journal.now_us, fields))
+        journal = self.journal
+        journal.seq += 1
+        journal.pending.append(self.origin.encode(event, journal.seq, journal.now_us))
 
     def listen(self) -> None:
         """Begin with the next answer."""
@@ -210,12 +167,12 @@ class EventWriter:
         self.heard.append(piece)
         self._listening = True
         if self.streamed:
-            self.note("RunContent", content=piece, content_type="str", reasoning_content="")
+            self.note(RunContent(piece))
 
     def think(self, piece: str) -> None:
         """Note a piece of what the model thinks, for the sake of those who follow it live."""
         if piece and self.streamed:
-            self.note("RunContent", content_type="str", reasoning_content=storable(piece))
+            self.note(RunContent(reasoning_content=storable(piece)))
 
     def settle(self) -> Program[None]:
         """Store and show what is pending, of whoever spoke."""
@@ -226,9 +183,3 @@ class EventWriter:
         """Keep the time at which the first piece of the answer was there."""
         if self._listening and self.first_us is None:
             self.first_us = self.journal.now_us
-
-
-def to_run_events(events: tuple[StoredEvent, ...], *, final: bool = False) -> tuple[RunEvent, ...]:
-    """Return stored events as those who follow see them; the last one is marked if `final`."""
-    last = events[-1].seq if events else 0
-    return tuple(RunEvent(e.seq, e.name, e.data, final and e.seq == last, e.at_us) for e in events)

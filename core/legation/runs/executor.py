@@ -25,7 +25,8 @@ from ..store.runs import Ended, FinishRun
 from ..values import frozen
 from .cancellation import REASON, cancel_topic
 from .endings import End, conclude, cut_short, fail, fail_by_error
-from .event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost, to_run_events
+from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
+from .events import EventOrigin, mark_final
 from .in_flight import ExecutingRuns
 from .output import RunSummary
 from .release import release_run
@@ -290,5 +291,5 @@ def _finish(journal: Journal, end: End) -> Program[Ended]:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
     if ended.kept:
-        yield from Publish(run.run_id, to_run_events(events, final=True), journal.database)
+        yield from Publish(run.run_id, mark_final(events), journal.database)
     return ended

@@ -9,19 +9,19 @@ Whoever follows it is told so, and does not wait for ever.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from attrs import define
 
-from ..effects import Emit, Log, NextEvents, Now, Program, RunEvent
+from ..effects import Emit, Log, NextEvents, Now, Program
 from ..http.messages import Unfinished, compact_json
 from ..http.sse import EventId, encode, encode_departure, heartbeat
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
+from ..store.run_rows import StoredEvent
 from ..store.run_states import RunState
 from ..values import frozen
-from .event_writer import EventOrigin, to_run_events
+from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
 from .retry import with_retry
 
@@ -33,7 +33,6 @@ _SOON_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 15.0
 _HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
-_ENDS: Final = frozenset({"RunCompleted", "RunError", "RunCancelled"})
 _OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
 _DELETED: Final = "Run {} was deleted with its session"
 # Whoever finds a lease that has passed takes the run up within a second or two.
@@ -118,7 +117,7 @@ class _Follower:
     quiet: float = 0.0
     left: float = 0.0
 
-    def listen(self) -> Program[tuple[RunEvent, ...]]:
+    def listen(self) -> Program[tuple[StoredEvent, ...]]:
         """Return the next events; none after a while in which there were none, or at the end.
 
         Raises:
@@ -127,7 +126,7 @@ class _Follower:
         events = yield from NextEvents(self.run_id, self.after, self.poll)
         if not events:
             page = yield from self.look()
-            events = to_run_events(page.events, final=self.over)
+            events = mark_final(page.events) if self.over else page.events
             if page.status is None:
                 events = yield from self.part()
             elif not events and not self.over:
@@ -142,15 +141,14 @@ class _Follower:
             self.poll = min(2 * self.poll, _POLL_SECONDS)
         return events
 
-    def part(self) -> Program[tuple[RunEvent, ...]]:
+    def part(self) -> Program[tuple[StoredEvent, ...]]:
         """Return the last event of a run that was deleted, which is stored nowhere."""
         if self.origin is None:
             return ()
         now_us = yield from Now()
         sentence = _DELETED.format(self.origin.run.run_id)
-        fields = {"reason": sentence, "content": sentence}
-        name, data = self.origin.event("RunCancelled", now_us, fields)
-        return (RunEvent(self.after + 1, name, data, final=True),)
+        deleted = RunCancelled(sentence, sentence)
+        return mark_final((self.origin.encode(deleted, self.after + 1, now_us),))
 
     def _mind(self, page: EventsPage) -> Program[None]:
         """Count for how long nobody has held the run, and give it up in the end."""
@@ -162,10 +160,10 @@ class _Follower:
             yield from Log("warning", "run_stalled", fields)
             raise RunStalled(self.run_id)
 
-    def _end(self, last: RunEvent) -> Program[None]:
+    def _end(self, last: StoredEvent) -> Program[None]:
         """Stop behind the event that ends the run; behind a pause, unless somebody continued it."""
         self.over = True
-        if last.name.endswith("RunPaused"):
+        if class_of(last.name) is RunPaused:
             page = yield from self.look()
             self.over = self.over and not page.events
 
@@ -180,7 +178,7 @@ class _Follower:
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
 
-    def show(self, events: tuple[RunEvent, ...]) -> Program[None]:
+    def show(self, events: tuple[StoredEvent, ...]) -> Program[None]:
         for event in events:
             data = event.data
             if self.indexed:
@@ -246,12 +244,12 @@ def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None
         events = yield from follower.listen()
         now_us = yield from Now()
         for event in events:
-            if json.loads(event.data).get("run_id") != followed.run_id:
+            if run_id_of(event) != followed.run_id:
                 continue
             if event.seq > after or event.final:
                 yield from Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
                 emitted_us, after = now_us, event.seq
-            if event.name.removeprefix("Team") in _ENDS:
+            if class_of(event.name) in ENDS:
                 return None
         if not (stays or follower.ended or follower.over):
             return (yield from followed.depart(after))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from attrs import evolve
@@ -18,7 +17,8 @@ from ..store.runs import FinishRun
 from ..values import frozen
 from .cancellation import REASON, cancel_topic, runs_topic
 from .endings import End, cut_short, fail, fail_by_error
-from .event_writer import EventOrigin, EventWriter, Journal, to_run_events
+from .event_writer import EventWriter, Journal
+from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
 from .executor import BLOCKED, INTERRUPTED, ExecuteRun, ExecutorContext
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
@@ -129,7 +129,7 @@ class KeepRuns(Job):
         finish = evolve(finish, expired_us=now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
-            yield from Publish(row.run_id, to_run_events(finish.events, final=True), self.database)
+            yield from Publish(row.run_id, mark_final(finish.events), self.database)
         if ended.following is not None:
             yield from Spawn(ExecuteRun(self.context, self.database, ended.following))
 
@@ -202,5 +202,4 @@ class KeepRuns(Job):
 
 def _pauses(event: StoredEvent, run_id: str) -> bool:
     """Whether this is a pause of the run itself, and not of a member."""
-    paused = event.name.endswith("RunPaused")
-    return paused and json.loads(event.data).get("run_id") == run_id
+    return class_of(event.name) is RunPaused and run_id_of(event) == run_id

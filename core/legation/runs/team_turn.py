@@ -32,7 +32,8 @@ from ..tools import plain_arguments, render
 from ..values import frozen
 from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
-from .event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
+from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
+from .events import EventOrigin, RunContinued, RunStarted
 from .ids import new_id
 from .output import RunSummary, model_of, render_running
 from .retry import with_retry
@@ -199,7 +200,7 @@ class LeaderToolSet:
             now_us,
         )
         yield from _store(journal, start)
-        own.note("RunStarted", **model_of(member))
+        own.note(RunStarted(**model_of(member)))
         return member_run
 
     def _resume(self, kept: MemberState, writer: EventWriter) -> Program[_MemberRun]:
@@ -215,7 +216,7 @@ class LeaderToolSet:
             _root(journal), run.run_id, RunState.RUNNING.value, output, None, None, now_us
         )
         yield from _store(journal, move)
-        own.note("RunContinued")
+        own.note(RunContinued())
         return member_run
 
     def _run(self, member_run: _MemberRun, began_us: int) -> Program[tuple[End, TurnState]]:

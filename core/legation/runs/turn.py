@@ -12,6 +12,7 @@ from ..store.run_rows import ClaimedRun
 from .agent_turn import Limits, ToolSet, Turn
 from .callables import FunctionTurn
 from .event_writer import EventWriter
+from .events import RunContinued, RunStarted
 from .output import model_of
 from .prompt import begin
 from .team_turn import DELEGATE, LeaderToolSet, Taking, delegate_to_all
@@ -31,10 +32,10 @@ def turn_of(
     """Return the turn of a run, where it begins or where it paused; its first event is noted."""
     state: TurnState
     if "turn" in asked:
-        writer.note("RunContinued")
+        writer.note(RunContinued())
         state = load(asked["turn"])
     else:
-        writer.note("RunStarted", **model_of(component))
+        writer.note(RunStarted(**model_of(component)))
         state = yield from begin(
             database, run, asked, component.instructions, component.history_runs
         )

@@ -176,15 +176,22 @@ def to_claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
 
 @frozen
 class StoredEvent:
-    """An event as it is appended: the name and the JSON of its data.
+    """One stored event of a run: `seq` counts from 1 without gaps, `data` is compact JSON.
 
-    `at_us` is when it happened, for who hears of it at once; kept is when it was stored.
+    Attributes:
+        final: Behind this event the run is over, or waits for a person.
+        at_us: When it happened, 0 where only the database knows that it did: it keeps when the
+            event was stored.
+        noted: The value that this process noted, which those read who know the events of runs;
+            None of what was read from a database.
     """
 
     seq: int
     name: str
     data: str
+    final: bool = False
     at_us: int = field(default=0, eq=False, repr=False)
+    noted: object = field(default=None, eq=False, repr=False)
 
 
 # Who holds the lease alone writes events, and writes one again only when it does not know whether

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final, cast
@@ -19,7 +18,6 @@ from legation.effects import (
     OpenStream,
     Program,
     Publish,
-    RunEvent,
     Sleep,
     Spawn,
     Transact,
@@ -29,23 +27,32 @@ from legation.messaging.answers import AnswerMessage
 from legation.messaging.leases import WorkerLeases
 from legation.observability import genai
 from legation.observability.request_log import Arrival
-from legation.observability.spans import (
-    Kind,
-    Recorder,
-    Span,
-    TraceContext,
-    TracedJob,
-    Work,
-    with_trace,
-)
+from legation.observability.spans import Kind, Recorder, Span, Work
+from legation.observability.trace_context import TraceContext, TracedJob, with_trace
 from legation.observability.tracing import Trace, read_note, with_note
+from legation.runs.events import (
+    Event,
+    EventOrigin,
+    ModelRequestCompleted,
+    ModelRequestStarted,
+    RunCancelled,
+    RunCompleted,
+    RunContent,
+    RunContinued,
+    RunError,
+    RunPaused,
+    RunStarted,
+    ToolCallCompleted,
+    ToolCallError,
+    ToolCallStarted,
+)
 from legation.runs.executor import ExecuteRun
 from legation.store.audit import Audited, AuditEntry
 from legation.store.failures import Busy
 from legation.store.inbox import ClaimedMessage, CompleteMessage, FailMessage, Lease, MessageKey
 from legation.store.outbox import NewReply
 from legation.store.run_keeping import FindNeglected, Neglected
-from legation.store.run_rows import ClaimedRun, RunRow
+from legation.store.run_rows import ClaimedRun, RunRow, StoredEvent
 from legation.store.run_steering import ContinueRun
 from legation.store.sessions import FetchSession
 from legation_testing import Client, ScriptedModel, call, close_at_every_effect, play
@@ -60,42 +67,55 @@ TRACE: Final = Trace("a" * 32, "b" * 16, state="vendor=1")
 SENT: Final = TRACE.headers()
 
 
-def event(seq: int, name: str, *, final: bool = False, **fields: Any) -> RunEvent:
+def event(seq: int, noted: Event, origin: EventOrigin | None = None) -> StoredEvent:
     """Return an event of a run, a second after the one before."""
-    told = {"event": name, "run_id": "r1", "session_id": "s1", **fields}
-    return RunEvent(seq, name, json.dumps(told), final, seq * 1_000_000)
+    return (origin or ALPHA).encode(noted, seq, seq * 1_000_000)
 
 
-AGENT: Final[dict[str, Any]] = {"agent_id": "alpha", "agent_name": "Alpha"}
-MODEL: Final[dict[str, Any]] = {"model": "gpt-5", "model_provider": "openai"}
+def origin(run_id: str = "r1", kind: str = "agent", of: str = "alpha", **more: Any) -> EventOrigin:
+    """Return where the events of a run come from."""
+    run = ClaimedRun("o", "s1", run_id, kind, of, "{}", 0, 1)
+    return EventOrigin(run, of.title(), **more)
+
+
+ALPHA: Final = origin()
+MODEL: Final = ("gpt-5", "openai")
 TOOL: Final[dict[str, Any]] = {
     "tool_call_id": "c1",
     "tool_name": "weather",
     "tool_args": {"city": "a secret"},
+    "tool_call_error": False,
 }
+ANSWERED: Final = ModelRequestCompleted(
+    model="gpt-5",
+    model_provider="openai",
+    input_tokens=7,
+    output_tokens=2,
+    total_tokens=9,
+    reasoning_tokens=0,
+    cache_read_tokens=0,
+    cache_write_tokens=0,
+)
+COMPLETED: Final = RunCompleted(
+    "a secret", "str", metrics={"input_tokens": 9, "output_tokens": 4, "duration": 1.5}
+)
+PAUSED: Final = RunPaused("a secret", [TOOL], [])
 TURN: Final = (
-    event(1, "RunStarted", **AGENT, **MODEL),
-    event(2, "ModelRequestStarted", **AGENT, **MODEL),
-    event(3, "ModelRequestCompleted", input_tokens=7, output_tokens=2, **AGENT, **MODEL),
-    event(4, "ToolCallStarted", tool=TOOL, **AGENT),
-    event(5, "ToolCallCompleted", content="a secret", tool=TOOL, **AGENT),
-    event(6, "RunContent", content="a secret", **AGENT),
-    event(
-        7,
-        "RunCompleted",
-        final=True,
-        content="a secret",
-        metrics={"input_tokens": 9, "output_tokens": 4},
-        **AGENT,
-    ),
+    event(1, RunStarted(*MODEL)),
+    event(2, ModelRequestStarted(*MODEL)),
+    event(3, ANSWERED),
+    event(4, ToolCallStarted(TOOL)),
+    event(5, ToolCallCompleted("a secret", TOOL)),
+    event(6, RunContent("a secret")),
+    event(7, COMPLETED),
 )
 
 
-def folded(events: Iterable[RunEvent], parent: Trace | None = TRACE) -> tuple[Span, ...]:
+def folded(events: Iterable[StoredEvent], parent: Trace | None = TRACE) -> tuple[Span, ...]:
     """Publish each event by itself."""
     recorder = Recorder()
     for one in events:
-        recorder.record_events("r1", (one,), parent)
+        recorder.record_events((one,), parent)
     return recorder.take(0)
 
 
@@ -179,37 +199,35 @@ def test_the_names_for_messages_are_those_of_opentelemetry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "fields", "error"),
+    ("last", "error"),
     [
-        ("RunError", {"error_type": "timeout"}, "timeout"),
-        ("RunError", {}, "cancelled"),
-        ("RunCancelled", {"reason": "a secret"}, "cancelled"),
+        (RunError("a secret", "timeout"), "timeout"),
+        (RunCancelled("a secret", "a secret"), "cancelled"),
     ],
 )
-def test_what_is_open_ends_with_a_run_that_fails(last: str, fields: Any, error: str) -> None:
-    chat, run = folded((*TURN[:2], event(3, last, final=True, **fields)))
+def test_what_is_open_ends_with_a_run_that_fails(last: Event, error: str) -> None:
+    chat, run = folded((*TURN[:2], event(3, last)))
 
     assert (chat.name, chat.error, chat.end_us) == ("chat gpt-5", error, 3_000_000)
     assert (run.name, run.error) == ("invoke_agent Alpha", error)
 
 
 @pytest.mark.parametrize(
-    ("name", "tool", "error"),
+    ("noted", "error"),
     [
-        ("ToolCallCompleted", TOOL, None),
-        ("ToolCallCompleted", {**TOOL, "tool_call_error": True}, "tool_error"),
-        ("ToolCallError", TOOL, "tool_error"),
+        (ToolCallCompleted("", TOOL), None),
+        (ToolCallCompleted("", {**TOOL, "tool_call_error": True}), "tool_error"),
+        (ToolCallError(TOOL, "a secret"), "tool_error"),
     ],
 )
-def test_a_tool_that_failed_is_told(name: str, tool: Any, error: str | None) -> None:
-    events = (TURN[0], TURN[3], event(5, name, tool=tool), TURN[6])
+def test_a_tool_that_failed_is_told(noted: Event, error: str | None) -> None:
+    events = (TURN[0], TURN[3], event(5, noted), TURN[6])
 
     assert folded(events)[0].error == error
 
 
 def test_a_pause_ends_a_span_and_going_on_begins_one() -> None:
-    paused = event(3, "RunPaused", final=True)
-    again = event(4, "RunContinued", **AGENT)
+    paused, again = event(3, PAUSED), event(4, RunContinued())
     first, second = folded((TURN[0], paused, again, TURN[6]))
 
     assert first.span_id != second.span_id
@@ -226,13 +244,13 @@ def test_a_run_of_nobody_begins_a_trace_of_its_own() -> None:
 
 
 def test_the_events_of_a_team_are_read_alike_and_members_are_within_it() -> None:
-    member: dict[str, Any] = {**AGENT, "run_id": "r2", "parent_run_id": "r1"}
+    member, crew = origin("r2", parent_run_id="r1"), origin(kind="team", of="crew")
     inner, outer = folded(
         (
-            event(1, "TeamRunStarted", team_id="crew", team_name="Crew"),
-            event(2, "RunStarted", **member),
-            event(3, "RunCompleted", **member),
-            event(4, "TeamRunCompleted", final=True),
+            event(1, RunStarted(*MODEL), crew),
+            event(2, RunStarted(*MODEL), member),
+            event(3, COMPLETED, member),
+            event(4, COMPLETED, crew),
         )
     )
 
@@ -247,15 +265,20 @@ def test_ends_without_a_beginning_are_nobodys() -> None:
     assert folded((TURN[0], TURN[2], TURN[4], TURN[6]))[0].name == "invoke_agent Alpha"
 
 
-def test_odd_data_is_left_out() -> None:
-    events = (
-        event(1, "RunStarted", agent_id=["x"], metrics=[1], tool="x"),
-        event(2, "ToolCallStarted", tool={"tool_name": 1}),
-        event(3, "RunCompleted", final=True),
-    )
-    tool, run = folded(events)
+def test_run_of_a_function_has_no_model_and_one_that_failed_early_no_tokens() -> None:
+    (run,) = folded((event(1, RunStarted()), event(2, RunCompleted("", "str", metrics={}))))
 
-    assert (tool.name, run.name) == ("execute_tool ", "invoke_agent ")
+    assert run.attributes.keys() == {
+        "gen_ai.operation.name",
+        "gen_ai.agent.id",
+        "gen_ai.agent.name",
+        "gen_ai.conversation.id",
+        "legation.run.id",
+    }
+
+
+def test_events_that_this_process_did_not_note_have_no_spans() -> None:
+    assert folded([StoredEvent(e.seq, e.name, e.data, at_us=e.at_us) for e in TURN]) == ()
 
 
 def test_what_nobody_takes_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,11 +286,10 @@ def test_what_nobody_takes_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("legation.observability.spans._RUNS", 2)
     recorder = Recorder()
     for number in range(4):
-        run: dict[str, Any] = {**AGENT, "run_id": f"r{number}"}
-        recorder.record_events("r", (event(1, "RunStarted", **run),), None)
+        started = event(1, RunStarted(*MODEL), origin(f"r{number}"))
+        recorder.record_events((started,), None)
     for number in range(4):
-        run = {**AGENT, "run_id": f"r{number}"}
-        recorder.record_events("r", (event(2, "RunCompleted", **run),), None)
+        recorder.record_events((event(2, COMPLETED, origin(f"r{number}")),), None)
     recorder.record_request(requested(), TRACE, 200, 5)
 
     assert [s.attributes.get("legation.run.id") for s in recorder.take(0)] == ["r3", None]
@@ -609,10 +631,10 @@ def neglected(events: int = 3, trace: Trace | None = TRACE, more: str = "", **of
     return Neglected((row,), waiting=False)
 
 
-ENDED: Final = event(9, "RunError", final=True, error_type="interrupted", **AGENT)
+ENDED: Final = event(9, RunError("", "interrupted"))
 
 
-def taken_over(found: Neglected, *events: RunEvent) -> tuple[Span, ...]:
+def taken_over(found: Neglected, *events: StoredEvent) -> tuple[Span, ...]:
     recorder = Recorder()
 
     def keeping() -> Program[None]:
@@ -642,7 +664,7 @@ def test_a_lost_run_of_nobody_and_one_that_had_not_started_have_spans_too() -> N
 
     assert (alone.trace_id, alone.parent_id) == (folded(TURN, None)[2].trace_id, None)
     assert waiting.start_us == 500_000
-    assert continued.span_id == folded([event(4, "RunContinued", **AGENT), ENDED])[0].span_id
+    assert continued.span_id == folded([event(4, RunContinued()), ENDED])[0].span_id
 
 
 def test_a_lost_run_is_told_once_and_only_where_its_caller_records() -> None:
@@ -662,7 +684,7 @@ def test_nobody_remembers_lost_runs_where_no_spans_are_recorded(
     play(with_trace(iter(Transact("main", FindNeglected(9))), TraceContext(None)), script)
     recorder, (row,) = Recorder(), neglected().expired
     recorder.remember_neglected(Neglected((row, evolve(row, run_id="r2")), waiting=False))
-    recorder.record_events("r1", (ENDED,), None)
+    recorder.record_events((ENDED,), None)
 
     assert recorder.take(0) == ()
 

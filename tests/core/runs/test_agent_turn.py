@@ -21,7 +21,8 @@ from legation.effects import (
 )
 from legation.models.conversation import Message, ModelFailed, Reply, Thought, ToolCall, Usage
 from legation.runs.agent_turn import Answered, Limits, Outcome, Stopped, Turn, Waits
-from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
+from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
+from legation.runs.events import EventOrigin
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import (
     CallState,

@@ -24,7 +24,8 @@ from legation.effects import (
 from legation.models.conversation import Message, ModelFailed, ToolCall
 from legation.runs.agent_turn import Answered, Stopped
 from legation.runs.callables import MAX_ANSWER, FunctionTurn
-from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
+from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
+from legation.runs.events import EventOrigin, RunStarted
 from legation.runs.turn_state import ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun
@@ -48,7 +49,7 @@ def nothing(**_: Any) -> None:
 
 def called(takes: tuple[str, ...] = (), schema: dict[str, Any] | None = None) -> FunctionTurn:
     writer = EventWriter(Journal("main", RUN, "n", 0), EventOrigin(RUN, "A"), streamed=True)
-    writer.note("RunStarted")
+    writer.note(RunStarted())
     said = (ModelTurn(Message("user", "hello"), 0),)
     state = TurnState(before=BEFORE, said=said)
     return FunctionTurn(writer, Hosted(nothing, takes), state, ASKED, 9.0, schema)

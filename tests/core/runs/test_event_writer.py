@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from legation.effects import AwaitNudge, Now, Nudge, Publish, Sleep, Transact
-from legation.runs.event_writer import CancelAsked, EventOrigin, EventWriter, Journal, LeaseLost
+from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
+from legation.runs.events import EventOrigin, RunContinued, RunStarted, ToolCallStarted
 from legation.store.failures import CommitLost, StatementFailed
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
@@ -46,7 +47,7 @@ def test_events_are_stored_before_they_are_shown_and_again_after_a_lost_commit()
 
 def test_what_was_interrupted_while_it_was_stored_is_still_pending() -> None:
     kept = writer()
-    kept.note("RunStarted")
+    kept.note(RunStarted())
     settling = kept.settle()
     settling.send(None)
     assert isinstance(settling.send(5), Transact)
@@ -57,7 +58,7 @@ def test_what_was_interrupted_while_it_was_stored_is_still_pending() -> None:
 
 def test_what_cannot_be_stored_is_still_pending() -> None:
     kept = writer()
-    kept.note("RunStarted")
+    kept.note(RunStarted())
     with pytest.raises(StatementFailed):
         play(kept.settle(), [(Now(), 5), (AppendEvents, StatementFailed("no"))])
 
@@ -71,7 +72,7 @@ def test_a_lost_lease_and_a_wish_to_cancel_end_the_turn(
     answer: Any, error: type[Exception], left: list[str]
 ) -> None:
     kept = writer()
-    kept.note("RunStarted")
+    kept.note(RunStarted())
     script: list[Any] = [(Now(), 5), (AppendEvents, answer)]
     with pytest.raises(error):
         play(kept.settle(), script if answer is None else [*script, (Publish, None)])
@@ -83,13 +84,13 @@ def test_who_settles_while_another_stores_waits_and_is_stored_next() -> None:
     """No event is in the database before one that has a lower number."""
     first = writer()
     second = EventWriter(first.journal, EventOrigin(RUN, "B"), streamed=False)
-    first.note("RunStarted")
+    first.note(RunStarted())
     storing = first.settle()
     storing.send(None)
     batch = storing.send(5)
     assert isinstance(batch, Transact)
 
-    second.note("ToolCallStarted")
+    second.note(ToolCallStarted({}))
     waiting = second.settle()
     waiting.send(None)
     assert waiting.send(6) == AwaitNudge("settled:r", 1.0)
@@ -110,7 +111,7 @@ def test_who_settles_while_another_stores_waits_and_is_stored_next() -> None:
 
 def test_who_waits_goes_on_when_the_other_has_stored_its_events_too() -> None:
     first = writer()
-    first.note("RunStarted")
+    first.note(RunStarted())
     waiting = first.settle()
     first.journal._storing = True  # as while another stores
     waiting.send(None)
@@ -125,8 +126,8 @@ def test_a_member_speaks_in_the_journal_of_its_team() -> None:
     team = writer()
     member = ClaimedRun("o", "s", "m", "agent", "b", "{}", 0, 1)
     beside = EventWriter(team.journal, EventOrigin(member, "B", "r"), streamed=False)
-    team.note("ToolCallStarted")
-    beside.note("RunStarted")
+    team.note(ToolCallStarted({}))
+    beside.note(RunStarted())
     beside.hear("not streamed")
 
     assert [event.seq for event in team.journal.pending] == [1, 2]
@@ -164,8 +165,9 @@ def test_a_run_that_goes_on_counts_its_events_on() -> None:
     run = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 2, 1, 7)
     journal = Journal("main", run, "n", 0)
     assert journal.untouched
-    journal.add("RunContinued", "{}")
-    journal.add("RunPaused", "{}")
+    kept = EventWriter(journal, EventOrigin(run, "A"), streamed=False)
+    kept.note(RunContinued())
+    kept.note(RunStarted())
 
     assert [event.seq for event in journal.pending] == [8, 9]
     assert journal.untouched

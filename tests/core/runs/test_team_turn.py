@@ -12,7 +12,8 @@ from legation import Agent, Platform, Team, Tool, tool
 from legation.effects import Sleep
 from legation.hosted.registry import build
 from legation.models.conversation import Image, ModelFailed, Prompt, ToolCall
-from legation.runs.event_writer import EventOrigin, EventWriter, Journal
+from legation.runs.event_writer import EventWriter, Journal
+from legation.runs.events import EventOrigin
 from legation.runs.team_turn import DELEGATE, MAX_TASKS, LeaderToolSet, Taking
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState

@@ -16,7 +16,8 @@ from legation.effects import (
     Yielding,
 )
 from legation.models.conversation import ToolCall
-from legation.runs.event_writer import EventOrigin, EventWriter, Journal
+from legation.runs.event_writer import EventWriter, Journal
+from legation.runs.events import EventOrigin
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState, Standing
 from legation.store.run_rows import ClaimedRun

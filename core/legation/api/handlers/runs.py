@@ -25,7 +25,7 @@ from ...http.sse import BadEventId, parse_last_event_id
 from ...runs.approvals import Reply, apply_replies, calls_answered, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
-from ...runs.event_writer import EventOrigin
+from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunStalled, join, resume, tail, tail_of_member
 from ...runs.output import run_json, run_listed
 from ...runs.retry import with_retry

@@ -1,0 +1,289 @@
+"""The events of a run: a closed union of values that know their name and their form.
+
+The fields of a class are the members of the event's data, in the order in which clients see them.
+A new event is a class here and its name in the union.  Events of agents and of teams are the same
+but for the prefix of the name, which stands nowhere else.
+
+This process works on the values that it noted.  `run_id_of` and `class_of` read what comes from a
+database, written by whatever process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar, Final, TypeAlias, get_args
+
+from attrs import evolve, field, fields
+
+from ..http.messages import compact_json
+from ..store.run_rows import ClaimedRun, StoredEvent
+from ..values import frozen
+
+__all__ = [
+    "ABSENT",
+    "ENDS",
+    "Event",
+    "EventOrigin",
+    "ModelRequestCompleted",
+    "ModelRequestStarted",
+    "Noted",
+    "RunCancelled",
+    "RunCompleted",
+    "RunContent",
+    "RunContentCompleted",
+    "RunContinued",
+    "RunError",
+    "RunPaused",
+    "RunStarted",
+    "ToolCallCompleted",
+    "ToolCallError",
+    "ToolCallStarted",
+    "class_of",
+    "mark_final",
+    "members_of",
+    "run_id_of",
+]
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT: Final = _Absent.ABSENT
+"""The value of a member that the data of an event has not; None is `null`."""
+
+
+@frozen
+class RunStarted:
+    """A run begins; with the model that answers, where one does."""
+
+    name: ClassVar[str] = "RunStarted"
+
+    model: Any = ABSENT
+    model_provider: Any = ABSENT
+
+
+@frozen
+class RunContinued:
+    """A run goes on after a pause."""
+
+    name: ClassVar[str] = "RunContinued"
+
+
+@frozen
+class ModelRequestStarted:
+    """The model is asked."""
+
+    name: ClassVar[str] = "ModelRequestStarted"
+
+    model: str
+    model_provider: str
+
+
+@frozen(kw_only=True)
+class ModelRequestCompleted:
+    """The model has answered, at this cost; the seconds are those until the first piece."""
+
+    name: ClassVar[str] = "ModelRequestCompleted"
+
+    model: str
+    model_provider: str
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    time_to_first_token: Any = ABSENT
+    reasoning_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+
+
+@frozen
+class ToolCallStarted:
+    """A tool is about to be called."""
+
+    name: ClassVar[str] = "ToolCallStarted"
+
+    tool: Mapping[str, Any]
+
+
+@frozen
+class ToolCallCompleted:
+    """A call of a tool is over, well or not."""
+
+    name: ClassVar[str] = "ToolCallCompleted"
+
+    content: str
+    tool: Mapping[str, Any]
+
+
+@frozen
+class ToolCallError:
+    """A call of a tool failed, or cannot be made."""
+
+    name: ClassVar[str] = "ToolCallError"
+
+    tool: Mapping[str, Any]
+    error: str | None
+
+
+@frozen
+class RunContent:
+    """A piece of the answer; without `content`, one of what the model thinks."""
+
+    name: ClassVar[str] = "RunContent"
+
+    content: Any = ABSENT
+    content_type: str = "str"
+    reasoning_content: str = ""
+
+
+@frozen
+class RunContentCompleted:
+    """The answer is whole."""
+
+    name: ClassVar[str] = "RunContentCompleted"
+
+
+@frozen
+class RunCompleted:
+    """A run has come to its own end."""
+
+    name: ClassVar[str] = "RunCompleted"
+
+    content: Any
+    content_type: str
+    reasoning_content: Any = ABSENT
+    session_state: Any = ABSENT
+    metadata: Any = ABSENT
+    metrics: Any = ABSENT
+    member_responses: Any = ABSENT
+
+
+@frozen
+class RunPaused:
+    """A run waits for a person."""
+
+    name: ClassVar[str] = "RunPaused"
+
+    content: str
+    tools: Any
+    requirements: Any
+
+
+@frozen
+class RunError:
+    """A run failed; `content` is for the caller, `error_type` for programs."""
+
+    name: ClassVar[str] = "RunError"
+
+    content: str
+    error_type: str
+
+
+@frozen
+class RunCancelled:
+    """A run was cancelled, or deleted with its session."""
+
+    name: ClassVar[str] = "RunCancelled"
+
+    reason: str
+    content: str
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunContinued
+    | ModelRequestStarted
+    | ModelRequestCompleted
+    | ToolCallStarted
+    | ToolCallCompleted
+    | ToolCallError
+    | RunContent
+    | RunContentCompleted
+    | RunCompleted
+    | RunPaused
+    | RunError
+    | RunCancelled
+)
+
+ENDS: Final = (RunCompleted, RunError, RunCancelled)
+"""The events behind which a run is over."""
+
+_CLASSES: Final[Mapping[str, type[Event]]] = {cls.name: cls for cls in get_args(Event)}
+_MEMBERS: Final[Mapping[type[Event], tuple[str, ...]]] = {
+    cls: tuple(member.name for member in fields(cls)) for cls in get_args(Event)
+}
+_OF_A_TEAM: Final = "Team"
+
+
+def members_of(cls: type[Event]) -> tuple[str, ...]:
+    """Return the names of the members that the data of an event may have, in their order."""
+    return _MEMBERS[cls]
+
+
+@frozen
+class EventOrigin:
+    """The origin of events: the members that every event of a run has in common.
+
+    A member of a team has a run of its own; `parent_run_id` is the run that the journal belongs to.
+    """
+
+    run: ClaimedRun
+    name: str
+    parent_run_id: str | None = None
+
+    _prefix: str = field(init=False, eq=False, repr=False)
+    _common: str = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        kind = self.run.kind
+        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
+        common = {
+            f"{kind}_id": self.run.component_id,
+            f"{kind}_name": self.name,
+            "run_id": self.run.run_id,
+            **parent,
+            "session_id": self.run.session_id,
+        }
+        object.__setattr__(self, "_prefix", _OF_A_TEAM if kind == "team" else "")
+        object.__setattr__(self, "_common", compact_json(common)[1:-1])
+
+    def encode(self, event: Event, seq: int, now_us: int) -> StoredEvent:
+        """Return `event` as it is stored under the number `seq`, and shown to clients."""
+        own = {
+            name: value
+            for name in _MEMBERS[type(event)]
+            if (value := getattr(event, name)) is not ABSENT
+        }
+        full, second = self._prefix + event.name, now_us // 1_000_000
+        rest = f",{compact_json(own)[1:]}" if own else "}"
+        data = f'{{"created_at":{second},"event":"{full}",{self._common}{rest}'
+        return StoredEvent(seq, full, data, at_us=now_us, noted=Noted(self, event))
+
+
+@frozen
+class Noted:
+    """What this process noted: an event and its origin.  A stored event carries it."""
+
+    origin: EventOrigin
+    event: Event
+
+
+def class_of(name: str) -> type[Event] | None:
+    """Return the class of a stored event; None of one that another version wrote."""
+    return _CLASSES.get(name.removeprefix(_OF_A_TEAM))
+
+
+def run_id_of(event: StoredEvent) -> str | None:
+    """Return the run that a stored event is of: the one of its journal, or of a member's."""
+    if isinstance(event.noted, Noted):
+        return event.noted.origin.run.run_id
+    run_id: str | None = json.loads(event.data).get("run_id")
+    return run_id
+
+
+def mark_final(events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+    """Return `events` with the last marked as the one behind which the run is over, or waits."""
+    return (*events[:-1], evolve(events[-1], final=True)) if events else ()
