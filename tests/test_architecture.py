@@ -88,3 +88,11 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert len(graph) > 200
     assert "legation.effects" in graph["legation_host.drive"]
     TopologicalSorter(graph).prepare()  # raises `CycleError`, with the modules of the cycle
+
+
+def test_the_modules_of_a_run_are_listed_in_the_order_of_its_life() -> None:
+    package = ROOT / "core/legation/runs"
+    listed = re.findall(r"`(\w+)`", (package / "__init__.py").read_text(encoding="utf-8"))
+
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {path.stem for path in package.glob("[a-z]*.py")}

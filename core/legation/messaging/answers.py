@@ -28,6 +28,7 @@ from ..channels.replies import apology_key, outbox_rows, replies_to
 from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
 from ..hosted.registry import HostedChannel
 from ..incidents import where
+from ..runs.endings import INTERRUPTED
 from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.start import NewRun, start
@@ -45,7 +46,6 @@ from .leases import WorkerLeases
 __all__ = ["AnswerMessage", "owner_of"]
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
-_INTERRUPTED: Final = "interrupted"
 _MOST_RUNS: Final = 3
 _FRACTION: Final = 1 << 16
 
@@ -223,7 +223,7 @@ class AnswerMessage(Job):
 
 def _is_interrupted(row: RunRow | None) -> bool:
     """Return whether the node that executed a run went away, and the run has to begin again."""
-    return row is not None and row.reason == _INTERRUPTED
+    return row is not None and row.reason == INTERRUPTED
 
 
 def _answer_of(row: RunRow | None) -> str:

@@ -1,1 +1,14 @@
-"""Runs: started, executed under a lease, followed; one mechanism for every way to ask."""
+"""Runs: started, executed under a lease, followed; one mechanism for every way to ask.
+
+The modules, in the order of a run's life:
+
+* `ids` gives a run its id, and `start` stores it and spawns its executor;
+* `executor` takes a claimed run to its end, `register` has the runs that this node executes;
+* `turn` makes the turn of a run: `prompt` begins it, `turn_state` is how far it has come;
+* `agent_turn`, `team_turn` and `function_turn` take it, and `tool_calls` calls the tools;
+* `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
+* `approvals` and `continuation` go on with a run that waits for a person;
+* `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
+* `release` and `reaper` see that none is left behind, `retry` that a database may be away a while;
+* `payloads` and `output` show a run and its parts to callers.
+"""

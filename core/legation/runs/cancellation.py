@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.run_steering import CANCELLED_AT_ONCE, CancelRun
+from .endings import CANCELLED
 from .events import EventOrigin, RunCancelled, mark_final
 from .output import RunSummary, render_cancelled
 from .retry import FEW, PASSING, Change, transact, with_retry
 
-__all__ = ["REASON", "cancel", "cancel_topic", "runs_topic"]
-
-REASON: Final = "Run {} was cancelled"
+__all__ = ["cancel", "cancel_topic", "runs_topic"]
 
 
 def cancel_topic(database: str, run_id: str) -> str:
@@ -35,7 +32,7 @@ def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> 
     executor finds it, and this node's is told.
     """
     now_us = yield from Now()
-    reason = REASON.format(row.run_id)
+    reason = CANCELLED.format(row.run_id)
     cancelled = RunCancelled(reason, reason)
     event = EventOrigin(row.claim, name).encode(cancelled, row.events + 1, now_us)
     unit = CancelRun(

@@ -1,4 +1,10 @@
-"""The end of a run, or its pause: its last events, and what is stored of it."""
+"""The end of a run, or its pause: which one it is, its last events, and how it is stored.
+
+A run comes to its own end (`conclude`), is broken off by its executor (`break_off`), or is ended
+for an executor that went away (`end_abandoned`).  Each notes the last events and returns an `End`,
+which one unit of work stores under the lease.  A run that waits has no executor: `cancellation`
+ends it.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +13,75 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from ..effects import Log, Program, RandomBytes
+from ..effects import Interrupted, Log, Program, Publish, RandomBytes
 from ..http.messages import compact_json
 from ..incidents import where
 from ..models.conversation import ModelFailed
+from ..store.failures import StoreFailure
+from ..store.run_rows import Lease
 from ..store.run_states import RunState
+from ..store.runs import Ended, FinishRun
 from ..values import frozen
 from .agent_turn import Answered, Outcome, Stopped
-from .event_writer import EventWriter
+from .event_writer import CancelAsked, EventWriter, Journal
 from .events import (
     RunCancelled,
     RunCompleted,
     RunContentCompleted,
     RunError,
     RunPaused,
+    mark_final,
     members_of,
 )
 from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
 from .payloads import find_waiting, tokens, tokens_apart
+from .retry import MANY, with_retry
 from .turn_state import Standing, TurnState, dump
 
-__all__ = ["End", "conclude", "cut_short", "fail", "fail_by_error"]
+__all__ = [
+    "CANCELLED",
+    "INTERRUPTED",
+    "CancelledUnasked",
+    "End",
+    "LeftWithoutTrace",
+    "break_off",
+    "build_finish",
+    "conclude",
+    "correct_end",
+    "end_abandoned",
+    "fail",
+    "fail_by_error",
+    "store_end",
+]
+
+CANCELLED: Final = "Run {} was cancelled"
+
+INTERRUPTED: Final = "interrupted"
+"""The reason of a run whose node went away."""
+
+_INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
+_BLOCKED: Final = (
+    "The run was ended: a single step of it kept the server from all other work for too long;"
+    " the operator's log says where"
+)
+_TIMEOUT: Final = "The run took longer than {:g} seconds"
 
 _FAILED: Final = "The run failed; the operator's log has the reason under incident {}"
 _PAUSED: Final = "I have tools to execute, but {}."
 _CONFIRM: Final = "I need confirmation"
 _EXTERNAL: Final = "it needs external execution"
 _BOTH: Final = "I need confirmation or external execution"
+
+
+class CancelledUnasked(Exception):
+    """The run was interrupted as cancelled, and no wish to cancel it is stored: the log's reason.
+
+    Interrupting is for who has stored the wish, or deleted the run; anything else is a bug of ours.
+    """
+
+
+class LeftWithoutTrace(Exception):
+    """Whoever took the run up was not heard of again, `MOST_TRIES` times: the log's reason."""
 
 
 @frozen
@@ -104,8 +152,64 @@ def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) ->
     return fail(writer, summary, _FAILED.format(incident), "run_failed")
 
 
-def cut_short(writer: EventWriter, summary: RunSummary, sentence: str) -> End:
+def break_off(
+    writer: EventWriter,
+    summary: RunSummary,
+    outcome: Interrupted | Exception,
+    *,
+    ending: bool,
+    seconds: float,
+) -> Program[End]:
+    """Note the end of a run that did not come to its own, here, for the reason `outcome`.
+
+    `ending`: the process ends, and so the interruption is its doing.  `seconds` is what a run may
+    take.
+    """
+    match outcome:
+        case Interrupted("nudge") if ending:
+            return fail(writer, summary, _INTERRUPTED, INTERRUPTED)
+        case Interrupted("nudge") | CancelAsked():
+            return _cut_short(writer, summary)
+        case Interrupted("blocked"):
+            return fail(writer, summary, _BLOCKED, "blocked")
+        case Interrupted():
+            return fail(writer, summary, _TIMEOUT.format(seconds), "timeout")
+        case _:
+            return (yield from fail_by_error(writer, summary, outcome))
+
+
+def correct_end(writer: EventWriter, summary: RunSummary, ended: Ended) -> Program[End]:
+    """Note the end of a run whose first end was refused, because of who asked to cancel it."""
+    if ended.cancel_asked:
+        return _cut_short(writer, summary)
+    return (yield from fail_by_error(writer, summary, CancelledUnasked()))
+
+
+def end_abandoned(
+    writer: EventWriter,
+    summary: RunSummary,
+    *,
+    cancel_asked: bool,
+    in_vain: bool = False,
+    blocked: bool = False,
+) -> Program[End]:
+    """Note the end of a run whose executor went away.
+
+    `in_vain`: it was taken up too often, and nothing came of it.  `blocked`: the process was killed
+    for its sake.
+    """
+    if cancel_asked:
+        return _cut_short(writer, summary)
+    if in_vain:
+        return (yield from fail_by_error(writer, summary, LeftWithoutTrace()))
+    if blocked:
+        return fail(writer, summary, _BLOCKED, "blocked")
+    return fail(writer, summary, _INTERRUPTED, INTERRUPTED)
+
+
+def _cut_short(writer: EventWriter, summary: RunSummary) -> End:
     """Note the end of a run that somebody cancelled."""
+    sentence = CANCELLED.format(summary.run.run_id)
     writer.note(RunCancelled(sentence, sentence))
     output = render_cancelled(summary, "".join(writer.heard))
     return End(RunState.CANCELLED, output, "cancelled", _usage(summary), _input(summary))
@@ -126,3 +230,43 @@ def _input(summary: RunSummary) -> str | None:
     asked = json.loads(summary.run.input)
     asked.pop("turn", None)
     return compact_json(asked)
+
+
+# --- Storing it --------------------------------------------------------------------------------
+
+
+def build_finish(journal: Journal, end: End, lease: Lease) -> FinishRun:
+    """Return the unit that stores `end` with what the journal has pending, under `lease`."""
+    run = journal.run
+    return FinishRun(
+        owner=run.owner,
+        session_id=run.session_id,
+        run_id=run.run_id,
+        lease=lease,
+        node=journal.node,
+        now_us=journal.now_us,
+        until_us=journal.now_us + journal.lease_us,
+        status=end.state.value,
+        output=compact_json(end.output),
+        reason=end.reason,
+        usage=end.usage,
+        events=tuple(journal.pending),
+        input=end.input,
+        members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
+    )
+
+
+def store_end(journal: Journal, end: End) -> Program[Ended]:
+    """Store the end.  A database that does not answer is asked again while the lease lasts."""
+    run, finish = journal.run, build_finish(journal, end, journal.lease())
+    ended: Ended | None = None
+    try:
+        ended = yield from with_retry(journal.database, finish, MANY, (StoreFailure,))
+    except StoreFailure:
+        pass
+    if ended is None:
+        yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
+        return Ended(kept=False)
+    if ended.kept:
+        yield from Publish(run.run_id, mark_final(finish.events), journal.database)
+    return ended

@@ -14,44 +14,28 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from ..access.claims import overlay
-from ..effects import Interrupted, Interruptible, Job, Log, Now, Program, Publish, Spawn, ThisNode
+from ..effects import Interrupted, Interruptible, Job, Log, Now, Program, Spawn, ThisNode
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
-from ..store.runs import Ended, FinishRun
 from ..values import frozen
-from .cancellation import REASON, cancel_topic
-from .endings import End, conclude, cut_short, fail, fail_by_error
-from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
-from .events import EventOrigin, mark_final
-from .in_flight import ExecutingRuns
+from .cancellation import cancel_topic
+from .endings import End, break_off, conclude, correct_end, fail, store_end
+from .event_writer import EventWriter, Journal, LeaseLost
+from .events import EventOrigin
 from .output import RunSummary
+from .register import ExecutingRuns
 from .release import release_run
-from .retry import MANY, MOST_TRIES, PASSING, with_retry
+from .retry import MANY, MOST_TRIES, PASSING
 from .team_turn import Taking
 from .turn import turn_of
 
-__all__ = ["BLOCKED", "INTERRUPTED", "CancelledUnasked", "ExecuteRun", "ExecutorContext"]
-
-INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
-
-BLOCKED: Final = (
-    "The run was ended: a single step of it kept the server from all other work for too long;"
-    " the operator's log says where"
-)
+__all__ = ["ExecuteRun", "ExecutorContext"]
 
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
-_TIMEOUT: Final = "The run took longer than {:g} seconds"
-
-
-class CancelledUnasked(Exception):
-    """The run was interrupted as cancelled, and no wish to cancel it is stored: the log's reason.
-
-    Interrupting is for who has stored the wish, or deleted the run; anything else is a bug of ours.
-    """
 
 
 @define(eq=False)
@@ -172,11 +156,11 @@ class ExecuteRun(Job):
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
             outcome = yield from self._break_off(work, outcome)
-        ended = yield from _finish(journal, outcome)
+        ended = yield from store_end(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
-            outcome = yield from self._correct(work, ended)
-            ended = yield from _finish(journal, outcome)
+            outcome = yield from correct_end(work.writer, self._summarize(work), ended)
+            ended = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
         return ended.following
@@ -186,12 +170,6 @@ class ExecuteRun(Job):
         run = self.run
         whose = {f"{run.kind}_id": run.component_id, "database": self.database}
         return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
-
-    def _correct(self, work: _Work, ended: Ended) -> Program[End]:
-        """Return the end of a run whose end was not stored, because of who asked to cancel it."""
-        if ended.cancel_asked:
-            return cut_short(work.writer, self._summarize(work), REASON.format(self.run.run_id))
-        return (yield from fail_by_error(work.writer, self._summarize(work), CancelledUnasked()))
 
     def _is_releasable(self, journal: Journal, outcome: object) -> bool:
         """Whether the process ends, and the run has not come so far that anybody knows of it."""
@@ -222,32 +200,26 @@ class ExecuteRun(Job):
     def _turn(self, work: _Work) -> Program[End]:
         component = self.context.component(self.run)
         if component is None:
-            return fail(work.writer, self._summarize(work), _UNHOSTED, "not_hosted")
+            return fail(work.writer, work.summarize(None), _UNHOSTED, "not_hosted")
         run = work.writer.origin.run
         work.turn = yield from turn_of(component, self.database, run, work.asked, work.writer)
         outcome = yield from work.turn.take()
         work.ended_at = work.writer.journal.seq
-        return conclude(work.writer, self._summarize(work), outcome)
+        return conclude(work.writer, work.summarize(component), outcome)
 
     def _summarize(self, work: _Work) -> RunSummary:
         return work.summarize(self.context.component(self.run))
 
     def _break_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
-        summary, work.ended_at = self._summarize(work), work.writer.journal.seq
-        ending = self.context.ending and outcome == Interrupted("nudge")
-        if isinstance(outcome, CancelAsked) or (outcome == Interrupted("nudge") and not ending):
-            return cut_short(work.writer, summary, REASON.format(self.run.run_id))
-        if ending:
-            sentence, reason = INTERRUPTED, "interrupted"
-        elif outcome == Interrupted("blocked"):
-            sentence, reason = BLOCKED, "blocked"
-        elif isinstance(outcome, Interrupted):
-            seconds = self.context.registry.config.run_timeout_seconds
-            sentence, reason = _TIMEOUT.format(seconds), "timeout"
-        else:
-            return (yield from fail_by_error(work.writer, summary, outcome))
-        return fail(work.writer, summary, sentence, reason)
+        work.ended_at = work.writer.journal.seq
+        return break_off(
+            work.writer,
+            self._summarize(work),
+            outcome,
+            ending=self.context.ending,
+            seconds=self.context.registry.config.run_timeout_seconds,
+        )
 
 
 def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
@@ -260,36 +232,3 @@ def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
         return run
     state = overlay(json.loads(run.state), claims["names"], claims["said"])
     return evolve(run, state=compact_json(state))
-
-
-def _finish(journal: Journal, end: End) -> Program[Ended]:
-    """Store the end.  A database that does not answer is asked again while the lease lasts."""
-    run = journal.run
-    events = tuple(journal.pending)
-    finish = FinishRun(
-        owner=run.owner,
-        session_id=run.session_id,
-        run_id=run.run_id,
-        lease=journal.lease(),
-        node=journal.node,
-        now_us=journal.now_us,
-        until_us=journal.now_us + journal.lease_us,
-        status=end.state.value,
-        output=compact_json(end.output),
-        reason=end.reason,
-        usage=end.usage,
-        events=events,
-        input=end.input,
-        members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
-    )
-    ended: Ended | None = None
-    try:
-        ended = yield from with_retry(journal.database, finish, MANY, (StoreFailure,))
-    except StoreFailure:
-        pass
-    if ended is None:
-        yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
-        return Ended(kept=False)
-    if ended.kept:
-        yield from Publish(run.run_id, mark_final(events), journal.database)
-    return ended

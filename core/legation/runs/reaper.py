@@ -7,7 +7,6 @@ from typing import Final
 from attrs import evolve
 
 from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
-from ..http.messages import compact_json
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
@@ -15,22 +14,18 @@ from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
-from .cancellation import REASON, cancel_topic, runs_topic
-from .endings import End, cut_short, fail, fail_by_error
+from .cancellation import cancel_topic, runs_topic
+from .endings import build_finish, end_abandoned
 from .event_writer import EventWriter, Journal
 from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
-from .executor import BLOCKED, INTERRUPTED, ExecuteRun, ExecutorContext
+from .executor import ExecuteRun, ExecutorContext
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 
-__all__ = ["KeepRuns", "LeftWithoutTrace"]
+__all__ = ["KeepRuns"]
 
 _ROUND_SECONDS: Final = 1.0
 _BEATS: Final = 3
-
-
-class LeftWithoutTrace(Exception):
-    """Whoever took the run up was not heard of again, `MOST_TRIES` times: the log's reason."""
 
 
 @frozen
@@ -173,31 +168,14 @@ class KeepRuns(Job):
         summary = RunSummary(run, self.context.name_of(run), component)
         journal = Journal(self.database, run, node, now_us, lease_us=self.context.lease_us)
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
-        end: End
-        if row.cancel_us is not None:
-            end = cut_short(writer, summary, REASON.format(run.run_id))
-        elif in_vain:
-            end = yield from fail_by_error(writer, summary, LeftWithoutTrace())
-        elif blocked:
-            end = fail(writer, summary, BLOCKED, "blocked")
-        else:
-            end = fail(writer, summary, INTERRUPTED, "interrupted")
-        return FinishRun(
-            owner=row.owner,
-            session_id=row.session_id,
-            run_id=row.run_id,
-            lease=row.lease,
-            node=node,
-            now_us=now_us,
-            until_us=now_us + self.context.lease_us,
-            status=end.state.value,
-            output=compact_json(end.output),
-            reason=end.reason,
-            usage=end.usage,
-            events=tuple(journal.pending),
-            input=end.input,
-            members=row.kind == "team",
+        end = yield from end_abandoned(
+            writer,
+            summary,
+            cancel_asked=row.cancel_us is not None,
+            in_vain=in_vain,
+            blocked=blocked,
         )
+        return build_finish(journal, end, row.lease)
 
 
 def _pauses(event: StoredEvent, run_id: str) -> bool:

@@ -10,9 +10,9 @@ from ..effects import Program
 from ..hosted.registry import Component
 from ..store.run_rows import ClaimedRun
 from .agent_turn import Limits, ToolSet, Turn
-from .callables import FunctionTurn
 from .event_writer import EventWriter
 from .events import RunContinued, RunStarted
+from .function_turn import FunctionTurn
 from .output import model_of
 from .prompt import begin
 from .team_turn import DELEGATE, LeaderToolSet, Taking, delegate_to_all

@@ -23,9 +23,9 @@ from legation.effects import (
 )
 from legation.models.conversation import Message, ModelFailed, ToolCall
 from legation.runs.agent_turn import Answered, Stopped
-from legation.runs.callables import MAX_ANSWER, FunctionTurn
 from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from legation.runs.events import EventOrigin, RunStarted
+from legation.runs.function_turn import MAX_ANSWER, FunctionTurn
 from legation.runs.turn_state import ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun

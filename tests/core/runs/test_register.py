@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from legation.runs.in_flight import ExecutingRuns
+from legation.runs.register import ExecutingRuns
 
 
 def test_a_run_is_known_by_its_database_and_its_id() -> None:
