@@ -17,11 +17,11 @@ def read_assets() -> Mapping[str, memoryview]:
     """
     folder = Path(__file__).with_name("pages")
     try:
-        return {path.name: _mapped(path) for path in sorted(folder.iterdir())}
+        return {path.name: _map_file(path) for path in sorted(folder.iterdir())}
     except FileNotFoundError:
         return {}
 
 
-def _mapped(path: Path) -> memoryview:
+def _map_file(path: Path) -> memoryview:
     with path.open("rb") as file:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -87,14 +87,14 @@ class Trail:
         self._waiting.clear()
 
     async def _store_batch(self) -> None:
-        """Store what came first; an entry leaves the list when it is stored or logged."""
+        """Store the oldest entries; an entry leaves the list when it is stored or logged."""
         batch = tuple(self._waiting[:BATCH])
-        if not await self._stored(batch):
+        if not await self._try_to_store(batch):
             for entry in batch:
                 self._log(entry)
         del self._waiting[: len(batch)]
 
-    async def _stored(self, batch: tuple[AuditEntry, ...]) -> bool:
+    async def _try_to_store(self, batch: tuple[AuditEntry, ...]) -> bool:
         if self.store is None:
             return False
         for pause in (*PATIENCE, None):

@@ -69,7 +69,7 @@ class Database(Protocol):
         ...
 
     def usage(self) -> Mapping[str, float]:
-        """Return how its connections or its writer are used, see `watching.database_gauges`."""
+        """Return how its connections or its writer are used, see `observer.database_gauges`."""
         ...
 
     async def aclose(self) -> None:
@@ -138,8 +138,8 @@ def check_files(urls: Mapping[str, str]) -> None:
         path = Path(_sqlite_path(name, url)).resolve()
         same = (other for other in seen if other == path or _is_one(other, path))
         if (other := next(same, None)) is not None:
-            told = f"{path} is the file of databases.{seen[other]}"
-            raise BadDatabaseUrl(f"databases.{name}.url: {told}")
+            reason = f"{path} is the file of databases.{seen[other]}"
+            raise BadDatabaseUrl(f"databases.{name}.url: {reason}")
         seen[path] = name
 
 

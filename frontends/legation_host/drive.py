@@ -186,7 +186,7 @@ async def drive(
     databases = resources.databases
     send: Callable[[Any], Effect] = program.send
     if label:
-        send = resources.pace.measured(label, program)
+        send = resources.pace.measure(label, program)
     resume: Callable[[Any], Effect] = send
     value: Any = None
     try:

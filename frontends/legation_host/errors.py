@@ -1,4 +1,4 @@
-"""What stops a host from starting, in sentences for the operator."""
+"""The errors that stop a host from starting, in sentences for the operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class BadDatabaseUrl(HostError):
 
 
 class BadExporter(HostError):
-    """What spans were to be sent with is not here."""
+    """The exporter of spans needs a package that is not installed, or a setting of its own."""
 
 
 class MissingDriver(HostError):

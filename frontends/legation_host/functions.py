@@ -1,7 +1,7 @@
-"""Functions of the user's: called on the event loop, or in a thread, and never waited for too long.
+"""Functions of the user, called on the event loop or in a thread, each with a time-out.
 
-A thread is one of our own and not of a pool: it must be counted until its function has come to an
-end, also when nobody waits for that any more, and must not keep the process from ending.
+A thread is our own and not of a pool: it counts until its function has ended, also when nobody
+waits for it any more, and it must not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FUNCTION_THREADS", "Functions", "Pieces"]
 FUNCTION_THREADS: Final = 32
 
 CLOSE_SECONDS: Final = 2.0
-"""What an iterator has to clean up in, after which nobody waits for it."""
+"""The time in which an iterator has to clean up; after that nobody waits for it."""
 
 
 @define(eq=False)
@@ -42,7 +42,7 @@ class Functions:
         self._places = anyio.Semaphore(self._threads, max_value=self._threads)
 
     async def call(self, effect: CallFunction) -> Returned | Raised | TimedOut | Pieces:
-        """Return what came of it; an iterator that it gave waits for its first `next`.
+        """Return the outcome; an iterator that the function returned waits for its first `next`.
 
         The wait for a place among the threads counts against the time-out.
         """
@@ -160,7 +160,7 @@ class Pieces:
     _iterator: AsyncIterator[Any]
     _scope: anyio.CancelScope = field(factory=lambda: anyio.CancelScope(shield=True), init=False)
     _asked: anyio.Event = field(factory=anyio.Event, init=False)
-    _told: anyio.Event = field(factory=anyio.Event, init=False)
+    _answered: anyio.Event = field(factory=anyio.Event, init=False)
     _ended: anyio.Event = field(factory=anyio.Event, init=False)
     _busy: bool = field(default=False, init=False)
     _closing: bool = field(default=False, init=False)
@@ -169,12 +169,12 @@ class Pieces:
 
     async def next(self, timeout_seconds: float) -> Piece | Raised | TimedOut | None:
         """Return the next item; after anything else the iterator is to be closed."""
-        self._told = anyio.Event()
+        self._answered = anyio.Event()
         self._asked.set()
         with anyio.move_on_after(timeout_seconds):
             if not self._ended.is_set():
-                await self._told.wait()
-        if not self._told.is_set() and not self._ended.is_set():
+                await self._answered.wait()
+        if not self._answered.is_set() and not self._ended.is_set():
             return TimedOut()
         if self._error is not None:
             raise self._error
@@ -197,12 +197,12 @@ class Pieces:
             with self._scope:
                 try:
                     while await self._is_asked() and await self._step():
-                        self._told.set()
+                        self._answered.set()
                 finally:
                     await self._close()
         finally:
             self._ended.set()
-            self._told.set()
+            self._answered.set()
 
     async def _is_asked(self) -> bool:
         """Wait for it; False when there is nothing more to ask for."""

@@ -4,9 +4,9 @@ A hint says that it is worth asking the database now, and nothing else: whoever 
 whoever gets none asks a moment later.  So hints may be lost, doubled, late, or made up by anybody
 who may connect to the database, and nothing is the worse for it.
 
-A database has one connection of its own for both ways, beside those of its pool.  What is to be
-told is gathered and sent as one NOTIFY, never within the transaction that it speaks of: a NOTIFY
-takes a lock of the whole database until its transaction is committed.
+A database has one connection of its own for both ways, beside those of its pool.  Hints are
+gathered and sent as one NOTIFY, never within the transaction that they are about: a NOTIFY takes a
+lock of the whole database until its transaction is committed.
 
 Topics and ids of runs leave as hashes.  A payload is a list of words: `n` and a hash for a nudge,
 `e`, a hash and the number of the newest event for a run.  Words of another kind are passed over.
@@ -55,11 +55,11 @@ _STAY: Final = (
 _NOTIFY: Final = b"select pg_notify($1, $2)"
 
 Pending: TypeAlias = dict[str, int]
-"""What is to be told: the newest event by the word for a run, 0 by the word for a nudge."""
+"""The hints to send: the newest event by the word for a run, 0 by the word for a nudge."""
 
 
 class _Pooled(Exception):
-    """Something between here and the server gives its connections to others as well."""
+    """A pooler between here and the server gives its connections to others as well."""
 
 
 class _Refused(Exception):
@@ -81,7 +81,7 @@ def payload_of(pending: Pending) -> str:
 
 
 def take_payload(payload: bytes, hub: Hub) -> int:
-    """Pass what another node told on to `hub`; return how many words were understood."""
+    """Pass the hints of another node on to `hub`; return how many words were understood."""
     heard = 0
     for word in payload.decode("ascii", "replace").split(" "):
         key, _, number = word[1:].partition(":")
@@ -125,7 +125,7 @@ class _Line:
         await anyio.wait_readable(self._pgconn.socket)
 
     def read(self) -> Iterator[bytes]:
-        """Return what other connections told since the last time."""
+        """Return the payloads that other connections sent since the last time."""
         self._pgconn.consume_input()
         while not self.idle.is_set() and not self._pgconn.is_busy():
             result = self._pgconn.get_result()
@@ -210,7 +210,7 @@ class _Opening:
 
 @define(eq=False)
 class Hints:
-    """Tells the other nodes of `database`, and hears them, while `serve` runs.
+    """The hints of one database: sent to its other nodes and received from them by `serve`.
 
     Attributes:
         sent: How many NOTIFYs were sent.
@@ -231,16 +231,16 @@ class Hints:
     _pause: float = field(default=FIRST_PAUSE_SECONDS, init=False)
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether there is a connection that listens."""
         return self._line is not None
 
     def nudge(self, topic: str) -> None:
-        """Tell who waits under `topic` on other nodes."""
+        """Wake those on other nodes that wait under `topic`."""
         self._tell(f"n{digest(topic)}", 0)
 
     def event(self, run_id: str, seq: int) -> None:
-        """Tell who follows `run_id` on other nodes that the events up to `seq` are stored."""
+        """Announce to other nodes that the events of `run_id` up to `seq` are stored."""
         self._tell(f"e{digest(run_id)}", seq)
 
     def _tell(self, word: str, number: int) -> None:
@@ -321,7 +321,7 @@ class Hints:
 
 
 def hints_of(databases: Iterable[Database], hub: Hub, log: Write) -> Mapping[str, Hints]:
-    """Return what tells and hears for those of `databases` where that is possible, by name."""
+    """Return the hints of those of `databases` that can have them, by name."""
     return {
         database.name: Hints(database.name, hub, log, database.note_pooler, database.hints)
         for database in databases
@@ -330,13 +330,17 @@ def hints_of(databases: Iterable[Database], hub: Hub, log: Write) -> Mapping[str
 
 
 def hint_gauges(hints: Mapping[str, Hints]) -> Gauges:
-    """Return whether hints come and go, and how many did."""
+    """Return the gauges of hints: whether each line is up, and how many went each way."""
     connected: dict[Labels, float] = {}
     sent: dict[Labels, float] = {}
     heard: dict[Labels, float] = {}
     for name, one in hints.items():
         labels = (("database", name),)
-        connected[labels], sent[labels], heard[labels] = float(one.connected), one.sent, one.heard
+        connected[labels], sent[labels], heard[labels] = (
+            float(one.is_connected),
+            one.sent,
+            one.heard,
+        )
     return {
         "legation_hints_connected": Gauge("gauge", _CONNECTED, connected),
         "legation_hints_sent_total": Gauge("counter", _SENT, sent),

@@ -117,7 +117,7 @@ async def open_host(
         )
         host.pace = Pace(log)
         if write_audit is not None:
-            trail.store = _storing(host, write_audit)
+            trail.store = _make_store(host, write_audit)
             tasks.start_soon(trail.serve, name="audit trail")
         if hub is not None:
             _listen(host, hub, tasks)
@@ -159,7 +159,7 @@ def _listen(host: Host, hub: Hub, tasks: TaskGroup) -> None:
         tasks.start_soon(one.serve, name="hints")
 
 
-def _storing(
+def _make_store(
     host: Host, write_audit: WriteAudit
 ) -> Callable[[tuple[AuditEntry, ...]], Awaitable[None]]:
     async def store(batch: tuple[AuditEntry, ...]) -> None:

@@ -1,4 +1,4 @@
-"""From what an operator names to a platform: a TOML file, or an object in a module."""
+"""The loader of platforms, from a TOML file or from an object in a module."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def from_file(path: Path, environ: Mapping[str, str]) -> Platform:
     except ConfigurationError as error:
         # What could not be imported is a name still, which is a fault of its own in that place.
         faults = tuple(importer.failed.get(fault.path, fault) for fault in error.faults)
-        told = _listed(ConfigurationError(faults))
-        raise LoadError(f"{path} cannot be served:\n{told}") from None
+        lines = _list_faults(ConfigurationError(faults))
+        raise LoadError(f"{path} cannot be served:\n{lines}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -97,25 +97,25 @@ class _Importer:
     def _agent(self, agent: Agent, path: str) -> Agent:
         run = agent.run
         if isinstance(run, str):
-            run = self._imported(run, f"{path}.run")
+            run = self._resolve(run, f"{path}.run")
         return evolve(agent, run=run, tools=self._tools(agent, path))
 
     def _tools(self, item: Agent | Team, path: str) -> list[Any]:
         return [
-            self._imported(tool, f"{path}.tools[{i}]") if isinstance(tool, str) else tool
+            self._resolve(tool, f"{path}.tools[{i}]") if isinstance(tool, str) else tool
             for i, tool in enumerate(item.tools)
         ]
 
-    def _imported(self, name: str, path: str) -> Any:
+    def _resolve(self, name: str, path: str) -> Any:
         """Return what `module:attribute` names; the name itself where that is a fault."""
         try:
-            return _found(name, self.folder)
+            return _import(name, self.folder)
         except LoadError as error:
             self.failed[path] = Fault(path, str(error))
             return name
 
 
-def _found(name: str, folder: Path) -> Any:
+def _import(name: str, folder: Path) -> Any:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise LoadError(f"{name!r} is not module:attribute")
@@ -133,15 +133,15 @@ def _found(name: str, folder: Path) -> Any:
 
 
 def _why(error: BaseException) -> str:
-    """Say in a line why a module cannot be imported, and where that is."""
+    """Return in one line why a module cannot be imported, and the place of the error."""
     if isinstance(error, ModuleNotFoundError):
         return f"there is no module {error.name!r}"
-    told = " ".join(f"{type(error).__name__}: {error}".split())
+    text = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError):  # it says where
-        return told
+        return text
     frames = traceback.extract_tb(error.__traceback__)
     last = [frame for frame in frames if not frame.filename.startswith("<")][-1]  # none frozen
-    return f"{told} ({Path(last.filename).name}, line {last.lineno})"
+    return f"{text} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def read_jwks(config: PlatformConfig) -> bytes | None:
@@ -164,7 +164,7 @@ def _from_module(target: str) -> Platform:
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except ConfigurationError as error:
-        raise LoadError(f"{target} cannot be served:\n{_listed(error)}") from None
+        raise LoadError(f"{target} cannot be served:\n{_list_faults(error)}") from None
     except ToolFault as fault:
         raise LoadError(f"{target} cannot be served:\n  {fault}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may do anything
@@ -176,5 +176,5 @@ def _from_module(target: str) -> Platform:
     return found
 
 
-def _listed(error: ConfigurationError) -> str:
+def _list_faults(error: ConfigurationError) -> str:
     return "\n".join(f"  {fault.path}: {fault.message}" for fault in error.faults)

@@ -1,8 +1,8 @@
 """The operator's log: one line per event, as JSON or for the eye, with structlog.
 
-What a caller sent may be in a field: it never makes a second line, and never moves the cursor of a
-terminal.  An exception is told by its kind and the place it came from, never by its text or its
-stack, which may quote what a user sent or what a database holds.
+A field may hold what a caller sent: it never makes a second line, and never moves the cursor of a
+terminal.  Of an exception the log has the kind and the place, never the text or the stack, which
+may quote what a user sent or what a database holds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WriteLines: TypeAlias = Callable[[Sequence[RequestLine]], None]
 
 
 def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:
-    """Write nothing: the log of who did not give one."""
+    """Write nothing: the log where none was given."""
 
 
 FORMATS: Final = ("auto", "json", "text")
@@ -110,7 +110,7 @@ class _WholeLines:
     write(2)): lines are written in portions that do.  Only a line that is longer may be torn.
 
     Where nothing can be written, as on a full disk or to a reader that is gone or has stopped
-    reading, lines are lost and everything else goes on; how many is told as soon as it can be.
+    reading, lines are lost and everything else goes on; a line says how many, as soon as it can.
     Nothing is left in a buffer, which would be written later, in the middle of something else.
     """
 
@@ -184,9 +184,9 @@ def _level(line: RequestLine) -> str:
 
 
 def _fields(line: RequestLine) -> dict[str, Any]:
-    """Return what is told of a request; what does not apply is left out."""
+    """Return the fields of a request's line; those that do not apply are left out."""
     end_us = line.at_us if line.end_us is None else line.end_us
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "request_id": line.request_id,
         "method": line.method,
         "route": line.template,
@@ -196,7 +196,7 @@ def _fields(line: RequestLine) -> dict[str, Any]:
         "cut": line.cut or None,
         "trace_id": line.trace_id or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _request_line(line: RequestLine) -> str:
@@ -240,13 +240,13 @@ class _Log:
         rank = LEVELS.index(level) if level in LEVELS else LEVELS.index("error")
         if rank < self.lowest:
             return
-        told = _redact(_placed({_free(key): value for key, value in fields.items()}))
+        clean = _redact(_locate_errors({_free(key): value for key, value in fields.items()}))
         if self.text:
             if self._console is None:
                 self._console = self._open_console()
-            self._console.log((rank + 1) * 10, event, **told)
+            self._console.log((rank + 1) * 10, event, **clean)
             return
-        line = _as_json({**told, "event": event, "level": LEVELS[rank], "time": _now()})
+        line = _as_json({**clean, "event": event, "level": LEVELS[rank], "time": _now()})
         self.output.write(line + "\n")
 
     def _open_console(self) -> Any:
@@ -258,8 +258,8 @@ class _Log:
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-                _escaped,
-                structlog.dev.ConsoleRenderer(colors=_coloured(self.output.stream)),
+                _escape,
+                structlog.dev.ConsoleRenderer(colors=_wants_colour(self.output.stream)),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
         )
@@ -269,7 +269,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _coloured(stream: TextIO) -> bool:
+def _wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
 
 
@@ -281,7 +281,7 @@ def _free(key: str) -> str:
 Fields: TypeAlias = MutableMapping[str, Any]
 
 
-def _placed(fields: Fields) -> Fields:
+def _locate_errors(fields: Fields) -> Fields:
     """Put the kind and the place of an exception where the exception is."""
     if "exc_info" in fields:
         fields["error"] = fields.pop("exc_info")
@@ -314,8 +314,8 @@ def _json_escape(matched: re.Match[str]) -> str:
     return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
-def _escaped(_: object, __: str, fields: Fields) -> Fields:
-    """Escape what cannot be seen in every text; what is no text is shown as Python writes it."""
+def _escape(_: object, __: str, fields: Fields) -> Fields:
+    """Escape the invisible characters of every text; values of other types stay as they are."""
     for key, value in fields.items():
         if isinstance(value, str):
             fields[key] = _UNUSUAL.sub(_python_escape, value)

@@ -37,7 +37,7 @@ QUIET_PAUSE: Final = 1.0
 
 
 class Exporter(Protocol):
-    """Where spans go, see `legation_host.otel`."""
+    """The exporter of spans, see `legation_host.otel`."""
 
     def export(self, spans: Sequence[Span]) -> None:
         """Take `spans`; called from a thread."""
@@ -50,7 +50,7 @@ class Exporter(Protocol):
 
 @define(eq=False)
 class Observer:
-    """Serves what a platform notices, from its start to its end.
+    """The observer of one platform, from its start to its end.
 
     Attributes:
         write_lines: Takes the request log, a line for each request; without it none is kept.
@@ -66,7 +66,7 @@ class Observer:
     _recorder: Recorder | None = field(default=None, init=False)
 
     def begin(self, platform: Platform) -> None:
-        """Say what is to be kept: before the start of `platform`."""
+        """Choose what `platform` records; call it before the platform starts."""
         platform.telemetry.labels = self.labels
         if self.write_lines is not None:
             platform.telemetry.keep_lines()

@@ -31,11 +31,11 @@ _FRAMES: Final = 6
 
 
 class Blocked(Exception):
-    """A step took too long; its program is to be closed."""
+    """The failure of a step that took too long; its program is to be closed."""
 
 
 class Noted(Protocol):
-    """Memory that another process reads."""
+    """The memory of steps that another process reads."""
 
     def begin(self, label: bytes) -> None:
         """Note that a step of what `label` says begins."""
@@ -55,7 +55,7 @@ class _Nowhere:
 
 
 NOWHERE: Final[Noted] = _Nowhere()
-"""For who is not watched."""
+"""For a process that nobody watches."""
 
 
 @define(eq=False)
@@ -66,7 +66,7 @@ class Pace:
     noted: Noted = NOWHERE
     slow_seconds: float = SLOW_SECONDS
 
-    def measured(self, label: str, program: Program[Any]) -> Callable[[Any], Any]:
+    def measure(self, label: str, program: Program[Any]) -> Callable[[Any], Any]:
         """Return the `send` of `program`, under measurement.
 
         It raises `Blocked` after a step that took too long, whatever came of it.

@@ -128,7 +128,7 @@ def _psycopg() -> Any:
 
 @define(frozen=True)
 class _Options:
-    """What the URL says to us rather than to libpq."""
+    """The parameters of a URL that are for this host and not for libpq."""
 
     conninfo: str
     pgbouncer: bool = False
@@ -199,7 +199,7 @@ class _Connection:
         self._wire = socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM)
 
     def cut(self) -> None:
-        """End it from another thread: whoever waits for the server is told that it is gone."""
+        """End it from another thread: whoever waits for the server gets an error at once."""
         with self._closing, suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
@@ -327,11 +327,11 @@ class PostgresDatabase:
 
     def usage(self) -> Mapping[str, float]:
         """Return how the connections are used."""
-        told = self.places.statistics()
+        places = self.places.statistics()
         return {
-            "connections_limit": told.total_tokens,
-            "connections_used": told.borrowed_tokens,
-            "connections_waiting": told.tasks_waiting,
+            "connections_limit": places.total_tokens,
+            "connections_used": places.borrowed_tokens,
+            "connections_waiting": places.tasks_waiting,
         }
 
     async def aclose(self) -> None:

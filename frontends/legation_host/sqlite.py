@@ -2,7 +2,7 @@
 
 A durable commit costs one fsync however much it holds.  So the writer takes everything that
 queued while the last commit was under way, runs one unit after the other, and commits once; each
-unit is told its own outcome, and the event loop is woken once for all of them.  A group in which a
+unit gets its own outcome, and the event loop is woken once for all of them.  A group in which a
 unit fails, or undoes itself, is begun again with a savepoint for each.
 
 Nothing is acknowledged that nobody would find: after each commit, the path has to lead to the file
@@ -83,7 +83,7 @@ _REFUSALS: Final = (DatabaseFull, CommitLost)
 
 @define(eq=False)
 class _Limit:
-    """When the statements of a connection are to be over, by `time.monotonic`."""
+    """The time, by `time.monotonic`, at which the statements of a connection have to be over."""
 
     due: float = math.inf
 
@@ -94,11 +94,11 @@ class _Limit:
 
 @define(eq=False)
 class _Ticket(Generic[R]):
-    """A unit on its way through the writer, and what became of it.
+    """A unit on its way through the writer, with its outcome.
 
     Attributes:
         taken: The writer has begun with it; until then it can be withdrawn.
-        expired: What its caller is told instead of waiting on.
+        expired: The failure for its caller, who does not wait any longer.
     """
 
     unit: Unit[R]
@@ -418,7 +418,7 @@ class SqliteDatabase:
             ticket.error = None
             try:
                 ticket.result, kept = in_transaction(self._writer, ticket.unit)
-            except Exception:  # noqa: BLE001 (raised again in a savepoint, and told to its caller)
+            except Exception:  # noqa: BLE001 (raised again in a savepoint, for its caller)
                 return False
             if not kept:
                 return False

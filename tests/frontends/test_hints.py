@@ -192,7 +192,7 @@ class Talking:
         async with anyio.create_task_group() as tasks:
             for hints in self.hints:
                 tasks.start_soon(hints.serve)
-            await until(lambda: all(hints.connected for hints in self.hints))
+            await until(lambda: all(hints.is_connected for hints in self.hints))
             yield self.hints
             tasks.cancel_scope.cancel()
 
@@ -275,7 +275,7 @@ def test_a_connection_that_is_killed_is_made_again(backend: str, postgres_databa
         async with two.connected() as (one, other):
             await anyio.to_thread.run_sync(kill, postgres_database)
             await until(lambda: two.log.events.count("hints_restored") == 2)
-            assert one.connected
+            assert one.is_connected
             one.nudge("t")
             await until(lambda: other.heard == 1)
             assert list(two.hubs[1]._told) == [digest("t")]
@@ -403,7 +403,7 @@ async def patient_nodes(
             for job in platform.jobs():
                 host.spawn(job)
             opened.append(Node(platform, host))
-        await until(lambda: all(node.host.hints["main"].connected for node in opened))
+        await until(lambda: all(node.host.hints["main"].is_connected for node in opened))
         yield opened
 
 
@@ -486,7 +486,7 @@ def test_without_its_connection_a_node_finds_everything_and_hints_come_back(
                 opened.append(Node(platform, host))
             one, two = opened
             lines = [node.host.hints["main"] for node in opened]
-            await until(lambda: all(hints.connected for hints in lines))
+            await until(lambda: all(hints.is_connected for hints in lines))
             run_id = await begun(one)
             await anyio.to_thread.run_sync(kill, postgres_database)
             path = f"{RUNS.format('sloth')}/{run_id}"

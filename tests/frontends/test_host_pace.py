@@ -128,6 +128,6 @@ def test_each_step_is_noted_while_it_lasts() -> None:
     def program() -> Program[None]:
         yield from Now()
 
-    step = Pace(noted=Noting()).measured(LABEL, program())
+    step = Pace(noted=Noting()).measure(LABEL, program())
     assert step(None) == Now()
     assert seen == [LABEL.encode(), None]
