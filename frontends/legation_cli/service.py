@@ -35,7 +35,6 @@ from legation_server import (
     address_of,
     close_listeners,
     hold_reload,
-    inherited_listeners,
     open_listeners,
     open_slots,
     open_unix_listener,
@@ -44,9 +43,10 @@ from legation_server import (
     release_reload,
     run,
     run_workers,
+    take_listeners,
 )
 from legation_server.tls import Certificate, CertificateError
-from legation_server.watcher import Page, watching
+from legation_server.watcher import Page, watch
 
 from .failing import CannotGoOn, sentences
 
@@ -161,7 +161,7 @@ class Service:
         self.settings = parse_limits(options.limits)
         self.proxies = parse_networks(options.proxies, options.forwarded)
         self.certificate = _certificate(options)
-        inherited = inherited_listeners(os.environ)
+        inherited = take_listeners(os.environ)
         self._public_addresses = _public_addresses(options, inherited)
         self.platform = self._load_platform()
         slots = self._open(inherited)
@@ -197,7 +197,7 @@ class Service:
         """Be the one worker of this process, watched by another one."""
         log = self.log.log
         ending = partial(end_blocked, self.platform, log)
-        with watching(self.settings.step_seconds, ending, log) as self._page:
+        with watch(self.settings.step_seconds, ending, log) as self._page:
             run(
                 lambda: self.platform,
                 self._host,
@@ -240,11 +240,11 @@ class Service:
 
         def announce(server: Server) -> None:
             self._add_gauges(server)
-            self.notifier.ready()
+            self.notifier.tell_ready()
             self.greet(self.platform, url)
             self._let_go_beside()
 
-        life = Life(announce, self._reload_in_place, self.notifier.stopping, self._shutdown)
+        life = Life(announce, self._reload_in_place, self.notifier.tell_stop, self._shutdown)
         self._worker(listeners, life)
         return 0
 
@@ -254,7 +254,7 @@ class Service:
 
     def _reload_in_place(self) -> None:
         """Read keys and certificate again.  The rest of the configuration needs a restart."""
-        self.notifier.reloading()
+        self.notifier.tell_reload()
         path = self.platform.config.authorization_config.jwks_file
         try:
             if (jwks := read_jwks(self.platform.config)) is not None and path is not None:
@@ -262,7 +262,7 @@ class Service:
             self._reload_certificate()
         except (LoadError, CannotGoOn) as error:
             self.log.write("error", "reload_failed", {"reason": str(error)})
-        self.notifier.ready()
+        self.notifier.tell_ready()
 
     def _reload_certificate(self) -> None:
         if self.certificate is None:
@@ -283,7 +283,7 @@ class Service:
 
         def ready() -> None:
             self._up = True
-            self.notifier.ready()
+            self.notifier.tell_ready()
             self.greet(self.platform, url)
 
         return run_workers(
@@ -293,7 +293,7 @@ class Service:
             log=self.log.write,
             ready=ready,
             reload=self._reload_for_successors,
-            stopping=self.notifier.stopping,
+            stopping=self.notifier.tell_stop,
         )
 
     def _be_one_of_many(
@@ -321,7 +321,7 @@ class Service:
     def _reload_for_successors(self) -> Work | None:
         """Read the configuration again; return the work of the workers to come, if there is any."""
         if self._up:
-            self.notifier.reloading()
+            self.notifier.tell_reload()
         try:
             with sentences():
                 platform = self._load_platform()
@@ -331,7 +331,7 @@ class Service:
             return None
         finally:
             if self._up:
-                self.notifier.ready()
+                self.notifier.tell_ready()
         return partial(self._be_one_of_many, platform)
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:

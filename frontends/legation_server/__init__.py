@@ -21,7 +21,7 @@ from .process import Life, run
 from .proxies import BadNetwork, Proxies, parse_networks
 from .server import Server, serve
 from .settings import DEFAULT, BadLimit, Settings, parse_limits
-from .systemd import Notifier, inherited_listeners
+from .systemd import Notifier, take_listeners
 
 __all__ = [
     "DEFAULT",
@@ -39,7 +39,6 @@ __all__ = [
     "address_of",
     "close_listeners",
     "hold_reload",
-    "inherited_listeners",
     "open_listeners",
     "open_slots",
     "open_unix_listener",
@@ -49,4 +48,5 @@ __all__ = [
     "run",
     "run_workers",
     "serve",
+    "take_listeners",
 ]

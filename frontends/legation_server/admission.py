@@ -1,4 +1,4 @@
-"""Who may connect: so many connections per worker, so many from one address."""
+"""The admission of connections: a limit per worker, and a limit per address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Admission", "is_near"]
 
 
 class Admission:
-    """Counts the connections that were let in."""
+    """The count of admitted connections, in all and by address."""
 
     __slots__ = ("_admitted", "_by_address", "_limits")
 
@@ -48,9 +48,9 @@ class Admission:
 
 
 def _origin(client: str) -> str | int:
-    """Return what counts as one address: of IPv6 the first 64 bits.
+    """Return the part of an address that is counted: of IPv6 the first 64 bits.
 
-    The rest is for the client to choose, as often as it likes (RFC 4291 section 2.5.4).
+    A client chooses the rest as often as it likes (RFC 4291 section 2.5.4).
     """
     return int(IPv6Address(client)) >> 64 if ":" in client else client
 

@@ -64,7 +64,8 @@ class Body:
     def can_be_dropped(self) -> bool:
         """Whether the connection can go on: the body was read, or is short and on its way.
 
-        A client that was not told to continue may send the body or not (RFC 9110 10.1.1).
+        Without a 100 (Continue), a client that expects one may send the body or not (RFC 9110
+        section 10.1.1).
         """
         if self._framing is not None:
             return self._framing.done
@@ -82,10 +83,10 @@ class Body:
         if declared is not None and declared > limit:
             return None
         try:
-            if self._head.expects and not self._wire.guard.pending:
+            if self._head.expects and not self._wire.guard.unread:
                 await self._wire.send(CONTINUE)
             limit = min(limit, self._wire.context.settings.body)
-            pieces = await self._collect(self._head.framing(limit), Phase.BODY)
+            pieces = await self._collect(self._head.make_framing(limit), Phase.BODY)
         except ClientGone:
             self.gone = True
             raise
@@ -94,7 +95,7 @@ class Body:
     async def drop(self) -> bool:
         """Read what nobody asked for; tell whether it came to its end."""
         try:
-            return await self._collect(self._head.framing(0), Phase.CLOSING) is not None
+            return await self._collect(self._head.make_framing(0), Phase.CLOSING) is not None
         except BodyRefused:
             return False
 
@@ -109,7 +110,7 @@ class Body:
             if isinstance(taken, TooLarge):
                 return None
             if isinstance(taken, Refusal):
-                raise self._refused(taken)
+                raise self._refuse(taken)
             size += len(taken[0])
             pieces.append(taken[0])
             if framing.done:
@@ -121,8 +122,8 @@ class Body:
             wire.deadline = min(before[1], due)
             data = await wire.receive()
             if not data:
-                raise self._refused(BadRequest("The body ended before its length"))
+                raise self._refuse(BadRequest("The body ended before its length"))
 
-    def _refused(self, refusal: Refusal) -> BodyRefused:
+    def _refuse(self, refusal: Refusal) -> BodyRefused:
         self.refusal = refusal
         return BodyRefused(refusal.detail)

@@ -57,7 +57,7 @@ class Connection:
         self.wire = wire
 
     async def run(self, refusal: Refusal | None = None) -> None:
-        """Serve the connection to its end, or tell the client `refusal` and close."""
+        """Serve the connection to its end, or send `refusal` and close."""
         wire = self.wire
         try:
             with wire.scope:
@@ -80,7 +80,7 @@ class Connection:
         sent already: a request on its way in is still answered.
         """
         wire = self.wire
-        if wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.started:
+        if wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.has_begun:
             wire.shut(socket.SHUT_RD)
 
     async def _converse(self) -> None:
@@ -90,7 +90,7 @@ class Connection:
             head = guard.head()
             if head is None:
                 since_pause = 0
-                if wire.phase is IDLE and guard.started:
+                if wire.phase is IDLE and guard.has_begun:
                     wire.enter(Phase.HEAD, self._context.settings.header_seconds)
                 await wait_readable(wire.fd)
                 data = wire.take()
@@ -135,7 +135,7 @@ class Connection:
         if goes_on:
             return body.done or await body.drop()
         # A client that asked for the end, and sent all it had to, needs no waiting for.
-        if head.keep_alive or not body.done or wire.guard.pending:
+        if head.keep_alive or not body.done or wire.guard.unread:
             await wire.linger()
         else:
             wire.part()

@@ -25,11 +25,11 @@ R = TypeVar("R")
 
 
 class Platform(Protocol):
-    """Whatever answers requests: `legation.Platform`, or a test's."""
+    """The platform of a server: `legation.Platform`, or a test's."""
 
     @property
     def telemetry(self) -> Telemetry:
-        """What is told of the answers that the server gives by itself."""
+        """The request log and the metrics, for the answers that the server gives by itself."""
         ...
 
     def answer(self, request: Request) -> Program[Answer]:
@@ -38,7 +38,7 @@ class Platform(Protocol):
 
 
 class Runner(Protocol):
-    """Whatever performs the effects of a program: `legation_host`, or a test's."""
+    """The runner of programs, which performs their effects: `legation_host`, or a test's."""
 
     async def run(self, program: Program[R], *, body: BodySource | None, sink: Sink | None) -> R:
         """Run `program` to its end and return its result."""

@@ -1,4 +1,4 @@
-"""Where the body of a request ends (RFC 9112 sections 6 and 7), decoded without a socket.
+"""The framing of a request's body (RFC 9112 sections 6 and 7), decoded without a socket.
 
 Two servers that disagree about the end of a message can be made to see different requests in
 the same bytes.  So a chunked body is read by the letter of the grammar: line endings are CRLF,

@@ -62,12 +62,12 @@ class Guard:
         self._empty_lines: int = 0
 
     @property
-    def pending(self) -> int:
+    def unread(self) -> int:
         """Bytes received and not yet used."""
         return len(self._buffer)
 
     @property
-    def started(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether any byte of the next head has come."""
         return self._buffer != b"" or self._empty_lines > 0
 
@@ -78,16 +78,16 @@ class Guard:
         return word.decode("latin-1") if space else ""
 
     def receive(self, data: bytes) -> None:
-        """Take what came from the connection."""
+        """Add bytes that came from the connection."""
         self._buffer = self._buffer + data if self._buffer else data
 
     def take(self) -> bytes:
-        """Give up everything that has been received and not used: the beginning of a body."""
+        """Return and forget all unread bytes: the beginning of a body."""
         data, self._buffer = self._buffer, b""
         return data
 
     def head(self) -> Head | Refusal | None:
-        """Return the next head, or why there is none to be had, or None for want of bytes."""
+        """Return the next head, or the refusal of it, or None while bytes are missing."""
         buffer = self._buffer
         if not self._scanned:
             end = buffer.find(b"\r\n\r\n") + 4

@@ -32,6 +32,6 @@ class Head:
     expects: bool = False
     old: bool = False
 
-    def framing(self, limit: int) -> Framing:
-        """Return where the body ends; a chunked one of more than `limit` bytes is refused."""
+    def make_framing(self, limit: int) -> Framing:
+        """Return the framing of the body; it refuses a chunked one of more than `limit` bytes."""
         return ChunkedBody(limit) if self.length is None else LengthBody(self.length)

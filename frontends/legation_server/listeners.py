@@ -1,4 +1,4 @@
-"""Listening sockets, opened before anything else so that what is wrong is said at once.
+"""Listening sockets, opened before anything else so that an error shows at once.
 
 They belong to whoever opened them: a process that starts workers opens them, keeps them and hands
 them on.  A worker that closes its copy takes nothing from the others.
@@ -38,7 +38,7 @@ _REASONS: Final = {
 
 
 class ListenError(Exception):
-    """Nobody can listen there; the message is one sentence for the operator."""
+    """An address at which nobody can listen; the message is one sentence for the operator."""
 
 
 class UnixListener(socket.socket):
@@ -179,7 +179,7 @@ def _listen(
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise _refused(address, error) from error
+        raise _listen_error(address, error) from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if share:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -204,10 +204,10 @@ def _begin(
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise _refused(address, error) from error
+        raise _listen_error(address, error) from error
 
 
-def _refused(address: tuple[str | int, ...] | str, error: Exception) -> ListenError:
+def _listen_error(address: tuple[str | int, ...] | str, error: Exception) -> ListenError:
     where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
     number = error.errno if isinstance(error, OSError) else None
     reason = _REASONS.get(number or 0, str(error))
@@ -236,6 +236,6 @@ def _remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _listen_error(path, error) from error
         else:
             raise ListenError(f"Cannot listen on {path}: it is already in use")

@@ -27,7 +27,7 @@ STOP_SIGNAL: Final = signal.SIGUSR1
 
 
 class Obey(enum.Enum):
-    """What a process does at a signal."""
+    """The action of a process at a signal."""
 
     RELOAD = enum.auto()
     DRAIN = enum.auto()

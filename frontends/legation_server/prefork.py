@@ -105,15 +105,15 @@ class _Parent:
 
     def run(self) -> int:
         """Run until the last worker has ended."""
-        with self._listening_to_signals() as signals:
-            while not self._supervisor.finished:
+        with self._receive_signals() as signals:
+            while not self._supervisor.is_over:
                 self._act(self._supervisor.advance(time.monotonic()))
                 self._look(signals)
                 self._reap()
         return self._supervisor.code
 
     @contextmanager
-    def _listening_to_signals(self) -> Generator[socket.socket]:
+    def _receive_signals(self) -> Generator[socket.socket]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)

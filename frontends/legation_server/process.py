@@ -37,13 +37,13 @@ P = TypeVar("P", bound=Platform)
 Closing: TypeAlias = Callable[[float, float, Callable[[], bool]], Program[None]]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @frozen
 class Life:
-    """What happens around a worker.
+    """The hooks around a worker, from its first connection to its drain.
 
     Attributes:
         started: Called when connections are accepted.
@@ -57,8 +57,8 @@ class Life:
     """
 
     started: Callable[[Server], object] = lambda _: None
-    reload: Callable[[], object] = _nothing
-    stopping: Callable[[], object] = _nothing
+    reload: Callable[[], object] = _do_nothing
+    stopping: Callable[[], object] = _do_nothing
     closing: Closing | None = None
     parent: int | None = None
 
@@ -172,13 +172,15 @@ async def _survive(parent: int, drain: Callable[[], object]) -> None:
 
 
 async def _close(life: Life, settings: Settings, host: Runner, server: Server) -> None:
-    """Give back what the platform holds, by the end of the drain.
+    """Run the platform's shutdown, within the time of the drain.
 
-    What is broken off is so a little before connections are, so that whoever waits is told.
+    It breaks runs off a little before connections end, so that clients that wait get an answer.
     """
     if life.closing is None:
         return
     seconds = settings.drain_seconds
-    program = life.closing(seconds * _PATIENCE, settings.grace_seconds, lambda: not server.ended)
+    program = life.closing(
+        seconds * _PATIENCE, settings.grace_seconds, lambda: not server.has_ended
+    )
     with trio.move_on_after(seconds):
         await host.run(program, body=None, sink=None)

@@ -1,4 +1,4 @@
-"""Who the client is, where a proxy that is trusted says it speaks for somebody.
+"""The address of the client, where a trusted proxy says for whom it speaks.
 
 Each proxy appends the address it was spoken to from, so the list is read from its right end: as
 long as the one who said it is trusted, what it said counts.  Whatever stands further left was

@@ -1,4 +1,4 @@
-"""What the server itself refuses, before the platform is asked, in the platform's envelope."""
+"""The refusals of the server itself, given before the platform is asked, in its envelope."""
 
 from __future__ import annotations
 

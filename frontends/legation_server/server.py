@@ -45,7 +45,7 @@ ACCEPTED: Final = 16
 """Connections accepted before others get a turn."""
 
 REFUSED: Final = 64
-"""Connections beyond the limit that are told so at once; more are closed without a word."""
+"""Connections beyond the limit that get a refusal at once; more are closed without an answer."""
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """What `accept` says when the machine is short of something: it passes, so wait and go on."""
@@ -72,7 +72,7 @@ async def serve(
         log: Takes what went wrong, a level, an event and its fields.
         proxies: Who is believed about the address of a client.
         certificate: For TLS on every listener.
-        task_status: Is told the `Server` when connections are accepted.
+        task_status: Gets the `Server` when connections are accepted.
     """
     server = Server(platform, host, listeners, settings, log, proxies, certificate)
     await server.run(task_status=task_status)
@@ -103,7 +103,7 @@ class Server:
         self._empty = trio.Event()
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no request can come any more."""
         return self._ended
 
@@ -113,7 +113,7 @@ class Server:
         return len(self._connections)
 
     def gauges(self) -> Gauges:
-        """Return what is known of this server's connections."""
+        """Return the gauge of this server's connections."""
         text = "Connections that are open."
         return {"legation_connections": Gauge("gauge", text, {(): len(self._connections)})}
 

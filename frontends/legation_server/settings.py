@@ -12,12 +12,12 @@ __all__ = ["DEFAULT", "BadLimit", "Settings", "parse_limits"]
 
 
 class BadLimit(Exception):
-    """It is not a limit, or not a value for it; the message is one sentence for the operator."""
+    """A setting that is no limit, or a value that does not fit; the message is one sentence."""
 
 
 @frozen
 class Settings:
-    """What one worker grants its clients.  The defaults suit a server on the open network.
+    """The limits of one worker.  The defaults suit a server on the open network.
 
     Attributes:
         header_seconds: From the first byte of a head (or the accept of a connection) to its

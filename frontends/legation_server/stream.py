@@ -24,7 +24,7 @@ READ_AHEAD: Final = 64 << 10
 
 
 class End(enum.Enum):
-    """How a stream ended."""
+    """The end of a stream."""
 
     COMPLETE = enum.auto()  # with its last chunk: the connection can go on
     CUT = enum.auto()  # without: the client is gone, or is to see that something is missing
@@ -106,7 +106,7 @@ class Stream:
         try:
             while data := await self._wire.receive():
                 guard.receive(data)
-                if guard.pending >= READ_AHEAD:
+                if guard.unread >= READ_AHEAD:
                     return
         except ClientGone:
             pass

@@ -54,7 +54,7 @@ BACK_OFF: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Stage(enum.Enum):
-    """Where a worker is in its life."""
+    """The stage of a worker's life."""
 
     STARTING = enum.auto()
     SERVING = enum.auto()
@@ -62,7 +62,7 @@ class Stage(enum.Enum):
 
 
 class Order(enum.Enum):
-    """What a worker is ordered to do."""
+    """An order to a worker."""
 
     DRAIN = enum.auto()
     STOP = enum.auto()  # break off what it does
@@ -127,7 +127,7 @@ class Child:
 
 @define(eq=False)
 class Supervisor:
-    """What is known of the workers of `slots` slots.  Times are seconds on the caller's clock.
+    """The state of the workers of `slots` slots.  Times are seconds on the caller's clock.
 
     Attributes:
         target: The generation that the next worker is forked from.
@@ -155,7 +155,7 @@ class Supervisor:
         self._renew = deque(range(self.slots))
 
     @property
-    def finished(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the end has come."""
         return self.ending and not self.children
 

@@ -1,4 +1,4 @@
-"""What a service manager hands to a server, and what it wants to hear from it.
+"""The protocols of a service manager: listening sockets in, the state of the server out.
 
 Environment variables and a datagram (sd_listen_fds(3), sd_notify(3)): no library is needed.
 """
@@ -13,14 +13,14 @@ from typing import Final
 
 from .listeners import ListenError
 
-__all__ = ["Notifier", "inherited_listeners"]
+__all__ = ["Notifier", "take_listeners"]
 
 _FIRST: Final = 3
 """The first descriptor that is passed on."""
 
 
-def inherited_listeners(environ: MutableMapping[str, str]) -> tuple[socket.socket, ...]:
-    """Return the listening sockets that were passed to this process; none where there are none.
+def take_listeners(environ: MutableMapping[str, str]) -> tuple[socket.socket, ...]:
+    """Return the listening sockets that the service manager passed; an empty tuple without any.
 
     The variables are taken out of `environ`: no child is to think they were meant for it.
 
@@ -56,15 +56,15 @@ class Notifier:
         # An abstract address is written with an @ in the place of its zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
 
-    def ready(self) -> None:
+    def tell_ready(self) -> None:
         """Say that requests are answered."""
         self._tell("READY=1")
 
-    def reloading(self) -> None:
-        """Say that the configuration is being read again; `ready` follows."""
+    def tell_reload(self) -> None:
+        """Say that the configuration is being read again; `tell_ready` follows."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def stopping(self) -> None:
+    def tell_stop(self) -> None:
         """Say that the end has begun."""
         self._tell("STOPPING=1")
 

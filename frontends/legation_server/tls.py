@@ -63,10 +63,10 @@ class Certificate:
         """Return the wire of a connection that was accepted."""
         return TlsWire(self, sock, context)
 
-    def failed(self, error: ssl.SSLError, context: ServerContext) -> None:
-        """Tell the log why a handshake failed, unless that was told a short while ago.
+    def log_failure(self, error: ssl.SSLError, context: ServerContext) -> None:
+        """Log the reason of a failed handshake, unless the same one was logged shortly before.
 
-        OpenSSL has a few words for it, in which nothing of the client's stands.
+        The reason is one of OpenSSL's own phrases: it holds nothing that the client sent.
         """
         reason = _words(error, "unknown")
         failures = self._failures.setdefault(reason, _Failures())
@@ -78,7 +78,7 @@ class Certificate:
 
 @define
 class _Failures:
-    """How often a handshake failed for one reason since that was told, and when it is told next."""
+    """The failures of one kind since the last log line, and the time of the next line."""
 
     due: float = -math.inf
     times: int = 0
@@ -100,7 +100,7 @@ def _context(certfile: str, keyfile: str) -> ssl.SSLContext:
         reason = _words(error, "they cannot be read")
         raise CertificateError(f"{certfile} and {keyfile} cannot be used: {reason}") from None
     except OSError as error:
-        raise CertificateError(f"{_missing(certfile, keyfile)}: {error.strerror}") from None
+        raise CertificateError(f"{_find_unreadable(certfile, keyfile)}: {error.strerror}") from None
     return context
 
 
@@ -109,7 +109,7 @@ def _no_password() -> bytes:
     return b""
 
 
-def _missing(*paths: str) -> str:
+def _find_unreadable(*paths: str) -> str:
     """Return the first path that cannot be opened; OpenSSL does not say which one it was."""
     for path in paths:
         try:
@@ -148,7 +148,7 @@ class TlsWire(Wire):
             except OSError as error:
                 # Who just leaves has no trouble, as a balancer that looks whether somebody listens.
                 if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-                    self._certificate.failed(error, self.context)
+                    self._certificate.log_failure(error, self.context)
                 raise ClientGone from error
         self.enter(Phase.HEAD, self.context.settings.header_seconds)
 

@@ -35,7 +35,7 @@ from attrs import define, field
 
 from legation_host import Write
 
-__all__ = ["Page", "watching"]
+__all__ = ["Page", "watch"]
 
 _SIGNAL: Final = signal.SIGXCPU
 """Asks a worker for its stack; its name says why."""
@@ -83,8 +83,8 @@ class Page:
 
 
 @contextmanager
-def watching(seconds: float, mark: Callable[[str], bool], log: Write) -> Generator[Page]:
-    """Have this process watched; yield where it has to note its steps.
+def watch(seconds: float, mark: Callable[[str], bool], log: Write) -> Generator[Page]:
+    """Start a watcher of this process; yield the memory in which to note the steps.
 
     To be entered before there are threads or an event loop.
 
@@ -149,7 +149,7 @@ def _wait(page: Page, worker: int, seconds: float) -> str | None:
 
 @define(eq=False)
 class _Age:
-    """How long a step of the event loop's thread, the first of `worker`, could have gone on."""
+    """The age of a step on the event loop's thread, the first thread of `worker`."""
 
     worker: int
     _begun: float = 0.0
@@ -183,15 +183,15 @@ def _state_of(worker: int) -> tuple[bool, float]:
 
 
 def _stack_of(worker: int, stack: int) -> str:
-    """Return what the worker does, as it says itself, innermost first."""
+    """Return the stack of the worker, which its own `faulthandler` writes, innermost first."""
     os.kill(worker, _SIGNAL)
-    told = b""
-    while len(told) < _LONGEST_STACK:
-        ready, _, _ = select.select([stack], [], [], _STACK_SECONDS if not told else 0.1)
+    output = b""
+    while len(output) < _LONGEST_STACK:
+        ready, _, _ = select.select([stack], [], [], _STACK_SECONDS if not output else 0.1)
         if not ready or not (more := os.read(stack, _LONGEST_STACK)):
             break
-        told += more
-    return told.decode("utf-8", "replace")
+        output += more
+    return output.decode("utf-8", "replace")
 
 
 def _end(worker: int) -> None:

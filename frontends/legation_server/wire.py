@@ -41,7 +41,7 @@ class ClientGone(Exception):
 
 
 class Phase(enum.Enum):
-    """What a connection waits for."""
+    """The phase of a connection: the event that it waits for."""
 
     IDLE = enum.auto()  # the first byte of a request after the first one
     HEAD = enum.auto()  # the first head, or the rest of another
@@ -56,7 +56,7 @@ _LATE: Final[dict[Phase, Refusal]] = {
     Phase.BODY: RequestTimeout(),
     Phase.ANSWER: Unavailable("The request took too long"),
 }
-"""What a client is told when time ran out; in the other phases there is nothing to say."""
+"""The answer when time ran out; in the other phases there is none."""
 
 
 class Wire:
@@ -109,7 +109,7 @@ class Wire:
         self.scope.cancel()
 
     def part(self) -> None:
-        """Say that everything has been said, where closing does not say so."""
+        """Announce the end of the data, on a connection where closing does not show it."""
 
     def close(self) -> None:
         """Close the socket."""
@@ -129,7 +129,7 @@ class Wire:
                 return data
 
     def take(self) -> bytes | None:
-        """Return what is there to be read, or None when it was a false alarm."""
+        """Return the bytes that can be read now, or None when it was a false alarm."""
         try:
             return self._sock.recv(RECEIVE)
         except BlockingIOError:
@@ -168,7 +168,7 @@ class Wire:
         self.deadline, self.writing = before, False
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Answer what no request could be made of, and close."""
+        """Answer a request that cannot be read, and close."""
         await self.send(self._render(refusal, self._unread()))
         await self.linger()
 
@@ -177,7 +177,7 @@ class Wire:
 
         `request` is what the platform was asked; None when its head had not come yet.
         """
-        silent = self.phase is Phase.HEAD and not self.guard.started
+        silent = self.phase is Phase.HEAD and not self.guard.has_begun
         if self.writing or silent or self.phase not in _LATE:
             return
         waited = 0.0
@@ -191,7 +191,7 @@ class Wire:
         self.shut(socket.SHUT_WR)
 
     def _unread(self) -> Request:
-        """Return what is known of a request whose head was refused, or is not whole."""
+        """Return the request, as far as it is known, whose head was refused or is incomplete."""
         return Request(self.guard.method, "*")
 
     def _render(self, refusal: Refusal, request: Request, waited: float = 0.0) -> bytes:

@@ -171,10 +171,10 @@ async def test_no_request_can_come_any_more_when_the_server_has_ended() -> None:
         await client.get(ALIVE)
         served.server.drain()
         await trio.sleep(0.05)
-        assert not served.server.ended
+        assert not served.server.has_ended
 
         await drained(served)
-        assert served.server.ended
+        assert served.server.has_ended
 
 
 async def test_cancelling_the_server_closes_every_program() -> None:

@@ -292,18 +292,18 @@ def test_what_follows_a_head_is_kept_for_its_body() -> None:
     guard.receive(get(b"Content-Length: 3", line=b"POST / HTTP/1.1") + b"abcGET")
 
     assert isinstance(guard.head(), Head)
-    assert (guard.pending, guard.take(), guard.pending) == (6, b"abcGET", 0)
+    assert (guard.unread, guard.take(), guard.unread) == (6, b"abcGET", 0)
 
 
 def test_a_head_is_started_by_its_first_byte() -> None:
     guard = Guard(DEFAULT)
-    assert not guard.started and guard.head() is None
+    assert not guard.has_begun and guard.head() is None
 
     guard.receive(b"\r\n")
-    assert guard.head() is None and guard.started
+    assert guard.head() is None and guard.has_begun
 
     guard.receive(get())
-    assert isinstance(guard.head(), Head) and not guard.started
+    assert isinstance(guard.head(), Head) and not guard.has_begun
 
 
 def test_a_refusal_never_quotes_the_input() -> None:

@@ -53,7 +53,7 @@ def head_of(memo: Memo, raw: bytes, limits: Settings = DEFAULT) -> Head:
     guard.receive(raw)
     head = guard.head()
     assert isinstance(head, Head)
-    assert guard.pending == 0
+    assert guard.unread == 0
     return head
 
 

@@ -186,7 +186,7 @@ def test_no_run_is_lost_that_one_order_to_end_would_have_kept(slots: int, first:
             if words.count("end") < 2:
                 assert world.lost == 0, told
             if "end" in words:
-                assert world.supervisor.finished, told
+                assert world.supervisor.is_over, told
                 assert world.notes.count(Note.STOPPING) == 1, told
             else:
                 check_served(world, words, told)
@@ -251,7 +251,7 @@ def test_a_worker_that_cannot_start_ends_what_never_served(code: int, ends: int)
     actions = supervisor.remove(1, code, 0.1)
 
     assert actions[1:] == [Note.STOPPING]
-    assert (supervisor.finished, supervisor.code) == (True, ends)
+    assert (supervisor.is_over, supervisor.code) == (True, ends)
 
 
 def test_a_worker_that_does_not_come_up_in_time_is_killed() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from legation_server import ListenError, Notifier, inherited_listeners
+from legation_server import ListenError, Notifier, take_listeners
 
 from .command_kit import ask, write_platform
 
@@ -94,7 +94,7 @@ def test_a_unix_socket_of_systemd_stays_where_it_is(tmp_path: Path, manager: soc
     ],
 )
 def test_what_was_meant_for_another_process_is_left(environ: dict[str, str]) -> None:
-    assert inherited_listeners(environ) == ()
+    assert take_listeners(environ) == ()
     assert environ == {}
 
 
@@ -114,9 +114,9 @@ def test_a_descriptor_that_is_no_socket_is_refused_in_a_sentence() -> None:
 
 def test_a_socket_that_does_not_listen_is_refused() -> None:
     program = (
-        "import os, socket; from legation_server import inherited_listeners\n"
+        "import os, socket; from legation_server import take_listeners\n"
         "mine = socket.socket(); os.dup2(mine.fileno(), 3)\n"
-        "inherited_listeners({'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'})"
+        "take_listeners({'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'})"
     )
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=20
@@ -128,13 +128,13 @@ def test_a_socket_that_does_not_listen_is_refused() -> None:
 def test_nobody_is_told_where_nobody_asked() -> None:
     notifier = Notifier({})
 
-    notifier.ready()
-    notifier.reloading()
-    notifier.stopping()
+    notifier.tell_ready()
+    notifier.tell_reload()
+    notifier.tell_stop()
 
 
 def test_a_manager_that_is_gone_is_no_failure(tmp_path: Path) -> None:
-    Notifier({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready()
+    Notifier({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).tell_ready()
 
 
 def test_an_abstract_address_is_understood() -> None:
@@ -144,7 +144,7 @@ def test_an_abstract_address_is_understood() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind("\0" + name)
         environ = {"NOTIFY_SOCKET": "@" + name}
-        Notifier(environ).ready()
+        Notifier(environ).tell_ready()
 
         assert listening.recv(100) == b"READY=1"
         assert environ == {}
