@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-from legation_testing import watching
+from legation_testing import watch_responses
 
 from .contract import check, counted
 from .engines import Cluster, NoPostgres, cluster
@@ -43,7 +43,7 @@ settings.load_profile("legation")
 @pytest.fixture(scope="session", autouse=True)
 def contract(request: pytest.FixtureRequest) -> Generator[None]:
     """Compares every response that a `Client` gets from a platform with the platform's document."""
-    with watching(check):
+    with watch_responses(check):
         yield
     if counted[0]:
         figure = f"{counted[0]:,} responses are as the OpenAPI document says"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .client import Client
 from .clock import NEW_YEAR_2026, Clock
 from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
-from .everywhere import Tried, crash_everywhere, fail_everywhere
+from .everywhere import Trials, crash_everywhere, fail_everywhere
 from .exchange import BadResponse, ClientResponse, Exchange, Refused
 from .faults import Crashed, Fault, Performed
 from .matching import Expected
@@ -23,7 +23,7 @@ from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of,
 from .simulation import Simulation
 from .streams import Chunks
 from .unwinding import YieldedWhileUnwinding, unwind
-from .watchers import Watcher, watching
+from .watchers import Watcher, watch_responses
 
 __all__ = [
     "NEW_YEAR_2026",
@@ -53,7 +53,7 @@ __all__ = [
     "ServerSentEvent",
     "Simulation",
     "Task",
-    "Tried",
+    "Trials",
     "Unfinished",
     "Watcher",
     "YieldedWhileUnwinding",
@@ -66,5 +66,5 @@ __all__ = [
     "parse_events",
     "play",
     "unwind",
-    "watching",
+    "watch_responses",
 ]

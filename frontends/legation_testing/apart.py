@@ -1,7 +1,7 @@
-"""Coroutines of the user's, run on a trio loop whose clock is virtual as well.
+"""A trio loop for coroutines of the user's; its clock is virtual as well.
 
-The loop lives in a thread of its own, because a test may itself run on one, and does nothing but
-while it is asked: what it is asked for, the asker waits for.
+The loop lives in a thread of its own, because a test may itself run on one.  It works only while
+somebody asks it for a step, and who asks waits for the outcome.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from attrs import define, field, frozen
 
 from legation.effects import Piece, Raised, TimedOut
 
-__all__ = ["Loop", "Pieces", "Took"]
+__all__ = ["Loop", "Pieces", "StepResult"]
 
 Step: TypeAlias = Callable[[], Awaitable[Any]]
 Asked: TypeAlias = tuple[Step, float]  # and the seconds that it may take
 
 
 @frozen
-class Took:
-    """What came of a step, and the virtual seconds that went by."""
+class StepResult:
+    """The outcome of a step, and the virtual seconds that it took."""
 
     outcome: Any
     seconds: float
@@ -38,24 +38,24 @@ class Loop:
     """A trio loop that stands still unless it is asked.  To be closed."""
 
     _asked: SimpleQueue[Asked | None] = field(factory=SimpleQueue[Any], init=False)
-    _told: SimpleQueue[Took | BaseException] = field(factory=SimpleQueue[Any], init=False)
+    _outcomes: SimpleQueue[StepResult | BaseException] = field(factory=SimpleQueue[Any], init=False)
     _thread: threading.Thread = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name="functions", daemon=True)
         self._thread.start()
 
-    def ask(self, step: Step, timeout_seconds: float) -> Took:
-        """Return what came of `step`: its result, `Raised`, or `TimedOut`.
+    def ask(self, step: Step, timeout_seconds: float) -> StepResult:
+        """Return the outcome of `step`: its result, `Raised`, or `TimedOut`.
 
         Raises:
             BaseException: What the step raised that is no `Exception`.
         """
         self._asked.put((step, timeout_seconds))
-        told = self._told.get()
-        if isinstance(told, BaseException):
-            raise told
-        return told
+        outcome = self._outcomes.get()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def close(self) -> None:
         """End the loop, with whatever is still going on there."""
@@ -71,7 +71,7 @@ class Loop:
             with trio.CancelScope() as scope:
                 await self._take(asked, scope)
                 return
-            self._told.put(Took(TimedOut(), asked[1]))
+            self._outcomes.put(StepResult(TimedOut(), asked[1]))
 
     async def _take(self, asked: Asked | None, scope: trio.CancelScope) -> None:
         """Take one step after another, until one lasts too long.
@@ -83,12 +83,12 @@ class Loop:
             step, seconds = asked
             started = trio.current_time()
             scope.deadline = started + seconds
-            told = await _outcome(step)
+            outcome = await _outcome(step)
             scope.deadline = math.inf
-            if isinstance(told, BaseException):
-                self._told.put(told)
+            if isinstance(outcome, BaseException):
+                self._outcomes.put(outcome)
             else:
-                self._told.put(Took(told, trio.current_time() - started))
+                self._outcomes.put(StepResult(outcome, trio.current_time() - started))
             asked = self._asked.get()
 
 
@@ -111,7 +111,7 @@ class Pieces:
     _iterator: AsyncIterator[Any]
     _loop: Loop
 
-    def next(self, timeout_seconds: float) -> Took:
+    def next(self, timeout_seconds: float) -> StepResult:
         """Return the next item; the outcome is None at the end."""
         return self._loop.ask(self._next, timeout_seconds)
 

@@ -35,7 +35,7 @@ __all__ = ["Answering", "Client"]
 
 
 class Answering(Protocol):
-    """What a client needs of a platform.
+    """The platform of a client.
 
     Where it has them too, `startup() -> Program[None]` runs at the start, `jobs() ->
     tuple[Job, ...]` are started after it, and `databases` names its databases.
@@ -47,7 +47,7 @@ class Answering(Protocol):
 
 
 class Client:
-    """A platform on a `Simulation`, and who calls it.
+    """A platform on a `Simulation`, and the client that calls it.
 
     Deterministic: the same seed and the same calls give the same bytes.  The clock stands still
     but for waits: a request that has to wait lets time pass until it is answered.
@@ -86,7 +86,7 @@ class Client:
             simulation: Run in this world, as one more node, and use none of the above.
         """
         self._platform = platform
-        self.platform = _made(platform)
+        self.platform = _make(platform)
         self.token = token
         self._opened: Node | None = None
         self._owns = simulation is None
@@ -206,7 +206,7 @@ class Client:
         """Start again after a crash, on what was stored."""
         if self.node.alive:
             self.crash()
-        self.platform = _made(self._platform)
+        self.platform = _make(self._platform)
         self.node = self.simulation.restart()
         self.open()
         return self.node
@@ -344,7 +344,7 @@ class Client:
         return run
 
 
-def _made(platform: Answering | Callable[[], Answering]) -> Answering:
+def _make(platform: Answering | Callable[[], Answering]) -> Answering:
     return platform() if callable(platform) else platform
 
 

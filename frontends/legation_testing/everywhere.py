@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeVar
 from attrs import frozen
 
 from .faults import Crashed, Fault
-from .matching import Expected, shown
+from .matching import Expected, show
 
-__all__ = ["Subject", "Tried", "crash_everywhere", "fail_everywhere"]
+__all__ = ["Subject", "Trials", "crash_everywhere", "fail_everywhere"]
 
 
 class Subject(Protocol):
-    """What can be tried: a `Simulation` or a `Client`."""
+    """The subject of the trials: a `Simulation` or a `Client`."""
 
     def open(self) -> None:
         """Start."""
@@ -65,8 +65,8 @@ S = TypeVar("S", bound=Subject)
 
 
 @frozen
-class Tried:
-    """How often the scenario was broken off, in all and by type of effect."""
+class Trials:
+    """The number of trials of a scenario, in all and by the type of the effect."""
 
     points: int
     by_effect: Mapping[str, int]
@@ -74,7 +74,7 @@ class Tried:
 
 def crash_everywhere(
     make: Callable[[], S], act: Callable[[S], object], check: Callable[[S], object]
-) -> Tried:
+) -> Trials:
     """Run the scenario once for each of its effects, with a crash there and a restart after.
 
     Args:
@@ -94,7 +94,7 @@ def crash_everywhere(
         subject.crash_at(number)
         crash = _try_crash(subject, act, check)
         if crash is None:
-            return Tried(number - 1, by_effect)
+            return Trials(number - 1, by_effect)
         by_effect[type(crash.at.effect).__name__] += 1
 
 
@@ -106,7 +106,7 @@ def fail_everywhere(
     which: Expected,
     outcome: Any,
     after: bool = False,
-) -> Tried:
+) -> Trials:
     """Run the scenario once for each of its effects that are `which`, ending it in `outcome`.
 
     `outcome` and `after` are those of `Simulation.fail_at`; `check` runs after `act` without a
@@ -125,12 +125,12 @@ def fail_everywhere(
             check(subject)
             subject.check()
         except BaseException as error:
-            error.add_note(f"failed on purpose: {shown(fault.struck)}, number {number} of its kind")
+            error.add_note(f"failed on purpose: {show(fault.struck)}, number {number} of its kind")
             raise
         finally:
             subject.close()
         if fault.struck is None:
-            return Tried(number - 1, by_effect)
+            return Trials(number - 1, by_effect)
         by_effect[type(fault.struck).__name__] += 1
 
 

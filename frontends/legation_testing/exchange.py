@@ -1,4 +1,4 @@
-"""A request under way, and the response that comes of it."""
+"""An exchange: a request under way, then its response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BadResponse(AssertionError):
 
 
 class Refused(AssertionError):
-    """A request that was to succeed did not."""
+    """The failure of a request that had to succeed."""
 
     def __init__(self, response: ClientResponse) -> None:
         super().__init__(f"{response.status}: {response.text}")

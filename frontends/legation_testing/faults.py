@@ -8,7 +8,7 @@ from attrs import define, frozen
 
 from legation.effects import Effect
 
-from .matching import Expected, matches, shown
+from .matching import Expected, matches, show
 
 __all__ = ["Crashed", "Fault", "Performed"]
 
@@ -29,14 +29,14 @@ class Crashed(BaseException):
     """
 
     def __init__(self, number: int, at: Performed) -> None:
-        super().__init__(f"killed at effect {number}: {shown(at.effect)} of {at.program}")
+        super().__init__(f"killed at effect {number}: {show(at.effect)} of {at.program}")
         self.number = number
         self.at = at
 
 
 @define
 class Fault:
-    """From the `skip + 1`-th effect that `which` means on, `times` of them end in `outcome`.
+    """A planned failure: `times` effects that match `which`, after `skip` others, end in `outcome`.
 
     An `outcome` that is an exception is thrown, another is the answer.  With `after`, the effect
     is performed first and only its answer is lost.
@@ -55,7 +55,7 @@ class Fault:
         self.times = self.hits
 
     def strikes(self, effect: Effect) -> bool:
-        """Count `effect` if it is meant; tell whether it is to fail."""
+        """Count `effect` if it matches; tell whether it has to fail."""
         if not matches(self.which, effect):
             return False
         if self.skip > 0:

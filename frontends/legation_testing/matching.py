@@ -1,4 +1,4 @@
-"""Which effects are meant: by value, by type, by unit of work, or by a predicate."""
+"""The matching of effects: by value, by type, by unit of work, or by a predicate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from legation.effects import Asks, Transact
 from legation.store.audit import Audited
 from legation.store.units import Unit
 
-__all__ = ["Expected", "describe", "is_audited", "matches", "shown"]
+__all__ = ["Expected", "describe", "is_audited", "matches", "show"]
 
 LONGEST: Final = 400
 
@@ -18,12 +18,12 @@ Expected: TypeAlias = (
 )
 """An effect, a type of effect, a unit or a type of unit (for its `Transact`), or a predicate.
 
-A unit is meant also where it is audited: a change that a caller asked for is.
+A unit matches also where it is audited, as a change that a caller asked for is.
 """
 
 
 def matches(expected: Expected, effect: Asks[Any]) -> bool:
-    """Tell whether `effect` is meant by `expected`."""
+    """Tell whether `effect` is one that `expected` describes."""
     if isinstance(expected, Asks):
         return expected == effect
     if isinstance(expected, Unit):
@@ -46,7 +46,7 @@ def is_audited(unit: Unit[Any]) -> TypeGuard[Audited[Any]]:
     return isinstance(unit, Audited)
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """Return `value` as Python writes it, its middle left out when it is very long."""
     text = repr(value)
     if len(text) <= LONGEST:
@@ -57,7 +57,7 @@ def shown(value: object) -> str:
 def describe(expected: Expected) -> str:
     """Return `expected` as a person would write it."""
     if isinstance(expected, (Asks, Unit)):
-        return shown(cast("object", expected))
+        return show(cast("object", expected))
     if isinstance(expected, type):
         return f"any {expected.__name__}"
     return f"an effect for which {getattr(expected, '__name__', expected)} holds"

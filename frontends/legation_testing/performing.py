@@ -47,7 +47,7 @@ from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 
-from .apart import Pieces, Took
+from .apart import Pieces, StepResult
 from .clock import Clock, microseconds
 from .databases import Databases
 from .matching import is_audited
@@ -213,7 +213,7 @@ def _next_chunk(world: World, task: Task[Any], effect: NextChunk) -> Any:
 def _call_function(world: World, task: Task[Any], effect: CallFunction) -> Any:
     took = call_function(effect)
     if isinstance(took.outcome, Pieces):
-        took = Took(Yielding(task.keep(took.outcome)), took.seconds)
+        took = StepResult(Yielding(task.keep(took.outcome)), took.seconds)
     return _after(world, task, effect, took)
 
 
@@ -227,7 +227,7 @@ def _next_piece(world: World, task: Task[Any], effect: NextPiece) -> Any:
     return _after(world, task, effect, took)
 
 
-def _after(world: World, task: Task[Any], effect: Effect, took: Took) -> Any:
+def _after(world: World, task: Task[Any], effect: Effect, took: StepResult) -> Any:
     """Answer when the time that it took has passed."""
     if took.seconds <= 0:
         return took.outcome
@@ -258,7 +258,7 @@ def _spawn(world: World, task: Task[Any], effect: Spawn) -> None:
 
 def _publish(world: World, task: Task[Any], effect: Publish) -> None:
     task.node.publish(effect)
-    for waiting in world.scheduler.waiting(task.node):
+    for waiting in world.scheduler.find_waiting(task.node):
         wanted = waiting.waits_for
         if isinstance(wanted, NextEvents) and wanted.run_id == effect.run_id:
             events = task.node.next_events(wanted)
@@ -275,7 +275,7 @@ def _next_events(world: World, task: Task[Any], effect: NextEvents) -> Any:
 
 def _nudge(world: World, task: Task[Any], effect: Nudge) -> None:
     task.node.nudge(effect.topic)
-    for waiting in world.scheduler.waiting(task.node):
+    for waiting in world.scheduler.find_waiting(task.node):
         wanted = waiting.waits_for
         if isinstance(wanted, AwaitNudge) and wanted.topic == effect.topic:
             waiting.take_nudge(effect.topic)

@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 from legation.effects import Concurrently, Effect, Program
 
 from .clock import Clock, microseconds
-from .matching import shown
+from .matching import show
 from .node import Node
 from .unwinding import unwind
 
@@ -54,7 +54,7 @@ class Throw:
 
 
 class Stream(Protocol):
-    """What a program can have open."""
+    """A stream that a program has open: a body, or an iterator."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -106,11 +106,11 @@ class Task(Generic[R]):
         if self.done:
             return "ended"
         if self.asks_for is not None:
-            return f"asks for {shown(self.asks_for)}"
-        return "ready" if self.waits_for is None else f"waits for {shown(self.waits_for)}"
+            return f"asks for {show(self.asks_for)}"
+        return "ready" if self.waits_for is None else f"waits for {show(self.waits_for)}"
 
     def matters(self) -> bool:
-        """Tell whether it can still go on, or failed and nobody knows."""
+        """Tell whether it can still go on, or has failed with an error that no caller has seen."""
         return not self.done or (self.error is not None and not self.handed)
 
     def take_nudge(self, topic: str) -> bool:
@@ -207,7 +207,7 @@ class Scheduler:
         self._ready.extend(inner)
 
     def _leave(self, inner: Task[Any], outer: Task[Any]) -> None:
-        """Hand what became of `inner` to who waits for it, and perhaps for others."""
+        """Hand the outcome of `inner` to `outer`, which may wait for others as well."""
         inner.handed = True
         if inner.error is not None:
             self.wake(outer, Throw(inner.error))
@@ -225,7 +225,7 @@ class Scheduler:
             heapq.heappush(self._due, (due, task.ticket, task, answer))
         return WAITS
 
-    def waiting(self, node: Node) -> tuple[Task[Any], ...]:
+    def find_waiting(self, node: Node) -> tuple[Task[Any], ...]:
         """Return the programs of `node` that wait, in the order of their start."""
         return tuple(t for t in self.tasks if t.node is node and t.waits_for is not None)
 
@@ -265,17 +265,17 @@ class Scheduler:
         """
         self._left = self.limit
         while not done():
-            if not self._proceed(math.inf):
+            if not self._advance(math.inf):
                 raise Deadlock(self._who_waits("nothing is due, and every program waits"))
 
     def run_until(self, elapsed_us: float) -> None:
         """Go on until nobody can before the clock passes `elapsed_us`; leave it there."""
         self._left = self.limit
-        while self._proceed(elapsed_us):
+        while self._advance(elapsed_us):
             pass
         self.clock.pass_to(elapsed_us)
 
-    def _proceed(self, horizon_us: float) -> bool:
+    def _advance(self, horizon_us: float) -> bool:
         """Give one program its turn, or pass time; False when neither can be by `horizon_us`."""
         if self._ready:
             at = self.order.randrange(len(self._ready)) if self.order else 0
@@ -322,7 +322,7 @@ class Scheduler:
     def _spend(self, task: Task[Any], effect: Effect) -> None:
         self._left -= 1
         if self._left < 0:
-            head = f"more than {self.limit} effects; {task.label} asks for {shown(effect)}"
+            head = f"more than {self.limit} effects; {task.label} asks for {show(effect)}"
             raise Endless(self._who_waits(head))
 
     def _who_waits(self, head: str) -> str:

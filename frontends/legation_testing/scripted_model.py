@@ -1,4 +1,4 @@
-"""A model that says what a test wrote down for it."""
+"""A model that answers by a script."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Says:
         between_seconds: How long it takes from one piece to the next.
         fails: What happens in place of an end, behind the pieces.
         usage: Counted in words where it is None.
-        thoughts: What it wants to be told again with its calls.
-        reasoning: What can be seen of its thoughts, before anything is said.
+        thoughts: Thoughts that it wants to read again with the results of its calls.
+        reasoning: The visible part of its thoughts, before the text.
     """
 
     text: tuple[str, ...] = field(default=(), converter=_pieces)
@@ -122,8 +122,8 @@ class ScriptedModel:
         return "Legation"
 
     @property
-    def left(self) -> int:
-        """How many steps of the script have not been asked for."""
+    def steps_left(self) -> int:
+        """The number of steps of the script that are left."""
         return max(0, len(self.steps) - len(self.prompts))
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
@@ -146,7 +146,7 @@ class ScriptedModel:
         if says.fails is not None:
             raise says.fails
         text = "".join(says.text)
-        usage = says.usage or _counted(prompt, text)
+        usage = says.usage or _count_words(prompt, text)
         return Reply(text, usage, calls, says.thoughts, says.reasoning)
 
     def _next(self, prompt: Prompt) -> Says:
@@ -164,6 +164,6 @@ class ScriptedModel:
             yield made if made.id else evolve(made, id=f"call-{self._named}")
 
 
-def _counted(prompt: Prompt, said: str) -> Usage:
+def _count_words(prompt: Prompt, said: str) -> Usage:
     heard = sum(len(message.content.split()) for message in prompt.messages)
     return Usage(heard, len(said.split()))

@@ -16,7 +16,7 @@ import attrs
 from legation.effects import Concurrently, Effect, Interruptible, Program
 from legation.programs import intercept
 
-from .matching import Expected, describe, matches, shown
+from .matching import Expected, describe, matches, show
 from .unwinding import unwind
 
 __all__ = ["Each", "OffScript", "Script", "close_at_every_effect", "effects_of", "play"]
@@ -53,7 +53,7 @@ def play(program: Program[R], script: Script) -> R:
     Raises:
         OffScript: It asked for another effect, for one more, or returned too early.
     """
-    steps = _laid_out(script)
+    steps = _lay_out(script)
     program = _open(program)
     answer: Any = None
     position = 0
@@ -88,7 +88,7 @@ def effects_of(
         asked.append(effect)
         sent = answer(effect)
     _close(program)
-    raise OffScript(f"more than {limit} effects; the last is {shown(asked[-1])}")
+    raise OffScript(f"more than {limit} effects; the last is {show(asked[-1])}")
 
 
 def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Script) -> int:
@@ -100,23 +100,23 @@ def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Scri
         OffScript: The script is not the program's, so that effects of it would go untried.
     """
     whole = tuple(script)
-    steps = _laid_out(whole)
+    steps = _lay_out(whole)
     for position in range(len(steps)):
         program = _open(make_program())
         effect = _play_until(program, steps, position)
-        unwind(program, f"at effect {position + 1} of {len(steps)}, {shown(effect)}")
+        unwind(program, f"at effect {position + 1} of {len(steps)}, {show(effect)}")
     _check_whole(make_program(), whole)
     return len(steps)
 
 
-def _laid_out(script: Script) -> Steps:
+def _lay_out(script: Script) -> Steps:
     """Return the steps in their order, with those inside of others where they come."""
     steps: list[tuple[Expected, Any]] = []
     for expected, answer in script:
         steps.append((expected, answer))
         if isinstance(answer, Each):
             for inner in answer.scripts:
-                steps.extend(_laid_out(inner))
+                steps.extend(_lay_out(inner))
     return tuple(steps)
 
 
@@ -184,14 +184,14 @@ def _check(program: Program[Any], steps: Steps, position: int, effect: Effect) -
     _close(program)
     if position >= len(steps):
         head = f"effect {position + 1} is beyond the script of {len(steps)}:"
-        raise OffScript(f"{head}\n  {shown(effect)}")
+        raise OffScript(f"{head}\n  {show(effect)}")
     expected = steps[position][0]
     lines = [
         f"effect {position + 1} of {len(steps)} is not the one expected",
         f"  expected  {describe(expected)}",
-        f"  asked     {shown(effect)}",
+        f"  asked     {show(effect)}",
         *(f"  differs   {line}" for line in _differences(expected, effect, "")),
-        *_left(steps, position + 1),
+        *_rest(steps, position + 1),
     ]
     raise OffScript("\n".join(lines))
 
@@ -202,19 +202,19 @@ def _check_each(effect: Effect, answer: Any) -> None:
     if not isinstance(answer, Each) or len(programs) == len(answer.scripts) > 0:
         return
     if not isinstance(effect, Interruptible | Concurrently):
-        raise OffScript(f"no program is in {shown(effect)}")
-    raise OffScript(f"{len(answer.scripts)} scripts for {len(programs)} of {shown(effect)}")
+        raise OffScript(f"no program is in {show(effect)}")
+    raise OffScript(f"{len(answer.scripts)} scripts for {len(programs)} of {show(effect)}")
 
 
 def _too_early(steps: Steps, position: int, result: Any) -> OffScript:
-    head = f"returned after {position} of {len(steps)} effects: {shown(result)}"
-    return OffScript("\n".join([head, *_left(steps, position)]))
+    head = f"returned after {position} of {len(steps)} effects: {show(result)}"
+    return OffScript("\n".join([head, *_rest(steps, position)]))
 
 
-def _left(steps: Steps, start: int) -> list[str]:
+def _rest(steps: Steps, start: int) -> list[str]:
     """Return the rest of the script, one line for each step."""
     rest = [
-        f"  {number}. {describe(expected)} -> {shown(answer)}"
+        f"  {number}. {describe(expected)} -> {show(answer)}"
         for number, (expected, answer) in enumerate(steps[start:], start + 1)
     ]
     return ["left of the script:", *rest] if rest else ["nothing is left of the script"]
@@ -235,7 +235,7 @@ def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
             if part != others[name]:
                 yield from _differences(part, others[name], f"{path}{name}.")
     elif path:
-        yield f"{path.removesuffix('.')}: {shown(expected)} expected, {shown(actual)} asked"
+        yield f"{path.removesuffix('.')}: {show(expected)} expected, {show(actual)} asked"
 
 
 def _parts(value: Any) -> Mapping[str, Any]:

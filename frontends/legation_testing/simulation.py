@@ -131,14 +131,14 @@ class Simulation:
     ) -> Task[R]:
         """Put `program` in the line; `body` is that of its request, None for a job.
 
-        Its node is the first that lives, unless told.
+        Its node is the first that lives, unless `node` names another.
         """
         name: str = getattr(program, "__name__", "program") if label is None else label
-        return self._scheduler.add(Task(name, node or self._living(), program, body))
+        return self._scheduler.add(Task(name, node or self._live_node(), program, body))
 
     def start_job(self, job: Job, node: Node | None = None) -> Task[None]:
         """Start `job` as `Spawn` does."""
-        return self._world.start_job(job, node or self._living())
+        return self._world.start_job(job, node or self._live_node())
 
     def run(
         self,
@@ -177,7 +177,7 @@ class Simulation:
         """Close the program of `task` where it stands, as when its client has gone."""
         self._scheduler.drop(task)
 
-    def running(self) -> tuple[Task[Any], ...]:
+    def find_running(self) -> tuple[Task[Any], ...]:
         """Return the programs that have not ended, in the order of their start."""
         return tuple(task for task in self._scheduler.tasks if not task.done)
 
@@ -196,7 +196,7 @@ class Simulation:
         if failures:
             raise failures[0]
 
-    def _living(self) -> Node:
+    def _live_node(self) -> Node:
         for node in self.nodes:
             if node.alive:
                 return node

@@ -1,4 +1,4 @@
-"""What a program can have open in a simulation: bodies that come bit by bit, and iterators."""
+"""The streams of a simulation: bodies that come bit by bit, and iterators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from legation.effects import CallFunction, FetchReply, Raised, Returned, Unreachable
 
-from .apart import Loop, Pieces, Took
+from .apart import Loop, Pieces, StepResult
 
 __all__ = ["Arriving", "Chunks", "call_function"]
 
@@ -58,22 +58,22 @@ class Arriving:
     _opened_us: int
     _at: int = field(default=0, init=False)
 
-    def next(self, now_us: int, timeout_seconds: float) -> Took:
+    def next(self, now_us: int, timeout_seconds: float) -> StepResult:
         """Return what comes next, or the time-out, and the seconds until then."""
         due = self._opened_us / 1_000_000 + self._chunks.times()[self._at]
         seconds = max(0.0, due - now_us / 1_000_000)
         if seconds > 0 and not seconds < timeout_seconds:
-            return Took(Unreachable("timeout"), max(0.0, timeout_seconds))
+            return StepResult(Unreachable("timeout"), max(0.0, timeout_seconds))
         if self._at == len(self._chunks.chunks):
-            return Took(self._chunks.end or b"", seconds)
+            return StepResult(self._chunks.end or b"", seconds)
         self._at += 1
-        return Took(self._chunks.chunks[self._at - 1], seconds)
+        return StepResult(self._chunks.chunks[self._at - 1], seconds)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def call_function(effect: CallFunction) -> Took:
+def call_function(effect: CallFunction) -> StepResult:
     """Call the function: here if it is a plain one, which takes no time, or on a loop.
 
     The outcome is that of the effect, with `Pieces` for `Yielding`.
@@ -81,15 +81,15 @@ def call_function(effect: CallFunction) -> Took:
     try:
         result = effect.function(**effect.arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001  a value for the program
-        return Took(Raised.by(error), 0.0)
+        return StepResult(Raised.by(error), 0.0)
     if inspect.isawaitable(result):
         return _await(result, effect.timeout_seconds)
     if isinstance(result, AsyncIterable):
-        return Took(Pieces(aiter(cast("AsyncIterator[Any]", result)), Loop()), 0.0)
-    return Took(Returned(result), 0.0)
+        return StepResult(Pieces(aiter(cast("AsyncIterator[Any]", result)), Loop()), 0.0)
+    return StepResult(Returned(result), 0.0)
 
 
-def _await(result: Any, timeout_seconds: float) -> Took:
+def _await(result: Any, timeout_seconds: float) -> StepResult:
     """Await `result`; an iterator that it gives goes on, on the same loop."""
     loop = Loop()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from legation.effects import Program
 
-from .matching import shown
+from .matching import show
 
 __all__ = ["YieldedWhileUnwinding", "unwind"]
 
@@ -39,7 +39,7 @@ def unwind(program: Program[Any], where: str) -> None:
         error.add_note(f"raised while unwinding: the program was closed {where}")
         raise
     _abandon(program)
-    raise YieldedWhileUnwinding(f"closed {where}, the program asked for {shown(effect)}")
+    raise YieldedWhileUnwinding(f"closed {where}, the program asked for {show(effect)}")
 
 
 def _abandon(program: Program[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Looking at every response that clients get, wherever in a test they are made."""
+"""The watchers of responses: they see every response that a client gets in a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from legation.http.messages import Request
 
 from .exchange import ClientResponse
 
-__all__ = ["Watcher", "tell", "watching"]
+__all__ = ["Watcher", "tell", "watch_responses"]
 
 Watcher: TypeAlias = Callable[[Any, Request, ClientResponse], object]
 """Called with what answered, the request and the response; what it raises, the caller gets."""
@@ -19,7 +19,7 @@ _WATCHERS: Final[list[Watcher]] = []
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Generator[None]:
+def watch_responses(watcher: Watcher) -> Generator[None]:
     """Call `watcher` with each response that any `Client` returns while the block runs."""
     _WATCHERS.append(watcher)
     try:

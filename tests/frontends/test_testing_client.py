@@ -53,7 +53,7 @@ from legation_testing import (
     Refused,
     ScriptedModel,
     ServerSentEvent,
-    Tried,
+    Trials,
     call,
     crash_everywhere,
 )
@@ -526,7 +526,7 @@ def test_the_start_of_a_client_that_is_open_already_is_not_tried() -> None:
 
     tried = crash_everywhere(make, lambda client: client.get("/deliveries"), check)
 
-    assert tried == Tried(1, {"Transact": 1})
+    assert tried == Trials(1, {"Transact": 1})
 
 
 def test_a_killed_client_answers_again_after_a_restart() -> None:

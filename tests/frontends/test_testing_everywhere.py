@@ -10,7 +10,7 @@ from legation.effects import Fetch, FetchReply, Program, Transact, Unreachable
 from legation.store.failures import Busy, CommitLost, Conflict
 from legation_testing import (
     Simulation,
-    Tried,
+    Trials,
     YieldedWhileUnwinding,
     crash_everywhere,
     fail_everywhere,
@@ -58,7 +58,7 @@ def check(simulation: Simulation) -> None:
 def test_a_sound_program_stands_a_crash_at_each_of_its_effects() -> None:
     tried = crash_everywhere(make, scenario, check)
 
-    assert tried == Tried(7, {"Transact": 4, "Nudge": 1, "Now": 1, "Fetch": 1})
+    assert tried == Trials(7, {"Transact": 4, "Nudge": 1, "Now": 1, "Fetch": 1})
 
 
 def test_files_are_opened_again_after_each_crash(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_crash_that_is_not_reached_does_not_strike_in_the_check() -> None:
     def nothing(simulation: Simulation) -> None:
         """Ask for no effect."""
 
-    assert crash_everywhere(make, nothing, check) == Tried(0, {})
+    assert crash_everywhere(make, nothing, check) == Trials(0, {})
 
 
 def try_to_accept(simulation: Simulation) -> None:
@@ -157,7 +157,7 @@ def test_a_sound_program_stands_a_failure_of_each_transaction(outcome: Exception
         after=isinstance(outcome, CommitLost),
     )
 
-    assert tried == Tried(2, {"Transact": 2})
+    assert tried == Trials(2, {"Transact": 2})
 
 
 def test_a_failure_that_is_not_stood_is_noted_with_its_number() -> None:

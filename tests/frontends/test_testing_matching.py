@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from legation.effects import Now, RandomBytes, Transact
-from legation_testing.matching import Expected, describe, matches, shown
+from legation_testing.matching import Expected, describe, matches, show
 
 from .parcels import Accept, Claim, Deliveries
 
@@ -57,7 +57,7 @@ def test_what_is_expected_is_shown_as_a_person_would_write_it(
 
 
 def test_a_long_value_is_shown_without_its_middle() -> None:
-    text = shown("a" * 1_000 + "b" * 1_000)
+    text = show("a" * 1_000 + "b" * 1_000)
 
     assert len(text) == 403
     assert text.startswith("'aaa")

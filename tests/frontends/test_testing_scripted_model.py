@@ -58,10 +58,10 @@ def test_it_answers_with_one_step_after_the_other() -> None:
     farewell = Prompt((Message("user", "Bye"),))
 
     assert ask(model) == (Reply("Hello.", Usage(2, 1)), ["Hello."])
-    assert model.left == 1
+    assert model.steps_left == 1
     assert ask(model, farewell) == (Reply("Goodbye.", Usage(1, 1)), ["Goodbye."])
     assert model.prompts == [HELLO, farewell]
-    assert model.left == 0
+    assert model.steps_left == 0
 
 
 @pytest.mark.parametrize("steps", [[], ["Hello."]])
@@ -74,7 +74,7 @@ def test_at_the_end_of_its_script_it_says_so(steps: list[str]) -> None:
         ModelFailed, match=rf"has {len(steps)} steps: this is call {len(steps) + 1}"
     ):
         ask(model)
-    assert model.left == 0
+    assert model.steps_left == 0
 
 
 def test_the_end_of_a_script_has_a_reason_for_programs() -> None:

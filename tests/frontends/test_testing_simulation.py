@@ -406,7 +406,7 @@ def test_a_job_can_be_started_by_hand_and_what_runs_is_listed() -> None:
         simulation.start_job(Job(5.0))
         simulation.settle()
 
-        assert [task.state() for task in simulation.running()] == [
+        assert [task.state() for task in simulation.find_running()] == [
             "Job on node-1: waits for Sleep(seconds=5.0)"
         ]
 
@@ -811,4 +811,4 @@ def test_whoever_closes_the_outer_program_closes_the_inner_one() -> None:
         simulation.cancel(task)
 
         assert left == [9.0]
-        assert simulation.running() == ()
+        assert simulation.find_running() == ()

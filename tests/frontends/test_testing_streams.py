@@ -328,7 +328,7 @@ def test_the_first_failure_closes_the_others_and_is_thrown_in() -> None:
 
     with Simulation() as simulation:
         assert simulation.run(outer()) == "locked"
-        assert simulation.running() == ()
+        assert simulation.find_running() == ()
 
     assert left == [9.0]
 
@@ -342,7 +342,7 @@ def test_whoever_closes_the_outer_program_closes_those_within() -> None:
         simulation.cancel(task)
 
         assert sorted(left) == [7.0, 8.0, 9.0]
-        assert simulation.running() == ()
+        assert simulation.find_running() == ()
 
 
 def test_a_nudge_interrupts_all_or_one_of_them_alone() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from legation import Platform
 from legation.http.messages import Request
-from legation_testing import Client, ClientResponse, watching
+from legation_testing import Client, ClientResponse, watch_responses
 
 
 def test_who_watches_sees_every_response_while_it_does() -> None:
@@ -13,7 +13,7 @@ def test_who_watches_sees_every_response_while_it_does() -> None:
 
     platform = Platform()
     with Client(platform) as client:
-        with watching(watch):
+        with watch_responses(watch):
             client.get("/health")
             client.get("/nowhere")
         client.get("/info")
