@@ -1,4 +1,4 @@
-"""What an operator configures: one tree, in Python or as a mapping read from TOML.
+"""The configuration: one tree, in Python or as a mapping read from TOML.
 
 `structure` turns a mapping into a `PlatformConfig` or raises `ConfigurationError` with every
 fault at once, each with its path.  Unknown keys are faults: a misspelt option never passes as the
@@ -85,7 +85,7 @@ def _tools(items: Iterable[ToolLike]) -> tuple[ToolLike, ...]:
 
 @frozen
 class AuthorizationConfig:
-    """How tokens are verified (section 5.2 of the interface).
+    """The verification of tokens (section 5.2 of the interface).
 
     `verification_keys` are PEM public keys, or shared secrets under an HS algorithm.
     `excluded_routes` are route templates that need no token; they replace the default list.
@@ -150,7 +150,7 @@ class Model:
 
 @frozen(kw_only=True)
 class Agent:
-    """An agent: what it is called, which model it uses, what it is told and what it may do.
+    """An agent: its names, its model, its instructions and its tools.
 
     A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
     that function: it has no model and no tools that we know of.  In a file, tools and `run` are
@@ -312,7 +312,7 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
 
 @frozen(kw_only=True)
 class _PlatformTable:
-    """What `[platform]` itself may say."""
+    """The keys of the table `[platform]`."""
 
     id: str = "legation"
     name: str = "Legation"

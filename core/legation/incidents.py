@@ -1,4 +1,4 @@
-"""What the log may know of an error that should not have happened."""
+"""The place of an unexpected error: all that the log may know of it."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The end of a process, in order: what it holds is finished or given back, never left to expire.
+"""The end of a process, in order: it finishes or releases all its work, and lets no lease expire.
 
 1. Nothing more is claimed: messages, replies and runs that wait are left to other nodes.
-2. What is under work has a while to come to its end, and so has a stream of a run that is executed
-   here.  A stream of any other run is cut after a grace, with words on where to go on: the run may
-   last for hours.
-3. Messages and replies still held are given back, so that another node claims them at once.
-   A reply that was being sent is sent again, under its key.
+2. Work in progress gets time to finish, and so does the stream of a run that is executed here.  A
+   stream of any other run is cut after a grace, with a comment on where to go on: the run may last
+   for hours.
+3. Messages and replies still under a lease are released, so that another node claims them at
+   once.  A reply that was being sent is sent again, under its key.
 4. Runs still executed are broken off.  One in which nothing has happened yet waits again, for any
-   node; any other ends `ERROR`, as interrupted, and whoever follows it is told.
+   node; any other ends `ERROR`, as interrupted, and its followers get that event.
 
-Messages come before runs: whoever works on a message here and sees its run interrupted would begin
-another, and no longer holds the lease to.
+Messages come before runs: a worker that saw the run of its message interrupted would begin another
+one, and has no lease for it any more.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Shutdown:
         grace_seconds: float = 0.0,
         is_open: Callable[[], bool] = lambda: False,
     ) -> Program[None]:
-        """Wait, then give back; a database that does not answer keeps its leases.
+        """Wait, then release; a database that does not answer keeps its leases.
 
-        While requests may come there is nothing that is given back, so that a run begun on the
-        last of them is executed as well.
+        While requests may come nothing is released, so that a run begun by the last of them is
+        executed as well.
         """
         self.context.draining = True
         grace = int(grace_seconds / _STEP_SECONDS)

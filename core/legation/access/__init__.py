@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: keys, tokens, scopes, the decision."""
+"""Access control: keys, tokens, scopes, and the decision."""

@@ -1,4 +1,4 @@
-"""From the headers of a request to its caller."""
+"""The authenticator of a platform: it names the caller of a request by its bearer token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRUSTED: Final = Principal(trusted=True)
 
 @frozen
 class Refused:
-    """Nobody was recognized; `reason` is for the log, `refusal` for the caller."""
+    """The refusal of a token; `reason` is for the log, `refusal` for the caller."""
 
     refusal: Unauthenticated
     reason: str

@@ -92,9 +92,9 @@ class ClaimName:
 
 @frozen
 class ClaimRules:
-    """What a token has to say, and by which claims.
+    """The rules for the claims of a token: their names, and the values that are accepted.
 
-    `audiences` and `issuers` are what is accepted; without any, that is not verified.
+    Without `audiences` the audience is not verified, and without `issuers` the issuer is not.
     `dependencies` and `session_state` are claims that a run is given.
     """
 
@@ -108,7 +108,7 @@ class ClaimRules:
 
 @frozen
 class Claims:
-    """What a verified token says (RFC 7519 section 4.1), and the key that vouches for it.
+    """The claims of a verified token (RFC 7519 section 4.1), and the id of its key.
 
     Times are in microseconds since the epoch, as the token states them, without leeway.  Where
     several issuers are accepted, `subject` says whose it is: `<issuer>#<user id>`.
@@ -129,7 +129,7 @@ class Claims:
 
 
 class Expired(Malformed):
-    """The one reason that a caller is told."""
+    """The token has expired: the one reason that a caller learns."""
 
 
 # --- Configuration -------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def claim_faults(config: AuthorizationConfig) -> Iterator[Fault]:
     if config.audience is not None:
         yield from _faults("audience", config.audience, _audience_fault)
         if not config.verify_audience:
-            told = "is not looked at: set verify_audience = true, or leave it out"
-            yield Fault("authorization_config.audience", told)
+            sentence = "is not looked at: set verify_audience = true, or leave it out"
+            yield Fault("authorization_config.audience", sentence)
     if config.issuer is not None:
         yield from _faults("issuer", config.issuer, _issuer_fault)
     for key in ("dependencies_claims", "session_state_claims"):

@@ -52,7 +52,7 @@ def name_of(owner: str) -> str:
 
 @define
 class Principal:
-    """Who asks, as the verified token says; made for every request, and never changed.
+    """The caller, as the verified token says; made for every request, and never changed.
 
     `trusted` is set where authorization is off: everybody may do everything, and the caller's
     word is taken for whose data it is.  A principal that is neither trusted nor admin and has no

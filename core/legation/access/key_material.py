@@ -61,7 +61,7 @@ MAX_RSA_EXPONENT: Final = 1 << 64  # a longer one slows every check, and OpenSSL
 
 @frozen
 class Scheme:
-    """What an `alg` stands for: the type of key it needs (`kty`) and how to verify with it.
+    """The meaning of an `alg`: the type of key it needs (`kty`) and the way to verify with it.
 
     `curves` are the allowed `crv`; `secret_size` is the digest of an HMAC, in bytes.
     """

@@ -1,4 +1,4 @@
-"""Needs that more than their own route asks: what is behind them is told elsewhere as well."""
+"""The needs that several places ask, because other routes show the same data."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
 FOLLOW_RUNS: Final[Mapping[str, Scoped]] = {
     kind: Scoped(f"{kind}s", ("read", "run"), parameter=f"{kind}_id") for kind in ("agent", "team")
 }
-"""By kind: who may do this may know of an agent or a team that it exists."""
+"""By kind: a caller who may follow runs may know that the agent or the team exists."""

@@ -1,4 +1,4 @@
-"""What is unsafe in a configuration that can be served."""
+"""The findings on security: settings that can be served, but are unsafe."""
 
 from __future__ import annotations
 

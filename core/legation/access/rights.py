@@ -1,4 +1,4 @@
-"""What a need means, in words for people, and what a caller may do where."""
+"""The description of needs in words for people."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ __all__ = [
     "objects",
     "read_object",
     "rest_of_new",
-    "string_at",
+    "text_at",
     "treat",
 ]
 
@@ -218,7 +218,7 @@ def objects(value: JsonValue) -> Iterator[JsonObject]:
             yield item if isinstance(item, dict) else {}
 
 
-def string_at(value: JsonValue, *path: str) -> str:
+def text_at(value: JsonValue, *path: str) -> str:
     """Return the string at `path`, or ""."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""

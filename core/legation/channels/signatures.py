@@ -27,12 +27,12 @@ __all__ = [
     "Verified",
     "active_secrets",
     "hub256",
+    "is_among",
     "sign_standard",
     "slack_v0",
     "standard_key",
     "standard_v1",
     "telegram_token",
-    "timing_safe_equal",
 ]
 
 TOLERANCE_SECONDS: Final = 300
@@ -80,7 +80,7 @@ def active_secrets(current: str, previous: str | None = None) -> Secrets:
     return tuple(secret.encode() for secret in secrets)
 
 
-def timing_safe_equal(given: bytes, expected: Iterable[bytes]) -> bool:
+def is_among(given: bytes, expected: Iterable[bytes]) -> bool:
     """Tell whether `given` is among `expected`; every one is compared."""
     found = False
     for value in expected:
@@ -116,7 +116,7 @@ def hub256(headers: Headers, body: bytes, secrets: Secrets) -> Verified | Refuse
         return given
     if not _HUB.fullmatch(given):
         return Refused("malformed signature")
-    if not timing_safe_equal(given, [b"sha256=" + _hex_digest(key, body) for key in secrets]):
+    if not is_among(given, [b"sha256=" + _hex_digest(key, body) for key in secrets]):
         return Refused("wrong signature")
     return Verified(body)
 
@@ -134,7 +134,7 @@ def slack_v0(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Ve
     if not _fresh(stamp, now_us):
         return Refused("timestamp outside the tolerance")
     signed = b"v0:%s:%s" % (stamp, body)
-    if not timing_safe_equal(given, [b"v0=" + _hex_digest(key, signed) for key in secrets]):
+    if not is_among(given, [b"v0=" + _hex_digest(key, signed) for key in secrets]):
         return Refused("wrong signature")
     return Verified(body)
 
@@ -144,7 +144,7 @@ def telegram_token(headers: Headers, body: bytes, secrets: Secrets) -> Verified 
     given = _only(headers, b"x-telegram-bot-api-secret-token")
     if isinstance(given, Refused):
         return given
-    if not timing_safe_equal(given, secrets):
+    if not is_among(given, secrets):
         return Refused("wrong token")
     return Verified(body)
 
@@ -187,7 +187,7 @@ def standard_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) ->
     if len(entries) > MAX_SIGNATURES:
         return Refused("too many signatures")
     expected = sign_standard(secrets, delivery_id, seconds, body)
-    matches = [timing_safe_equal(entry, expected) for entry in entries]  # all of them, then ask
+    matches = [is_among(entry, expected) for entry in entries]  # all of them, then ask
     if not any(matches):
         return Refused("wrong signature")
     return Verified(body, delivery_id.decode())

@@ -35,7 +35,7 @@ from .messages import (
     moment_us,
     objects,
     read_object,
-    string_at,
+    text_at,
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_token
@@ -118,7 +118,7 @@ class Slack:
         return gather(self._pieces(root, root.get("event")))
 
     def _pieces(self, root: JsonObject, event: JsonValue) -> Iterator[Piece]:
-        name, subtype = string_at(event, "type"), string_at(event, "subtype")
+        name, subtype = text_at(event, "type"), text_at(event, "subtype")
         if name not in {"message", "app_mention"} or subtype not in _WRITTEN:
             label = subtype or name
             yield label if _NAME.fullmatch(label) else "malformed"
@@ -172,8 +172,8 @@ class Slack:
             return outcome or RetryLater(None, "unreachable")
         answer = parse_json(reply.body)
         if not isinstance(answer, dict) or answer.get("ok") is not False:
-            return Sent(string_at(answer, "ts") if isinstance(answer, dict) else "")
-        error = string_at(answer, "error")
+            return Sent(text_at(answer, "ts") if isinstance(answer, dict) else "")
+        error = text_at(answer, "error")
         reason = error if _NAME.fullmatch(error) else "unknown error"
         if error in _PASSING:
             return RetryLater(retry_after(reply, now_us), reason)
@@ -227,7 +227,7 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
     stamp, channel = _stamp(at(event, "ts")), identifier(at(event, "channel"))
     thread = _stamp(at(event, "thread_ts"))
     own = _own(root)
-    text = _plain(string_at(event, "text"), own) or None
+    text = _plain(text_at(event, "text"), own) or None
     named = stamp and channel
     return IncomingMessage(
         message_id=f"{identifier(root.get('team_id'))}.{channel}.{stamp}" if named else "",
@@ -263,6 +263,6 @@ def _own(root: JsonObject) -> frozenset[str]:
 
 def _media(event: JsonValue) -> Iterator[Media]:
     for file in objects(at(event, "files")):
-        url = string_at(file, "url_private_download") or string_at(file, "url_private")
+        url = text_at(file, "url_private_download") or text_at(file, "url_private")
         known = url if len(url) <= _LONGEST_URL else ""
         yield from media_of(known, file.get("mimetype"), file.get("name"), file.get("size"))

@@ -28,7 +28,7 @@ from .messages import (
     identifier,
     moment_us,
     read_object,
-    string_at,
+    text_at,
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import check_base_url
@@ -81,7 +81,7 @@ class Standard:
         root = read_object(verified.body)
         if not isinstance(root, dict):
             return root
-        name = string_at(root, "type")
+        name = text_at(root, "type")
         if name != "message" and not name.startswith("message."):
             return Ignored("another type")
         return gather([_message(root.get("data"), verified.delivery_id)])
@@ -135,8 +135,8 @@ class Standard:
 
 def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:
     sender = identifier(at(data, "sender"))
-    text = string_at(data, "text") or None
-    kind = _KINDS.get(string_at(data, "kind") or "text", Kind.UNSUPPORTED)
+    text = text_at(data, "text") or None
+    kind = _KINDS.get(text_at(data, "kind") or "text", Kind.UNSUPPORTED)
     return IncomingMessage(
         message_id=delivery_id,
         sender=sender,

@@ -32,7 +32,7 @@ from .messages import (
     moment_us,
     objects,
     read_object,
-    string_at,
+    text_at,
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url
@@ -182,7 +182,7 @@ class Telegram:
 
     def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
         message_id = _number(at(press, "message", "message_id"))
-        text = string_at(press, "data")
+        text = text_at(press, "data")
         return IncomingMessage(
             message_id=update_id,
             sender=identifier(at(press, "from", "id")),
@@ -202,7 +202,7 @@ class Telegram:
         if self._is_us(at(answered, "from")) and not at(answered, "forum_topic_created"):
             return True
         for words, entities in (("text", "entities"), ("caption", "caption_entities")):
-            units = string_at(message, words).encode("utf-16-le", "replace")
+            units = text_at(message, words).encode("utf-16-le", "replace")
             for entity in objects(message.get(entities)):
                 if self._is_us(entity.get("user")) or _names_bot(entity, units):
                     return True
@@ -224,7 +224,7 @@ class Telegram:
     def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; its path has the token in it too."""
         parsed = parse_json(found.body) if found else None
-        path = string_at(parsed if isinstance(parsed, dict) else None, "result", "file_path")
+        path = text_at(parsed if isinstance(parsed, dict) else None, "result", "file_path")
         if not _FILE_PATH.fullmatch(path):
             return None
         url = f"{self.api_base_url}/file/bot{self.bot_token}/{path}"
@@ -265,7 +265,7 @@ class Telegram:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("error_code")
-        description = _DESCRIPTION.fullmatch(string_at(answer, "description"))
+        description = _DESCRIPTION.fullmatch(text_at(answer, "description"))
         parts = (
             f"code {code}" if isinstance(code, int) else "",
             description[0] if description else "",
@@ -320,7 +320,7 @@ def _content(message: JsonObject) -> tuple[Kind, str | None]:
     """Return what `message` is; what nobody wrote (a member joined) is `SYSTEM`."""
     for member, kind, words in _KINDS:
         if member in message:
-            text = string_at(message, words) or None
+            text = text_at(message, words) or None
             return (Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind), text
     return Kind.SYSTEM, None
 
@@ -335,13 +335,13 @@ def _media(message: JsonObject) -> tuple[Media, ...]:
     for name, mime_type in _FILES:
         file = message.get(name)
         if isinstance(file, dict):
-            declared = string_at(file, "mime_type") or mime_type
+            declared = text_at(file, "mime_type") or mime_type
             return media_of(_file_id(file), declared, file.get("file_name"), file.get("file_size"))
     return ()
 
 
 def _file_id(file: JsonObject) -> str:
-    file_id = string_at(file, "file_id")
+    file_id = text_at(file, "file_id")
     return file_id if _FILE_ID.fullmatch(file_id) else ""
 
 

@@ -36,11 +36,11 @@ from .messages import (
     moment_us,
     objects,
     read_object,
-    string_at,
+    text_at,
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_segment, check_token
-from .signatures import Refused, Secrets, Verified, active_secrets, hub256, timing_safe_equal
+from .signatures import Refused, Secrets, Verified, active_secrets, hub256, is_among
 
 __all__ = ["WhatsApp"]
 
@@ -120,7 +120,7 @@ class WhatsApp:
         if len(given) != len(query) or given.get("hub.mode") != "subscribe":
             return Refused("not a subscription")
         token = given.get("hub.verify_token", "").encode("utf-8", "surrogatepass")
-        if not timing_safe_equal(token, [self.verify_token.encode()]):
+        if not is_among(token, [self.verify_token.encode()]):
             return Refused("wrong verify token")
         return challenge_of(given.get("hub.challenge")) or Refused("malformed challenge")
 
@@ -152,12 +152,12 @@ class WhatsApp:
         ):
             yield "another number" if at(value, "messages") else "statuses"
             return
-        shown = _digits(string_at(value, "metadata", "display_phone_number"))
+        shown = _digits(text_at(value, "metadata", "display_phone_number"))
         own = {self.phone_number_id, shown} - {""}
         for message in objects(at(value, "messages")):
             yield _message(message, own)
         for status in objects(at(value, "statuses")):
-            ours = _KEY.match(string_at(status, "biz_opaque_callback_data"))
+            ours = _KEY.match(text_at(status, "biz_opaque_callback_data"))
             if ours and status.get("status") == "failed":
                 yield Undelivered(_failure(status))
         for name in ("statuses", "errors"):
@@ -167,18 +167,18 @@ class WhatsApp:
     def locate(self, media: Media) -> Fetch | None:
         """Ask for the address of a file, which is good for five minutes."""
         query = f"?phone_number_id={self.phone_number_id}"
-        return Fetch("GET", f"{self.api_base_url}/{media.id}{query}", self._authorized)
+        return Fetch("GET", f"{self.api_base_url}/{media.id}{query}", self._credentials)
 
     def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; it needs the token as well."""
         parsed = parse_json(found.body) if found else None
-        url = string_at(None if isinstance(parsed, BadJson) else parsed, "url")
+        url = text_at(None if isinstance(parsed, BadJson) else parsed, "url")
         if not is_provider(url, self.api_base_url, _META):
             return None
-        return Fetch("GET", url, self._authorized)
+        return Fetch("GET", url, self._credentials)
 
     @property
-    def _authorized(self) -> tuple[tuple[str, str], ...]:
+    def _credentials(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self.access_token}"),)
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
@@ -245,18 +245,18 @@ def _message_id(answer: JsonValue) -> str:
 
 
 def _content(message: JsonObject) -> tuple[Kind, str | None]:
-    name = string_at(message, "type")
+    name = text_at(message, "type")
     if name in ("interactive", "unsupported"):
-        name += "/" + string_at(message, name, "type")
+        name += "/" + text_at(message, name, "type")
     kind, path = _KINDS.get(name, (Kind.UNSUPPORTED, ()))
-    text = (string_at(message, *path) if path else "") or None
+    text = (text_at(message, *path) if path else "") or None
     if text is None and kind in _WORDED:
         return Kind.UNSUPPORTED, None
     return kind, text
 
 
 def _media(message: JsonObject) -> tuple[Media, ...]:
-    name = string_at(message, "type")
+    name = text_at(message, "type")
     if name not in _FILES:
         return ()
     file = message.get(name)

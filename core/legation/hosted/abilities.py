@@ -1,4 +1,4 @@
-"""What an agent or a team can do, and within which limits: checked, with every fault told."""
+"""The abilities of an agent or a team, and their limits, checked with every fault reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELEGATION: Final = ("delegate_task_to_member", "delegate_task_to_members")
 """Names that the tools of a team's leader have."""
 
 _NOT_IMPORTED: Final = "is imported from a configuration file alone; give the function itself"
-# What a hosted function is not told, and so would not heed.
+# A hosted function does not get these, and so would not heed them.
 _OF_A_MODEL: Final = (
     "model",
     "instructions",
@@ -35,16 +35,16 @@ _DEFAULTS: Final[Mapping[str, Any]] = {a.name: a.default for a in fields(Agent)}
 
 @frozen(eq=False)
 class Abilities:
-    """How an agent or a team works.
+    """The abilities of an agent or a team.
 
     Attributes:
-        tools: What its model may have called.
+        tools: The tools that its model may call.
         run: The function that answers instead of a model.
-        output_schema: What its answers satisfy.
-        history_runs: How many of the session's runs the model is told.
-        max_rounds: How often the model may be asked in one run.
-        max_tokens: How many tokens one run may cost.
-        tool_timeout_seconds: How long a call may take whose tool does not say.
+        output_schema: The schema of its answers.
+        history_runs: The number of earlier runs of the session that the model reads.
+        max_rounds: The number of times that the model may be asked in one run.
+        max_tokens: The number of tokens that one run may cost.
+        tool_timeout_seconds: The time-out of a call whose tool has none of its own.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -67,7 +67,7 @@ def is_count(value: Any, least: int) -> bool:
 
 
 def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
-    """Return what `item` can do; what is wrong is said, and left out."""
+    """Return the abilities of `item`; `say` gets every fault, and what has one is left out."""
     _check_limits(item, path, say)
     schema: Any = item.output_schema
     if schema is not None and (sentence := _flaw(schema)):

@@ -1,4 +1,4 @@
-"""The models of a configuration, made from its tables; every fault is told."""
+"""The models of a configuration, made from its tables with every fault reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a 
 
 @frozen
 class _Provider:
-    """Who runs models: the codec, and the variable that has the key unless another is named."""
+    """A provider of models: its codec, and the variable that has the key by default."""
 
     codec: type[ChatCompletions | AnthropicMessages]
     key: str

@@ -1,7 +1,7 @@
-"""What a platform hosts, checked once and looked up for ever after.
+"""The registry of a platform: its agents, teams, databases and channels, checked once.
 
 `build` turns a configuration into a `Registry` or raises `ConfigurationError` with every fault.
-What rarely changes is rendered here once: a list of agents is a join of ready fragments.
+Descriptions are rendered here once: a list of agents is a join of ready fragments.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Component:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What its model may have called."""
+        """The tools that its model may call."""
         return self.abilities.tools
 
     @property
@@ -85,31 +85,31 @@ class Component:
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """What its answers satisfy."""
+        """The schema of its answers."""
         return self.abilities.output_schema
 
     @property
     def history_runs(self) -> int:
-        """How many of the session's runs the model is told."""
+        """The number of earlier runs of the session that the model reads."""
         return self.abilities.history_runs
 
     @property
     def max_rounds(self) -> int:
-        """How often the model may be asked in one run."""
+        """The number of times that the model may be asked in one run."""
         return self.abilities.max_rounds
 
     @property
     def max_tokens(self) -> int | None:
-        """How many tokens one run may cost."""
+        """The number of tokens that one run may cost."""
         return self.abilities.max_tokens
 
     @property
     def tool_timeout_seconds(self) -> float:
-        """How long a call may take whose tool does not say."""
+        """The time-out of a call whose tool has none of its own."""
         return self.abilities.tool_timeout_seconds
 
     @property
-    def answering(self) -> tuple[str, str, str]:
+    def model_names(self) -> tuple[str, str, str]:
         """The name, id and provider of the model, as clients are shown them.
 
         A function that answers instead is shown in its place.
@@ -131,9 +131,9 @@ class Component:
 
     def describe(self, *, admin: bool) -> dict[str, Any]:
         """Return the description clients parse; absent fields are left out."""
-        name, model_id, provider = self.answering
+        name, model_id, provider = self.model_names
         model = {"name": name, "model": model_id, "provider": provider}
-        told: dict[str, Any] = {
+        description: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
             "db_id": self.database,
@@ -147,29 +147,29 @@ class Component:
             "sessions": {"session_table": "sessions"},
         }
         if admin and self.instructions is not None:
-            told["system_message"] = {"instructions": self.instructions}
+            description["system_message"] = {"instructions": self.instructions}
         if self.kind == "team":
-            told["members"] = [member.describe(admin=admin) for member in self.members]
-        told["is_component"] = False
-        return {key: value for key, value in told.items() if value is not None}
+            description["members"] = [member.describe(admin=admin) for member in self.members]
+        description["is_component"] = False
+        return {key: value for key, value in description.items() if value is not None}
 
 
 def _describe_tool(tool: Tool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": tool.spec.name,
         "description": tool.spec.description,
         "parameters": tool.spec.parameters,
     }
     if tool.requires_confirmation:
-        told["requires_confirmation"] = True
+        description["requires_confirmation"] = True
     if tool.external_execution:
-        told["external_execution"] = True
-    return told
+        description["external_execution"] = True
+    return description
 
 
 @frozen(eq=False)
 class HostedChannel:
-    """A channel and who answers it; `apology` is what a person reads when that fails."""
+    """A channel and the component that answers; a person reads `apology` when that fails."""
 
     codec: Channel
     component: Component
@@ -253,7 +253,7 @@ def _normal(path: str) -> str:
 
 
 class _Builder:
-    """Collects faults on the way, so that all of them are told."""
+    """The builder of a registry; it collects faults, so that all are reported at once."""
 
     def __init__(self, config: PlatformConfig, environ: Mapping[str, str]) -> None:
         self.config = config
@@ -301,7 +301,7 @@ class _Builder:
                 self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
 
     def _check_places(self) -> None:
-        """Tell of two databases that are one."""
+        """Report two databases that are one."""
         seen: dict[object, str] = {}
         for name, database in self.databases.items():
             place = _place(database.url)
@@ -309,14 +309,14 @@ class _Builder:
                 self._fault(f"databases.{name}.url", f"is the database of databases.{first}")
 
     def _check_senders(self, channels: Mapping[str, HostedChannel]) -> None:
-        """Tell of two channels that would both answer one delivery."""
+        """Report two channels that would both answer one delivery."""
         seen: dict[object, str] = {}
         for name, hosted in channels.items():
             keys = _SENDERS.get(hosted.codec.kind, ("name",))
             sender = (hosted.codec.kind, *(getattr(hosted.codec, key) for key in keys))
             if (first := seen.setdefault(sender, name)) != name:
-                told = f"has the {' and the '.join(keys)} of channels.{first}: both would answer"
-                self._fault(f"channels.{name}", told)
+                text = f"has the {' and the '.join(keys)} of channels.{first}: both would answer"
+                self._fault(f"channels.{name}", text)
 
     def _check_models(self) -> None:
         seen: set[str] = set()
@@ -325,8 +325,8 @@ class _Builder:
                 self._fault(f"models.{model.name}", "there are two of this name")
             seen.add(model.name)
             if model.delay_seconds != 0 and not is_duration(model.delay_seconds):
-                told = "must be a finite number of at least 0"
-                self._fault(f"models.{model.name}.delay_seconds", told)
+                sentence = "must be a finite number of at least 0"
+                self._fault(f"models.{model.name}.delay_seconds", sentence)
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -470,8 +470,8 @@ class _Builder:
     def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
         wanted = ("id", "name", "provider", "respond")
         if missing := [name for name in wanted if not hasattr(model, name)]:
-            told = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
-            self._fault(f"{path}.model", told)
+            sentence = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
+            self._fault(f"{path}.model", sentence)
             return self.models["echo"]
         return model
 

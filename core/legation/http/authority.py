@@ -1,7 +1,7 @@
-"""Who a request is addressed to: the `Host` field and the form of the target.
+"""The authority of a request: the `Host` field and the form of the target.
 
-Both decide nothing here, no route and no right; they are checked because a proxy in front may
-have decided by them, and because what does not parse was never meant honestly.
+Neither decides anything here, no route and no right.  They are checked because a proxy in front
+may have decided by them, and because no honest client sends one that does not parse.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a server asks its client to wait (RFC 9110 section 10.2.3)."""
+"""The field `Retry-After`: the time that a server asks its client to wait (RFC 9110 10.2.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a target to a route: one parse of the path, one match, and no second opinion.
+"""The router: it parses the target of a request once and finds the route.
 
-The raw path is split on `/` and each segment is decoded once.  What is matched is what is
-authorized and what the handler sees.  The matcher is a tree over segments, so its cost does not
+The raw path is split on `/` and each segment is decoded once.  The decision and the handler see
+the same decoded segments as the match.  The matcher is a tree over segments, so its cost does not
 grow with the number of routes; a literal segment wins over a parameter.
 """
 
@@ -72,7 +72,7 @@ def is_segment(text: str) -> bool:
 
 @define
 class Match(Generic[R]):
-    """What a path leads to: the methods it takes, and the parameters in it."""
+    """The match of a path: the methods that it takes, and the parameters in it."""
 
     methods: Mapping[str, R]
     params: Mapping[str, str]

@@ -109,7 +109,7 @@ class Entry:
 
 @frozen
 class State:
-    """Where a database stands: the last row of its ledger, or the empty database."""
+    """The state of a database: the last row of its ledger, or the empty database."""
 
     version: Version = EMPTY
     seal: str = ""
@@ -224,7 +224,7 @@ def find_attempt(attempt: str) -> Statements[Entry | None]:
 
 @frozen
 class LedgerReading:
-    """What one look at the ledger found; `entries` is empty when they cannot be read."""
+    """The result of reading the ledger; `entries` is empty when they cannot be read."""
 
     dialect: Dialect
     entries: tuple[Entry, ...]

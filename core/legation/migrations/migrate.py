@@ -2,9 +2,9 @@
 
 One attempt takes the lock, makes the ledger if it is missing, reads it, plans, takes every step
 and writes its row, in one transaction on both engines.  Whatever goes wrong, the old version
-stands, with one exception that is told apart: a COMMIT whose answer was lost is neither success
-nor failure, so the program takes the lock again (which a transaction still under way would
-hold) and looks for its own row.
+stands, with one exception: a COMMIT whose answer was lost is neither success nor failure.  Then
+the program takes the lock again (which a transaction still under way would hold) and looks for its
+own row.
 
 An attempt never waits for a lock: not for another migration, nor (longer than the host's lock
 time-out) for a reader of a table.  It gets out of the way with `Busy`, and the program comes

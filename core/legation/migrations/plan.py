@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Direction(Enum):
-    """Which steps of a migration a move takes."""
+    """The direction of a move, which chooses the steps of its migration."""
 
     UP = "up"
     DOWN = "down"

@@ -301,10 +301,10 @@ def _record(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
             if f.init
         )
         return _with_members(cls, made, cls, inside)
-    return _typed_dict(cls, inside)
+    return _from_typed_dict(cls, inside)
 
 
-def _typed_dict(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
+def _from_typed_dict(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
     """Return the shape of a `TypedDict`, also of typing_extensions."""
     required: frozenset[str] | None = getattr(cls, "__required_keys__", None)
     if required is None:

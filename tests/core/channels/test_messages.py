@@ -28,7 +28,7 @@ from legation.channels.messages import (
     objects,
     read_object,
     rest_of_new,
-    string_at,
+    text_at,
     treat,
 )
 from legation.http.bodies.json_text import JsonValue
@@ -91,7 +91,7 @@ def test_any_path_through_any_value_leads_somewhere_or_to_nothing(
 ) -> None:
     found = at(value, *path)
 
-    assert string_at(value, *path) == (found if isinstance(found, str) else "")
+    assert text_at(value, *path) == (found if isinstance(found, str) else "")
     assert all(isinstance(member, dict) for member in objects(value))
 
 

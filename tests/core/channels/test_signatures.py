@@ -21,12 +21,12 @@ from legation.channels.signatures import (
     Verified,
     active_secrets,
     hub256,
+    is_among,
     sign_standard,
     slack_v0,
     standard_key,
     standard_v1,
     telegram_token,
-    timing_safe_equal,
 )
 from legation.http.messages import Headers
 
@@ -209,7 +209,7 @@ def test_any_header_and_any_body_gives_a_verdict(
 
 @given(st.binary(max_size=80), st.lists(st.binary(max_size=80), max_size=4))
 def test_timing_safe_equal_is_membership(value: bytes, expected: list[bytes]) -> None:
-    assert timing_safe_equal(value, expected) == (value in expected)
+    assert is_among(value, expected) == (value in expected)
 
 
 # --- secrets -----------------------------------------------------------------------------------

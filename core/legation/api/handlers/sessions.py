@@ -629,7 +629,7 @@ def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:
     known = call.registry.components(row.kind).get(row.component_id)
     if known is None or not _may_know(call, known):
         return {f"{row.kind}_id": row.component_id}
-    name, model_id, provider = known.answering
+    name, model_id, provider = known.model_names
     model = {"name": name, "provider": provider, "id": model_id}
     return {"name": known.name, f"{row.kind}_id": known.id, "model": model}
 

@@ -1,4 +1,4 @@
-"""What the bodies and the queries of requests say: pure codecs, and one reader for all."""
+"""The bodies and the queries of requests: pure codecs, and one reader for all."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ FormRefusal: TypeAlias = BadRequest | Invalid | TooLarge | UnsupportedMediaType
 
 @frozen
 class FormLimits:
-    """How much of a form is read.  The whole body is bounded by `ReadBody` before."""
+    """The limits of a form.  The whole body is bounded by `ReadBody` before."""
 
     fields: int = 256
     """Fields and uploads together, repetitions counted."""
@@ -224,7 +224,7 @@ _BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./
 
 
 class _Segment(Protocol):
-    """What is used of `multipart.MultipartSegment`, which has no types of its own."""
+    """The used part of `multipart.MultipartSegment`, which has no types of its own."""
 
     name: str
     filename: str | None

@@ -1,4 +1,4 @@
-"""Which files a run takes, and what becomes of one: the same for an upload and for a message."""
+"""The media types of files that a run takes, from an upload or from a message."""
 
 from __future__ import annotations
 

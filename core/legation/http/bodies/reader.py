@@ -29,7 +29,7 @@ __all__ = ["MAX_FAULTS", "Reader", "Upload"]
 C = TypeVar("C", bound=str)
 
 MAX_FAULTS: Final = 64
-"""How many faults are told: a body of a thousand unknown members gets no answer of that size."""
+"""The most faults in one answer: a body of a thousand unknown members gets a short one."""
 
 _NAME_SHOWN: Final = 80  # characters of an unknown name
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)  # within a signed 64 bit column
@@ -93,7 +93,7 @@ class Reader:
         """
         value = self._single(name)
         if value is None or (required and value == ""):
-            if required and len(self._fields.get(name, ())) < 2:  # twice is told already
+            if required and len(self._fields.get(name, ())) < 2:  # twice is a fault already
                 self.fault(name, "is required")
             return "" if required else default
         if not isinstance(value, str):
@@ -241,7 +241,7 @@ class Reader:
     def fault(self, name: str, message: str) -> None:
         """Add a fault of the handler's own finding, under the path of `name`.
 
-        Those beyond the number that are told are not kept.
+        Those beyond `MAX_FAULTS` are dropped.
         """
         if len(self._faults) < MAX_FAULTS:
             self._faults.append(Fault(f"{self.where}.{name}", message))
