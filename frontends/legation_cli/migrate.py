@@ -19,7 +19,7 @@ from legation.migrations.ledger import Corrupt, LedgerReading, ReadLedger
 from legation.migrations.migrate import Migrated, MigrationOutcome
 from legation.migrations.migrate import migrate as migrate_program
 from legation.migrations.plan import LosesData, Move, Plan, plan
-from legation.migrations.version import MalformedVersion, Version, parse_version
+from legation.migrations.schema_version import MalformedVersion, Version, parse_version
 from legation.programs import intercept
 from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from legation import ConfigurationError, Database, Platform
 from legation.migrations.catalogue import CATALOGUE, Migration, Step
-from legation.migrations.version import Version
+from legation.migrations.schema_version import Version
 
 from ..callers import Issuer
 from .migrating import LATEST, Asked, Reply, asked, published, run, shape

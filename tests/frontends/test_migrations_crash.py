@@ -37,7 +37,7 @@ from legation.migrations.migrate import (
     migrate,
 )
 from legation.migrations.plan import Ahead, Drift, LosesData, UnknownVersion
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation_host import Host, open_host
 
 from ..drivers import LOCK_TIMEOUT_MS, Cut, Driver, PostgresDriver, SqliteDriver, drive, leave_alone

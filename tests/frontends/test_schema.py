@@ -16,7 +16,7 @@ import pytest
 
 from legation.migrations.catalogue import CATALOGUE, Migration
 from legation.migrations.migrate import Migrated, migrate
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.units import Dialect
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver, drive

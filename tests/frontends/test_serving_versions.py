@@ -13,7 +13,7 @@ from legation import Agent, Database, Platform
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE, Catalogue, Migration, Step
 from legation.migrations.schema_guard import LOOK_SECONDS
-from legation.migrations.version import Version
+from legation.migrations.schema_version import Version
 from legation_testing import Client, ClientResponse
 
 from ..callers import Issuer

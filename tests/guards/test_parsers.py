@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from legation.access.jose import Malformed, decode_header, decode_object
+from legation.channels.deliveries import read_object, rest_of_new
 from legation.channels.markup import mark_up, spans
-from legation.channels.messages import read_object, rest_of_new
 from legation.channels.replies import split_text
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.bodies import parse_form, parse_json, parse_query

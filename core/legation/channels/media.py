@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from attrs import evolve
 
 from ..effects import Fetch, FetchReply, Program, Sleep, Unreachable
-from .messages import Media
+from .deliveries import Media
 
 __all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider"]
 

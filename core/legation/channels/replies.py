@@ -15,7 +15,7 @@ from ..http.messages import compact_json
 from ..http.retry_after import parse_retry_after
 from ..store.outbox import NewReply
 from ..values import frozen
-from .messages import IncomingMessage
+from .deliveries import IncomingMessage
 
 __all__ = [
     "GiveUp",

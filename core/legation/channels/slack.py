@@ -17,9 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .markup import mark_up
-from .media import is_provider
-from .messages import (
+from .deliveries import (
     Handshake,
     Ignored,
     IncomingMessage,
@@ -37,6 +35,8 @@ from .messages import (
     read_object,
     text_at,
 )
+from .markup import mark_up
+from .media import is_provider
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_token
 from .signatures import Refused, Secrets, Verified, active_secrets, slack_v0

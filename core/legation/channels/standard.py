@@ -16,7 +16,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .messages import (
+from .deliveries import (
     Handshake,
     Ignored,
     IncomingMessage,

@@ -16,8 +16,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .markup import Span, spans
-from .messages import (
+from .deliveries import (
     Handshake,
     Ignored,
     IncomingMessage,
@@ -34,6 +33,7 @@ from .messages import (
     read_object,
     text_at,
 )
+from .markup import Span, spans
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url
 from .signatures import Refused, Secrets, Verified, active_secrets, telegram_token

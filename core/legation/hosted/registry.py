@@ -16,7 +16,7 @@ from .. import config as configuration
 from ..access.claims import claim_faults
 from ..access.scopes import well_formed_id
 from ..channels import CHANNEL_KINDS, Channel
-from ..channels.messages import APOLOGY
+from ..channels.deliveries import APOLOGY
 from ..config import Agent, ConfigurationError, Database, ModelLike, PlatformConfig, Team
 from ..http.messages import compact_json
 from ..http.refusals import Fault

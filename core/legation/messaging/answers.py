@@ -15,7 +15,7 @@ from typing import Final
 from attrs import evolve
 
 from ..channels.backoff import retry_us
-from ..channels.messages import (
+from ..channels.deliveries import (
     Ask,
     IncomingMessage,
     Say,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..channels.deliveries import IncomingMessage, Media
 from ..channels.media import MOST_BYTES, fetch_media
-from ..channels.messages import IncomingMessage, Media
 from ..effects import Log, Program
 from ..hosted.registry import HostedChannel
 from ..http.bodies.media_types import MEDIA_TYPES, encode_file

@@ -27,7 +27,7 @@ from attrs import field
 
 from ..store.units import Dialect, Sql, Statement
 from ..values import frozen
-from .version import EMPTY, Version
+from .schema_version import EMPTY, Version
 
 __all__ = ["CATALOGUE", "Catalogue", "Migration", "Step"]
 

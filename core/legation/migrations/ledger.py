@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from ..store.units import Dialect, Rows, Sql, Statements, Unit
 from ..values import frozen
 from .catalogue import Catalogue
-from .version import EMPTY, MalformedVersion, Version, parse_version
+from .schema_version import EMPTY, MalformedVersion, Version, parse_version
 
 __all__ = [
     "AheadNotServed",

@@ -22,7 +22,7 @@ from ..values import frozen
 from .catalogue import Catalogue
 from .ledger import Corrupt, Entry, State, add_entry, create_ledger, find_attempt, read_state
 from .plan import Drift, Move, Plan, PlanRefusal, moves_between, plan
-from .version import Version
+from .schema_version import Version
 
 __all__ = [
     "Attempt",

@@ -14,7 +14,7 @@ from ..store.units import Dialect, Statement
 from ..values import frozen
 from .catalogue import Catalogue, Migration, Step
 from .ledger import State, drift
-from .version import Version
+from .schema_version import Version
 
 __all__ = [
     "Ahead",

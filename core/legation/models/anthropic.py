@@ -37,8 +37,8 @@ from .conversation import (
     storable,
 )
 from .exchange import ask
-from .hosted import HostedModel, base_url
-from .reading import (
+from .http_settings import HostedModel, base_url
+from .provider_json import (
     Draft,
     arguments_of,
     count,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..http.messages import compact_json
-from .reading import is_array, is_table
+from .provider_json import is_array, is_table
 
 __all__ = ["narrow"]
 

@@ -25,8 +25,8 @@ from ..values import frozen
 from .chat_thoughts import UNKNOWN_THOUGHTS, Thinking, tell_again
 from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
 from .exchange import ask
-from .hosted import HostedModel, base_url
-from .reading import (
+from .http_settings import HostedModel, base_url
+from .provider_json import (
     Draft,
     arguments_of,
     count,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from .conversation import Thought, storable
-from .reading import is_array, is_table
+from .provider_json import is_array, is_table
 from .trouble import Trouble
 
 __all__ = ["UNKNOWN_THOUGHTS", "Thinking", "tell_again"]

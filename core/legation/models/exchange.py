@@ -34,7 +34,7 @@ from ..http.retry_after import parse_retry_after
 from ..http.sse import Decoder, ForeignEvent
 from ..values import frozen
 from .conversation import Listener, Reply, Usage
-from .reading import json_value
+from .provider_json import json_value
 from .trouble import Trouble
 
 __all__ = ["Answer", "Question", "ask"]

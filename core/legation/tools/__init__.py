@@ -7,8 +7,8 @@ told of it, and what the model wants it called with is read.
 from __future__ import annotations
 
 from .arguments import plain_arguments, read_arguments
-from .hosted import OFFERED, Hosted, host_function
-from .making import Tool, ToolError, ToolFault, as_tool, tool
+from .definition import Tool, ToolError, ToolFault, as_tool, tool
+from .hosted_function import OFFERED, Hosted, host_function
 from .results import MAX_RESULT, render
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..http.bodies.json_text import BadJson, JsonObject, parse_json
-from .making import Tool
-from .reading import Problems, read
+from .definition import Tool
+from .shape_reader import Problems, read
 
 __all__ = ["MAX_ARGUMENTS", "plain_arguments", "read_arguments"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from legation.channels.messages import IncomingMessage
+from legation.channels.deliveries import IncomingMessage
 from legation.channels.replies import (
     GiveUp,
     Outcome,

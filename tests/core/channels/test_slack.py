@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.channels.messages import (
+from legation.channels.deliveries import (
     Challenge,
     Delivery,
     Ignored,

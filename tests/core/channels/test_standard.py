@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels import CHANNEL_KINDS
-from legation.channels.messages import Delivery, Ignored, IncomingMessage, Kind, NotUnderstood
+from legation.channels.deliveries import Delivery, Ignored, IncomingMessage, Kind, NotUnderstood
 from legation.channels.replies import GiveUp, Reply, RetryLater, Sent
 from legation.channels.signatures import Refused, Verified
 from legation.channels.standard import Standard

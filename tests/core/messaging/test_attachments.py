@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from legation import Agent, Platform
+from legation.channels.deliveries import IncomingMessage, Media
 from legation.channels.media import MOST_BYTES
-from legation.channels.messages import IncomingMessage, Media
 from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
 from legation.http.bodies.media_types import MEDIA_TYPES
 from legation.messaging.attachments import MOST_FILES, attachments

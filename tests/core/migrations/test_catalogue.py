@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.migrations.catalogue import CATALOGUE, Catalogue, Migration, Step
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.units import Dialect, all_sql
 
 DIALECTS = list(Dialect)

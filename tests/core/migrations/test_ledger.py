@@ -32,7 +32,7 @@ from legation.migrations.ledger import (
     history,
     read_state,
 )
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.units import Dialect, Rows, Statement, Statements
 
 SQLITE = Dialect.SQLITE

@@ -21,7 +21,7 @@ from legation.migrations.migrate import (
     migrate,
 )
 from legation.migrations.plan import Drift, LosesData, UnknownVersion, moves_between
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.failures import (
     Busy,
     CommitLost,

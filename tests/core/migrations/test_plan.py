@@ -21,7 +21,7 @@ from legation.migrations.plan import (
     moves_between,
     plan,
 )
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.units import Dialect
 
 SQLITE, POSTGRESQL = Dialect.SQLITE, Dialect.POSTGRESQL

@@ -35,7 +35,7 @@ from legation.migrations.schema_guard import (
     WatchSchema,
     WatchSchemas,
 )
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.failures import (
     Busy,
     CommitLost,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from legation.effects import CloseStream, OpenStream, Unreachable
 from legation.models.anthropic import DEFAULT_MAX_TOKENS, AnthropicMessages
 from legation.models.conversation import Image, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
-from legation.models.reading import MOST_CALLS
+from legation.models.provider_json import MOST_CALLS
 
 from ..model_kit import WHOLE, Outcome, Played, asked, sse
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.models.anthropic_schema import narrow
-from legation.models.reading import is_array, is_table
+from legation.models.provider_json import is_array, is_table
 
 
 @pytest.mark.parametrize(

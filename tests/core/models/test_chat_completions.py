@@ -24,7 +24,7 @@ from legation.models.conversation import (
     ToolSpec,
     Usage,
 )
-from legation.models.reading import MOST_CALLS
+from legation.models.provider_json import MOST_CALLS
 
 from ..model_kit import WHOLE, Outcome, Played, asked, sse
 

@@ -30,7 +30,7 @@ from ...migrations.migrate import (
     migrate,
 )
 from ...migrations.plan import Drift, Move, Plan, PlanRefusal, UnknownVersion, plan
-from ...migrations.version import MalformedVersion, Version, parse_version
+from ...migrations.schema_version import MalformedVersion, Version, parse_version
 from ...store.failures import NotServed, StoreFailure
 from ...store.health import REASONS
 from ...store.units import Dialect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from ...channels.messages import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
+from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
 from ...channels.signatures import Refused
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel

@@ -12,7 +12,7 @@ from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.ledger import ReadLedger, ReadServedLedger, add_entry, read_state
 from legation.migrations.migrate import Attempt, FindAttempt
-from legation.migrations.version import EMPTY, Version
+from legation.migrations.schema_version import EMPTY, Version
 from legation.store.audit import AppendAudit
 from legation.store.failures import Busy, CommitLost, StatementFailed, Unavailable
 from legation.store.units import Dialect, Statements, Unit

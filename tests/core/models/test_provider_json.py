@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.models.conversation import ToolCall
-from legation.models.reading import (
+from legation.models.provider_json import (
     Draft,
     arguments_of,
     count,

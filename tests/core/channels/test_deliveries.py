@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.channels.messages import (
+from legation.channels.deliveries import (
     Ask,
     Challenge,
     Delivery,

@@ -13,8 +13,8 @@ from attrs import field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.tools.reading import Problems, describe, read
 from legation.tools.schema import schema_of
+from legation.tools.shape_reader import Problems, describe, read
 from legation.tools.shapes import shape_of
 
 

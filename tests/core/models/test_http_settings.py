@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import Prompt
-from legation.models.hosted import HostedModel
+from legation.models.http_settings import HostedModel
 
 
 def test_a_key_is_never_shown() -> None:

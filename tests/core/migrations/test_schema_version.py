@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.migrations.version import EMPTY, MalformedVersion, Version, parse_version
+from legation.migrations.schema_version import EMPTY, MalformedVersion, Version, parse_version
 
 NUMBERS = st.integers(0, 999_999_999)
 VERSIONS = st.builds(Version, NUMBERS, NUMBERS, NUMBERS)

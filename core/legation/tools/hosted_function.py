@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..values import frozen
-from .making import ToolFault
+from .definition import ToolFault
 
 __all__ = ["OFFERED", "Hosted", "host_function"]
 
