@@ -30,7 +30,7 @@ EXCUSED: Final = (
     "core/legation/runs/events.py:*",  # the members of the data of events: encoded by their names
     # Kept with the fields beside them, which are read.
     "core/legation/access/claims.py:token_id",  # `jti`, checked as each registered claim
-    "core/legation/channels/messages.py:reply_to",  # what a message answers, as the provider says
+    "core/legation/channels/deliveries.py:reply_to",  # what a message answers, as the provider says
     "core/legation/api/handlers/runs.py:last_event_id",  # a header: its handler parses it
     # Compared with what is written, and drawn on the reference page.
     "core/legation/observability/log_events.py:LOG_EVENTS",  # the list that both are held to

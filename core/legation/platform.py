@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from .access.authenticator import TRUSTED, Refused, make_authenticator
+from .access.authenticator import TRUSTED, TokenRefused, make_authenticator
 from .access.decide import Principal
 from .api.call import Known
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
@@ -214,7 +214,7 @@ class Platform:
 
     def explain(self, token: bytes, method: str, target: str, now_us: int) -> dict[str, Any]:
         """Return whether the bearer of `token` may make a request, and by which scope."""
-        principal: Principal | Refused = TRUSTED
+        principal: Principal | TokenRefused = TRUSTED
         if self._dispatcher.authenticator is not None:
             headers = ((b"authorization", b"Bearer " + token),)
             principal = self._dispatcher.authenticator.caller(

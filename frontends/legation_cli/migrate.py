@@ -71,12 +71,14 @@ def migrate(
         if database not in platform.databases:
             known = ", ".join(platform.databases)
             raise CannotGoOn(f"there is no database {database!r}; there are: {known}")
-        request = _Request(platform, database, _target(to), plan_only, allow_data_loss, as_json)
-        anyio.run(_migrate, request)
+        invocation = _Invocation(
+            platform, database, _target(to), plan_only, allow_data_loss, as_json
+        )
+        anyio.run(_migrate, invocation)
 
 
 @frozen
-class _Request:
+class _Invocation:
     """One call of the command: the database, its target version and the options."""
 
     platform: Platform
@@ -115,44 +117,44 @@ def _complain(level: str, event: str, fields: Mapping[str, Any]) -> None:
         click.echo(fields["error"], err=True)
 
 
-async def _migrate(request: _Request) -> None:
+async def _migrate(invocation: _Invocation) -> None:
     """Show the plan; then, unless that is all, carry it out and print the outcome."""
     import anyio
 
     from legation_host import open_host
 
-    url = request.platform.databases[request.database]
-    async with open_host({request.database: url}, log=_complain) as host:
+    url = invocation.platform.databases[invocation.database]
+    async with open_host({invocation.database: url}, log=_complain) as host:
         try:
-            reading = await host.run(_read(request.database))
+            reading = await host.run(_read(invocation.database))
         except Unavailable:
-            raise CannotGoOn(f"the database {request.database!r} does not answer") from None
+            raise CannotGoOn(f"the database {invocation.database!r} does not answer") from None
         except WrongSchema:
-            raise CannotGoOn(_FOREIGN.format(name=request.database)) from None
+            raise CannotGoOn(_FOREIGN.format(name=invocation.database)) from None
         except StoreFailure as failure:
-            sentence = f"the schema of {request.database!r} cannot be read: {why(failure)}"
+            sentence = f"the schema of {invocation.database!r} cannot be read: {why(failure)}"
             raise CannotGoOn(sentence) from None
-        way = _plan(request, reading)
-        _show(request, way, reading)
-        if request.plan_only:
-            _print_json(request, way, reading.dialect, None)
+        way = _plan(invocation, reading)
+        _show(invocation, way, reading)
+        if invocation.plan_only:
+            _print_json(invocation, way, reading.dialect, None)
             return
         outcome: MigrationOutcome | None = None
         async with anyio.create_task_group() as beside:
-            beside.start_soon(_show_progress, request)
-            outcome = await host.run(_announce_wait(request, _carry_out(request)))
+            beside.start_soon(_show_progress, invocation)
+            outcome = await host.run(_announce_wait(invocation, _carry_out(invocation)))
             beside.cancel_scope.cancel()
     if not isinstance(outcome, Migrated):
         raise CannotGoOn(_refusal(outcome))
-    request.say(outcome.detail)
-    _print_json(request, way, reading.dialect, outcome)
+    invocation.say(outcome.detail)
+    _print_json(invocation, way, reading.dialect, outcome)
 
 
-async def _show_progress(request: _Request) -> None:
+async def _show_progress(invocation: _Invocation) -> None:
     """Show at a terminal that a long migration goes on: it is one transaction, without parts."""
     import anyio
 
-    if request.as_json or not sys.stderr.isatty():
+    if invocation.as_json or not sys.stderr.isatty():
         return
     began = time.monotonic()
     try:
@@ -169,12 +171,12 @@ def _read(name: str) -> Program[LedgerReading]:
     return (yield from Transact(name, ReadLedger()))
 
 
-def _plan(request: _Request, reading: LedgerReading) -> Plan:
+def _plan(invocation: _Invocation, reading: LedgerReading) -> Plan:
     """Return the plan, also one that discards data: it is shown before it is refused."""
     if isinstance(reading.state, Corrupt):
         raise CannotGoOn(reading.state.detail)
-    catalogue = request.platform.registry.catalogue
-    way = plan(catalogue, reading.state, request.target, reading.dialect, allow_data_loss=True)
+    catalogue = invocation.platform.registry.catalogue
+    way = plan(catalogue, reading.state, invocation.target, reading.dialect, allow_data_loss=True)
     if not isinstance(way, Plan):
         raise CannotGoOn(_refusal(way))
     return way
@@ -189,17 +191,17 @@ def _refusal(outcome: Any) -> str:
     return detail
 
 
-def _show(request: _Request, way: Plan, reading: LedgerReading) -> None:
+def _show(invocation: _Invocation, way: Plan, reading: LedgerReading) -> None:
     """Print where the database stands and each move with what it loses."""
-    request.say(f"Now at {way.from_version} ({reading.dialect.value}).")
+    invocation.say(f"Now at {way.from_version} ({reading.dialect.value}).")
     if not way.moves:
-        request.say(f"Already at {way.to_version}: nothing to do.")
+        invocation.say(f"Already at {way.to_version}: nothing to do.")
     for move in way.moves:
         arrow = "up to" if move.direction.value == "up" else "down from"
-        request.say(f"  {arrow} {move.migration.version}: {move.migration.title}")
-        request.say(f"    {len(_texts(move, reading.dialect))} statements")
+        invocation.say(f"  {arrow} {move.migration.version}: {move.migration.title}")
+        invocation.say(f"    {len(_texts(move, reading.dialect))} statements")
         for loss in move.loses:
-            request.say(click.style(f"    loses {loss}", fg="yellow"))
+            invocation.say(click.style(f"    loses {loss}", fg="yellow"))
 
 
 def _texts(move: Move, dialect: Dialect) -> list[str]:
@@ -207,45 +209,47 @@ def _texts(move: Move, dialect: Dialect) -> list[str]:
     return [" ".join(s.text(dialect).split()) for s in statements if s is not None]
 
 
-def _carry_out(request: _Request) -> Program[MigrationOutcome]:
+def _carry_out(invocation: _Invocation) -> Program[MigrationOutcome]:
     node = yield from ThisNode()
     return (
         yield from migrate_program(
-            request.database,
-            request.platform.registry.catalogue,
-            request.target,
+            invocation.database,
+            invocation.platform.registry.catalogue,
+            invocation.target,
             actor="legation migrate",
             request_id="",
             node=node,
-            allow_data_loss=request.allow_data_loss,
+            allow_data_loss=invocation.allow_data_loss,
         )
     )
 
 
-def _announce_wait(request: _Request, program: Program[R]) -> Program[R]:
+def _announce_wait(invocation: _Invocation, program: Program[R]) -> Program[R]:
     """Run `program`; print once that it waits for a lock, which is when it sleeps."""
     waits = False
 
     def wait(sleep: Sleep) -> Program[None]:
         nonlocal waits
         if not waits:
-            request.say("Somebody else holds a lock: waiting, out of everybody's way ...")
+            invocation.say("Somebody else holds a lock: waiting, out of everybody's way ...")
         waits = True
         yield from sleep
 
     return intercept(program, {Sleep: wait})
 
 
-def _print_json(request: _Request, way: Plan, dialect: Dialect, outcome: Migrated | None) -> None:
+def _print_json(
+    invocation: _Invocation, way: Plan, dialect: Dialect, outcome: Migrated | None
+) -> None:
     """Print the plan and its outcome as JSON, where that was asked for.
 
     Another node may have been faster: then nothing was moved here.
     """
-    if not request.as_json:
+    if not invocation.as_json:
         return
     moves = way.moves if outcome is None else outcome.moves
     summary = {
-        "database": request.database,
+        "database": invocation.database,
         "engine": dialect.value,
         "from_version": str(way.from_version),
         "to_version": str(way.to_version),

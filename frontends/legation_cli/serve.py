@@ -129,7 +129,7 @@ def serve(target: str | None, **options: Any) -> None:
     with freeze_imports():
         from legation_host.loading import load_platform
 
-        from .service import Options, Service
+        from .service import ServeOptions, Service
 
     def load() -> Platform:
         if target is None:
@@ -140,7 +140,7 @@ def serve(target: str | None, **options: Any) -> None:
         with suppress(OSError):  # a full disk: lines of the log are lost as well, and it serves
             click.echo(banner(platform, url, demo=target is None), err=True)
 
-    raise SystemExit(Service(load, Options(**options), greet).run())
+    raise SystemExit(Service(load, ServeOptions(**options), greet).run())
 
 
 def banner(platform: Platform, url: str, *, demo: bool) -> str:

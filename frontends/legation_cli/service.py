@@ -53,7 +53,7 @@ from .failing import CannotGoOn, sentences
 if TYPE_CHECKING:
     from legation_server.proxies import Named
 
-__all__ = ["HeldLog", "Options", "Service", "end_blocked", "url_of"]
+__all__ = ["HeldLog", "ServeOptions", "Service", "end_blocked", "url_of"]
 
 _MARK_SECONDS: Final = 30.0
 """For the end of a run to be stored whose process is gone."""
@@ -72,7 +72,7 @@ NOT_SHARED: Final = (
 
 
 @frozen
-class Options:
+class ServeOptions:
     """The options of `legation serve`, as they were typed."""
 
     host: str
@@ -125,7 +125,7 @@ class Service:
     """
 
     load: Callable[[], Platform]
-    options: Options
+    options: ServeOptions
     greet: Callable[[Platform, str], object]
     platform: Platform = field(init=False)
     settings: Settings = field(init=False)
@@ -369,7 +369,7 @@ def url_of(address: str, *, secure: bool) -> str:
     return address if address.startswith("unix:") else f"http{'s' * secure}://{address}"
 
 
-def _certificate(options: Options) -> Certificate | None:
+def _certificate(options: ServeOptions) -> Certificate | None:
     if options.certfile is None:
         if options.keyfile is not None:
             raise CannotGoOn("--keyfile is the key of a certificate: name that with --certfile")
@@ -380,7 +380,7 @@ def _certificate(options: Options) -> Certificate | None:
         raise CannotGoOn(str(error)) from None
 
 
-def _public_addresses(options: Options, inherited: Sequence[socket.socket]) -> tuple[str, ...]:
+def _public_addresses(options: ServeOptions, inherited: Sequence[socket.socket]) -> tuple[str, ...]:
     """Return the addresses that others may reach; the file system guards a Unix socket."""
     if inherited:
         names = [each.getsockname() for each in inherited if each.family != socket.AF_UNIX]

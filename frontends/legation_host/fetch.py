@@ -17,7 +17,7 @@ from legation.effects import Fetch, FetchReply, OpenStream, Unreachable
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response
 
-__all__ = ["CONNECTIONS", "Body", "Fetcher"]
+__all__ = ["CONNECTIONS", "Fetcher", "ResponseBody"]
 
 CONNECTIONS: Final = 256
 """Open at one time.  Whoever needs one more waits for it, and the wait counts as any other."""
@@ -30,7 +30,7 @@ CLOSE_SECONDS: Final = 2.0
 IDENTITY: Final = ("accept-encoding", "identity")
 
 
-class _TooLarge(Exception):
+class _BodyTooLarge(Exception):
     """The body is longer than was to be read."""
 
 
@@ -55,7 +55,7 @@ class Fetcher:
             return await _exchange(client, effect)
         return Unreachable("timeout")
 
-    async def open(self, effect: OpenStream) -> Body | Unreachable:
+    async def open(self, effect: OpenStream) -> ResponseBody | Unreachable:
         """Return the response with its body unread, which is then to be closed."""
         with anyio.move_on_after(effect.timeout_seconds):
             client = self._client or await self._make()
@@ -90,7 +90,7 @@ def _new_client() -> AsyncClient:
 
 
 @define(eq=False)
-class Body:
+class ResponseBody:
     """A response whose body is read as it comes."""
 
     status: int
@@ -122,10 +122,12 @@ class Body:
                 pass
 
 
-async def _open(client: AsyncClient, effect: OpenStream) -> Body | Unreachable:
+async def _open(client: AsyncClient, effect: OpenStream) -> ResponseBody | Unreachable:
     try:
         response = await client.send(_request(client, effect), stream=True)
-        body = Body(response.status_code, dict(response.headers), response, response.aiter_raw())
+        body = ResponseBody(
+            response.status_code, dict(response.headers), response, response.aiter_raw()
+        )
         if _is_encoded(response):
             await body.aclose()
             return Unreachable("protocol")
@@ -173,7 +175,7 @@ async def _read(response: Response, max_bytes: int) -> bytes:
         raise _Encoded
     declared = response.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > max_bytes:
-        raise _TooLarge
+        raise _BodyTooLarge
     chunks: list[bytes] = []
     size = 0
     try:
@@ -186,17 +188,17 @@ async def _read(response: Response, max_bytes: int) -> bytes:
                 await response.aclose()
     except Exception as error:
         if size > max_bytes:
-            raise _TooLarge from error
+            raise _BodyTooLarge from error
         raise
     if size > max_bytes:
-        raise _TooLarge
+        raise _BodyTooLarge
     return b"".join(chunks)
 
 
 def _reason(error: Exception) -> str | None:
     """Return why there was no reply, or None when that is a fault of ours."""
     httpx2: Any = import_module("httpx2")
-    if isinstance(error, _TooLarge):
+    if isinstance(error, _BodyTooLarge):
         return "too-large"
     if any(isinstance(cause, ssl.SSLError) for cause in _causes(error)):
         return "tls"

@@ -71,7 +71,7 @@ class Functions:
 
     async def _in_thread(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         await self._places.acquire()
-        call = _Call(function, arguments, self._places.release)
+        call = _ThreadCall(function, arguments, self._places.release)
         try:
             threading.Thread(target=call.run, name="legation function", daemon=True).start()
         except BaseException:
@@ -81,7 +81,7 @@ class Functions:
 
 
 @define(eq=False)
-class _Call:
+class _ThreadCall:
     """One call in one thread; `leave` is called on the event loop when the function has ended."""
 
     _function: Callable[..., Any]

@@ -62,7 +62,7 @@ class _Pooled(Exception):
     """A pooler between here and the server gives its connections to others as well."""
 
 
-class _Refused(Exception):
+class _NotifyRefused(Exception):
     """The server did not take a NOTIFY."""
 
 
@@ -132,7 +132,7 @@ class _Line:
             if result is None:
                 self.idle.set()
             elif result.error_message:
-                raise _Refused(result.get_error_message())
+                raise _NotifyRefused(result.get_error_message())
         while (notify := self._pgconn.notifies()) is not None:
             if notify.be_pid != self._pgconn.backend_pid:
                 yield notify.extra

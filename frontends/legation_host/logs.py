@@ -55,7 +55,7 @@ def open_log(form: str = "auto", *, level: str = "info", stream: TextIO | None =
     if form not in FORMATS or level not in LEVELS:
         raise ValueError(f"a log is one of {FORMATS}, from one of {LEVELS}: {form}, {level}")
     target = _standard_error() if stream is None else stream
-    return _Log(_WholeLines(target), _for_eyes(form, target), LEVELS.index(level)).write
+    return _LogWriter(_WholeLines(target), _for_eyes(form, target), LEVELS.index(level)).write
 
 
 def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = None) -> WriteLines:
@@ -229,7 +229,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; an aware one says +00
 
 
 @define(eq=False)
-class _Log:
+class _LogWriter:
     output: _WholeLines
     text: bool
     lowest: int

@@ -127,7 +127,7 @@ def _psycopg() -> Any:
 
 
 @define(frozen=True)
-class _Options:
+class _UrlOptions:
     """The parameters of a URL that are for this host and not for libpq."""
 
     conninfo: str
@@ -136,7 +136,7 @@ class _Options:
     hints: str | None = None
 
 
-def _options(name: str, url: str) -> _Options:
+def _options(name: str, url: str) -> _UrlOptions:
     """Take our own parameters out of `url`: `pgbouncer`, `max_connections` and `hints`.
 
     Raises:
@@ -169,7 +169,7 @@ def _options(name: str, url: str) -> _Options:
     if hints == "true" and pgbouncer == "false":
         who = said.get("application_name", NETWORK["application_name"])
         hearing = driver.conninfo.make_conninfo(conninfo, application_name=f"{who} hints")
-    return _Options(conninfo, pgbouncer == "true", int(connections), hearing)
+    return _UrlOptions(conninfo, pgbouncer == "true", int(connections), hearing)
 
 
 class _Again(Exception):
@@ -180,7 +180,7 @@ class _Again(Exception):
 
 
 @define(eq=False)
-class _Connection:
+class _ServerConnection:
     """A connection to the server.
 
     Attributes:
@@ -211,7 +211,7 @@ class _Connection:
 
 
 @define(eq=False)
-class _Place(Generic[R]):
+class _ConnectionPlace(Generic[R]):
     """A place among those that use a connection, kept until the thread has ended.
 
     The caller of a read that is cancelled leaves at once, and its thread goes on alone.  Whichever
@@ -277,8 +277,8 @@ class PostgresDatabase:
         self.places = anyio.CapacityLimiter(self._options.connections)
         self.wake: Wake = _nobody
         self._threads = anyio.CapacityLimiter(math.inf)  # `places` bounds them
-        self._busy: set[_Connection] = set()
-        self._idle: deque[_Connection] = deque()
+        self._busy: set[_ServerConnection] = set()
+        self._idle: deque[_ServerConnection] = deque()
         self._closed = False
         self._pooled = self._options.pgbouncer
         self._pooler_logged = self._options.pgbouncer
@@ -294,7 +294,7 @@ class PostgresDatabase:
             raise Unavailable("closed")
         if self.wake is _nobody:
             self.wake = waker()
-        place = _Place(self, unit)
+        place = _ConnectionPlace(self, unit)
         await self._enter(place)
         reading = not unit.writes and not unit.exclusive
         try:
@@ -304,7 +304,7 @@ class PostgresDatabase:
         finally:
             place.leave()
 
-    async def _enter(self, place: _Place[Any]) -> None:
+    async def _enter(self, place: _ConnectionPlace[Any]) -> None:
         """Wait for a connection to be free, but not for ever."""
         try:
             self.places.acquire_on_behalf_of_nowait(place)
@@ -400,7 +400,7 @@ class PostgresDatabase:
         failed = failure(_classify(state), error, self.name, self._log)
         return _Again(failed) if state in SERIALIZATION else failed
 
-    def _take(self, due: float) -> tuple[_Connection, bool]:
+    def _take(self, due: float) -> tuple[_ServerConnection, bool]:
         """Return a connection, and whether it has been used before."""
         with suppress(IndexError):
             connection = self._idle.pop()
@@ -412,7 +412,7 @@ class PostgresDatabase:
         except self._driver.Error as error:
             raise failure(Unavailable, error, self.name, self._log) from error
 
-    def _give_back(self, connection: _Connection) -> None:
+    def _give_back(self, connection: _ServerConnection) -> None:
         self._busy.discard(connection)
         idle, driver = self._driver.pq.TransactionStatus.IDLE, connection.driver
         if not driver.closed and driver.info.transaction_status != idle:
@@ -428,11 +428,11 @@ class PostgresDatabase:
             while True:
                 self._idle.pop().close()
 
-    def _connect(self, due: float) -> _Connection:
+    def _connect(self, due: float) -> _ServerConnection:
         driver: psycopg.Connection = self._driver.connect(
             self._options.conninfo, autocommit=True, prepare_threshold=None
         )
-        connection = _Connection(driver, pooled=self._pooled, due=due)
+        connection = _ServerConnection(driver, pooled=self._pooled, due=due)
         self._busy.add(connection)
         try:
             as_text = import_module("psycopg.types.string").TextLoader
@@ -515,7 +515,7 @@ IMPATIENT: Final = b"set local lock_timeout = '200ms'"
 class _Transaction:
     """One transaction on one connection; `phase` tells how far it came."""
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: _ServerConnection) -> None:
         self.connection = connection
         self._exclusive = False
         self.phase = "begin"

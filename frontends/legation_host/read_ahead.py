@@ -15,7 +15,7 @@ from attrs import define, field
 
 from legation.effects import Unreachable
 
-from .fetch import Body
+from .fetch import ResponseBody
 
 __all__ = ["ReadAhead"]
 
@@ -27,7 +27,7 @@ AHEAD_BYTES: Final = 256 << 10
 class ReadAhead:
     """Reads `body` while its `pump` runs."""
 
-    _body: Body
+    _body: ResponseBody
     _come: list[bytes] = field(factory=list[bytes], init=False)
     _size: int = field(default=0, init=False)
     _last: bytes | Unreachable | Exception | None = field(default=None, init=False)

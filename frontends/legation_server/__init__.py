@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .context import Platform, Runner
+from .context import Answers, Runner
 from .listeners import (
     ListenError,
     address_of,
@@ -25,12 +25,12 @@ from .systemd import Notifier, take_listeners
 
 __all__ = [
     "DEFAULT",
+    "Answers",
     "BadLimit",
     "BadNetwork",
     "Life",
     "ListenError",
     "Notifier",
-    "Platform",
     "Proxies",
     "Runner",
     "Server",

@@ -7,11 +7,11 @@ from typing import Final
 from legation.http.refusals import BadRequest, Refusal, TooLarge
 
 from .framing import Framing
-from .head import Head
+from .head import RequestHead
 from .render import CONTINUE
 from .wire import ClientGone, Phase, Wire
 
-__all__ = ["NO_BODY", "Body", "BodyRefused", "NoBody"]
+__all__ = ["NO_BODY", "BodyRefused", "NoBody", "RequestBody"]
 
 
 class BodyRefused(Exception):
@@ -38,7 +38,7 @@ class NoBody:
 NO_BODY: Final = NoBody()
 
 
-class Body:
+class RequestBody:
     """The body of one request, on its connection.
 
     Attributes:
@@ -48,7 +48,7 @@ class Body:
 
     __slots__ = ("_framing", "_head", "_wire", "gone", "refusal")
 
-    def __init__(self, wire: Wire, head: Head) -> None:
+    def __init__(self, wire: Wire, head: RequestHead) -> None:
         self._wire = wire
         self._head = head
         self._framing: Framing | None = None

@@ -17,12 +17,12 @@ from legation.http.messages import Answer, Request, Response, Streamed
 from legation.http.refusals import Internal, Refusal, Unavailable
 from legation.incidents import where
 
-from .body import NO_BODY, Body, NoBody
+from .body import NO_BODY, NoBody, RequestBody
 from .context import ServerContext
-from .head import Head
+from .head import RequestHead
 from .refusals import new_incident, refuse
 from .render import response_bytes
-from .stream import End, Stream
+from .stream import ResponseStream, StreamEnd
 from .wire import ClientGone, Phase, Wire
 
 __all__ = ["Connection"]
@@ -119,12 +119,12 @@ class Connection:
         self.wire.method = "GET"
         self.wire.enter(IDLE, seconds)
 
-    async def _serve(self, head: Head) -> bool:
+    async def _serve(self, head: RequestHead) -> bool:
         """Answer one request; tell whether the connection goes on."""
         wire, context = self.wire, self._context
         wire.method = head.method
         wire.phase, wire.deadline = ANSWER, math.inf
-        body = NO_BODY if head.length == 0 else Body(wire, head)
+        body = NO_BODY if head.length == 0 else RequestBody(wire, head)
         answer = await self._ask(head, body)
         if isinstance(answer, Streamed):
             return await self._send_stream(answer, head, body)
@@ -141,7 +141,7 @@ class Connection:
             wire.part()
         return False
 
-    async def _ask(self, head: Head, body: Body | NoBody) -> Answer:
+    async def _ask(self, head: RequestHead, body: RequestBody | NoBody) -> Answer:
         """Return the platform's answer; a bug of a program is an answer too, and a log line."""
         context = self._context
         if context.in_flight >= context.settings.requests_in_flight:
@@ -175,7 +175,7 @@ class Connection:
         request_id = self._context.instead(request, refusal.status, new_id=incident)
         return refuse(refusal, request_id)
 
-    def _incident(self, head: Head, error: Exception) -> str:
+    def _incident(self, head: RequestHead, error: Exception) -> str:
         """Log `error`; return the id of the incident, which is all that a client may know."""
         incident = new_incident()
         # The query of a target may hold what no log should.
@@ -184,17 +184,19 @@ class Connection:
         self._context.log("error", "request_failed", fields)
         return incident
 
-    async def _send_stream(self, answer: Streamed, head: Head, body: Body | NoBody) -> bool:
+    async def _send_stream(
+        self, answer: Streamed, head: RequestHead, body: RequestBody | NoBody
+    ) -> bool:
         """Send a streamed answer; tell whether the connection goes on."""
         close = not (head.keep_alive and body.done) or self._context.draining
         try:
-            end = await Stream(self.wire, answer, head).run(close=close)
+            end = await ResponseStream(self.wire, answer, head).run(close=close)
         except ClientGone:
             return False
         except Exception as error:  # noqa: BLE001 (the boundary of the stream)
             self._incident(head, error)
             return False
-        if end is End.CUT:
+        if end is StreamEnd.CUT:
             return False
         if close or self._context.draining:
             await self.wire.linger()

@@ -16,16 +16,16 @@ from legation_host import BodySource, Sink, Write
 from .memo import Memo
 from .proxies import NO_PROXIES, Proxies
 from .refusals import new_incident
-from .render import Clock
+from .render import DateClock
 from .settings import Settings
 
-__all__ = ["Platform", "Runner", "ServerContext"]
+__all__ = ["Answers", "Runner", "ServerContext"]
 
 R = TypeVar("R")
 
 
-class Platform(Protocol):
-    """The platform of a server: `legation.Platform`, or a test's."""
+class Answers(Protocol):
+    """The platform of a server: `legation.Answers`, or a test's."""
 
     @property
     def telemetry(self) -> Telemetry:
@@ -63,12 +63,12 @@ class ServerContext:
         draining: Every answer from now on ends its connection.
     """
 
-    platform: Platform
+    platform: Answers
     host: Runner
     settings: Settings
     log: Write
     proxies: Proxies = NO_PROXIES
-    clock: Clock = field(factory=Clock)
+    clock: DateClock = field(factory=DateClock)
     memo: Memo | None = field(init=False, default=Factory(_memo, takes_self=True))
     soon: float = 0.0
     in_flight: int = 0

@@ -23,7 +23,7 @@ import h11
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.refusals import BadRequest, Refusal, TooLarge
 
-from .head import Head
+from .head import RequestHead
 from .memo import Memo
 from .refusals import HeadTooLarge, NotImplementedHere, UriTooLong, VersionNotSupported
 from .settings import Settings
@@ -86,21 +86,21 @@ class Guard:
         data, self._buffer = self._buffer, b""
         return data
 
-    def head(self) -> Head | Refusal | None:
+    def head(self) -> RequestHead | Refusal | None:
         """Return the next head, or the refusal of it, or None while bytes are missing."""
         buffer = self._buffer
         if not self._scanned:
             end = buffer.find(b"\r\n\r\n") + 4
             if 4 <= end <= self._quick:
                 head = self._at_once(buffer if end == len(buffer) else buffer[:end])
-                if isinstance(head, Head):
+                if isinstance(head, RequestHead):
                     self._buffer = buffer[end:]
                     self._empty_lines = 0
                 if head is not None:
                     return head
         return self._scan() if buffer else None
 
-    def _at_once(self, raw: bytes) -> Head | Refusal | None:
+    def _at_once(self, raw: bytes) -> RequestHead | Refusal | None:
         """Return what a whole head within the limits of size says; None if its lines are odd."""
         memo = self._memo
         if memo is not None and (known := memo.find(raw)) is not None:
@@ -108,7 +108,7 @@ class Guard:
         if not self._is_plain(raw):
             return None
         head = self._parse(raw)
-        if memo is not None and isinstance(head, Head):
+        if memo is not None and isinstance(head, RequestHead):
             memo.keep(raw, head)
         return head
 
@@ -127,7 +127,7 @@ class Guard:
             and b"\r\n\t" not in raw
         )
 
-    def _scan(self) -> Head | Refusal | None:
+    def _scan(self) -> RequestHead | Refusal | None:
         """Check line by line what has come of a head; parse it when it is complete."""
         if (refusal := self._skip_empty_lines()) is not None:
             return refusal
@@ -143,7 +143,7 @@ class Guard:
             self._scanned = end
             if line == b"\r\n":
                 head = self._parse(buffer[:end])
-                if isinstance(head, Head):
+                if isinstance(head, RequestHead):
                     self._buffer = buffer[end:]
                     self._scanned = self._fields = self._empty_lines = 0
                 return head
@@ -173,7 +173,7 @@ class Guard:
         self._fields += self._scanned > 0 and line != b"\r\n"
         return HeadTooLarge() if self._fields > self._limits.header_fields else None
 
-    def _parse(self, raw: bytes) -> Head | Refusal:
+    def _parse(self, raw: bytes) -> RequestHead | Refusal:
         connection = h11.Connection(h11.SERVER)
         connection.receive_data(raw)
         try:
@@ -186,7 +186,7 @@ class Guard:
             raise TypeError("h11 made no request of a whole head")
         return self._judge(raw, request)
 
-    def _judge(self, raw: bytes, request: h11.Request) -> Head | Refusal:
+    def _judge(self, raw: bytes, request: h11.Request) -> RequestHead | Refusal:
         headers = tuple([(name.lower(), value) for name, value in request.headers.raw_items()])
         version = request.http_version
         host = None
@@ -202,14 +202,14 @@ class Guard:
             return BadRequest("Missing mandatory Host: header")
         if host is not None and not _is_host(host):
             return BadRequest("The Host header is malformed")
-        head = Head(request.method.decode("ascii"), request.target.decode("ascii"), headers)
+        head = RequestHead(request.method.decode("ascii"), request.target.decode("ascii"), headers)
         if not head.target.startswith("/") or "#" in head.target:
             refusal = _reduce_target(head)
             if refusal is not None:
                 return refusal
         return self._frame(head, raw, version == b"1.0") if special else head
 
-    def _frame(self, head: Head, raw: bytes, old: bool) -> Head | Refusal:
+    def _frame(self, head: RequestHead, raw: bytes, old: bool) -> RequestHead | Refusal:
         """Settle length, persistence and expectation (RFC 9112 sections 6.3 and 9.3)."""
         fields = [field for field in head.headers if field[0] in _SPECIAL]
         listed = b",".join(value for _, value in _only(fields, b"connection"))
@@ -229,7 +229,7 @@ class Guard:
         head.expects = not old and head.length != 0 and b"100-continue" in expectations
         return head
 
-    def _measure(self, head: Head, raw: bytes) -> Refusal | None:
+    def _measure(self, head: RequestHead, raw: bytes) -> Refusal | None:
         """Read the length off the raw head: h11 folds repeated equal lengths into one."""
         found = _LENGTH.findall(raw)
         if len(found) != 1 or raw.lower().count(b"\r\ncontent-length:") != 1:
@@ -242,7 +242,7 @@ def _only(fields: list[tuple[bytes, bytes]], name: bytes) -> list[tuple[bytes, b
     return [field for field in fields if field[0] == name]
 
 
-def _reduce_target(head: Head) -> Refusal | None:
+def _reduce_target(head: RequestHead) -> Refusal | None:
     """Bring any other form of a target to origin-form (RFC 9112 section 3.2.1 to 3.2.4)."""
     if head.method == "CONNECT":
         return NotImplementedHere("This server is not a proxy")

@@ -8,12 +8,12 @@ from legation.http.messages import Headers
 
 from .framing import ChunkedBody, Framing, LengthBody
 
-__all__ = ["Head"]
+__all__ = ["RequestHead"]
 
 
 # Made for every request, and not changed once it is parsed: `frozen` would triple what it costs.
 @define(eq=False)
-class Head:
+class RequestHead:
     """The head of a request.
 
     Attributes:

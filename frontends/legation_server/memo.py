@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from legation.http.messages import Headers
 
-from .head import Head
+from .head import RequestHead
 
 __all__ = ["Memo"]
 
@@ -52,7 +52,7 @@ _HARMLESS: Final = frozenset(
 )
 """The fields that a client repeats from request to request, and that are no secret."""
 
-_Parts: TypeAlias = tuple[Head, Headers, Headers]
+_Parts: TypeAlias = tuple[RequestHead, Headers, Headers]
 """A head without its fields, those before the token, and those behind it."""
 
 
@@ -66,25 +66,25 @@ class Memo:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._heads: dict[bytes, Head | _Parts] = {}
+        self._heads: dict[bytes, RequestHead | _Parts] = {}
         self._once: set[int] = set()
 
     def __len__(self) -> int:
         """Return how many heads are kept."""
         return len(self._heads)
 
-    def find(self, raw: bytes) -> Head | None:
+    def find(self, raw: bytes) -> RequestHead | None:
         """Return what `raw`, a whole head, would be parsed to; None where it is not known."""
         bearer = _BEARER.search(raw)
         known = self._heads.get(raw if bearer is None else _without(raw, bearer))
-        if isinstance(known, Head) or known is None:
+        if isinstance(known, RequestHead) or known is None:
             return known
         if bearer is None:
             return None  # it has no token, and is what others are without theirs
         head, before, behind = known
         return _like(head, (*before, (_AUTHORIZATION, b"Bearer " + bearer[1]), *behind))
 
-    def keep(self, raw: bytes, head: Head) -> None:
+    def keep(self, raw: bytes, head: RequestHead) -> None:
         """Remember that `raw` is `head` if it came before, in the place of what is kept longest."""
         names = [name for name, _ in head.headers]
         tokens = names.count(_AUTHORIZATION)
@@ -117,6 +117,8 @@ def _without(raw: bytes, bearer: re.Match[bytes]) -> bytes:
     return raw[: bearer.start(1)] + raw[bearer.end(1) :]
 
 
-def _like(head: Head, headers: Headers) -> Head:
+def _like(head: RequestHead, headers: Headers) -> RequestHead:
     """Return `head` with other headers: an HTTP/1.1 one, as all are that are kept."""
-    return Head(head.method, head.target, headers, head.length, head.keep_alive, head.expects)
+    return RequestHead(
+        head.method, head.target, headers, head.length, head.keep_alive, head.expects
+    )

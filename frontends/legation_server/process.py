@@ -20,7 +20,7 @@ from legation.effects import Program
 from legation_host import Write
 from legation_host.logs import quiet
 
-from .context import Platform, Runner
+from .context import Answers, Runner
 from .listeners import close_listeners
 from .orders import ALONE_ORDERS, WORKER_ORDERS, Obey, Orders, release_reload
 from .proxies import NO_PROXIES, Proxies
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "Life", "run"]
 
-P = TypeVar("P", bound=Platform)
+P = TypeVar("P", bound=Answers)
 
 Closing: TypeAlias = Callable[[float, float, Callable[[], bool]], Program[None]]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from legation.http.messages import Headers, Response, Streamed
 
-__all__ = ["CONTINUE", "LAST_CHUNK", "Clock", "chunk", "response_bytes", "stream_head"]
+__all__ = ["CONTINUE", "LAST_CHUNK", "DateClock", "chunk", "response_bytes", "stream_head"]
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -31,7 +31,7 @@ _BUT_LENGTH: Final = frozenset({b"transfer-encoding", b"connection", b"date"})
 _ALL_FRAMING: Final = _BUT_LENGTH | {b"content-length"}
 
 
-class Clock:
+class DateClock:
     """The value of `Date`, rendered once a second."""
 
     __slots__ = ("_second", "date")

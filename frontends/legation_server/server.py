@@ -30,7 +30,7 @@ from legation_host.logs import quiet
 
 from .admission import Admission
 from .connection import Connection
-from .context import Platform, Runner, ServerContext
+from .context import Answers, Runner, ServerContext
 from .listeners import close_listeners
 from .proxies import NO_PROXIES, Proxies, plain
 from .settings import DEFAULT, Settings
@@ -52,7 +52,7 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 
 
 async def serve(
-    platform: Platform,
+    platform: Answers,
     host: Runner,
     listeners: Sequence[socket.socket],
     settings: Settings = DEFAULT,
@@ -83,7 +83,7 @@ class Server:
 
     def __init__(
         self,
-        platform: Platform,
+        platform: Answers,
         host: Runner,
         listeners: Sequence[socket.socket],
         settings: Settings,

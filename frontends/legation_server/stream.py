@@ -13,24 +13,24 @@ import trio
 
 from legation.http.messages import Streamed
 
-from .head import Head
+from .head import RequestHead
 from .render import LAST_CHUNK, chunk, stream_head
 from .wire import ClientGone, Phase, Wire
 
-__all__ = ["End", "Stream"]
+__all__ = ["ResponseStream", "StreamEnd"]
 
 READ_AHEAD: Final = 64 << 10
 """Bytes of later requests kept while a stream lasts; then only writing finds a dead client."""
 
 
-class End(enum.Enum):
+class StreamEnd(enum.Enum):
     """The end of a stream."""
 
     COMPLETE = enum.auto()  # with its last chunk: the connection can go on
     CUT = enum.auto()  # without: the client is gone, or is to see that something is missing
 
 
-class Stream:
+class ResponseStream:
     """One streamed answer on its connection.
 
     Attributes:
@@ -39,14 +39,14 @@ class Stream:
 
     __slots__ = ("_answer", "_chunked", "_scope", "_wire", "gone")
 
-    def __init__(self, wire: Wire, answer: Streamed, head: Head) -> None:
+    def __init__(self, wire: Wire, answer: Streamed, head: RequestHead) -> None:
         self._wire = wire
         self._answer = answer
         self._chunked = not head.old
         self._scope = trio.CancelScope()
         self.gone = False
 
-    async def run(self, *, close: bool) -> End:
+    async def run(self, *, close: bool) -> StreamEnd:
         """Send the head, then what the program emits, until either side has had enough.
 
         Raises:
@@ -60,7 +60,7 @@ class Stream:
             await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
             whole = wire.method == "HEAD"
             if whole:
-                return End.COMPLETE
+                return StreamEnd.COMPLETE
             wire.enter(Phase.STREAM)
             whole = await self._drive()
         finally:
@@ -69,7 +69,7 @@ class Stream:
                 self._cut()
         if whole and self._chunked:
             await wire.send(LAST_CHUNK)
-        return End.COMPLETE if whole else End.CUT
+        return StreamEnd.COMPLETE if whole else StreamEnd.CUT
 
     def _cut(self) -> None:
         """See that no client takes the part that was sent for the whole.

@@ -13,11 +13,11 @@ from .clock import NEW_YEAR_2026, Clock
 from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
 from .everywhere import Trials, crash_everywhere, fail_everywhere
 from .exchange import BadResponse, ClientResponse, Exchange, Refused
-from .faults import Crashed, Fault, Performed
+from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
 from .node import Node
 from .performing import Delayed, Fetcher, Misuse, nothing_listens
-from .scheduling import Deadlock, Endless, Task, Unfinished
+from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
@@ -39,13 +39,14 @@ __all__ = [
     "Endless",
     "Exchange",
     "Expected",
-    "Fault",
     "Fetcher",
     "Misuse",
+    "NoResult",
     "Node",
     "NotAnEventStream",
     "OffScript",
     "Performed",
+    "PlannedFault",
     "Refused",
     "Says",
     "Script",
@@ -54,7 +55,6 @@ __all__ = [
     "Simulation",
     "Task",
     "Trials",
-    "Unfinished",
     "Watcher",
     "YieldedWhileUnwinding",
     "call",

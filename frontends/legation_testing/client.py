@@ -24,7 +24,7 @@ from .content import Fields, HeaderFields, encode_content, request_headers
 from .databases import MEMORY
 from .event_stream import ServerSentEvent
 from .exchange import ClientResponse, Exchange
-from .faults import Fault, Performed
+from .faults import Performed, PlannedFault
 from .matching import Expected
 from .node import Node
 from .performing import Fetcher, nothing_listens
@@ -198,7 +198,7 @@ class Client:
         after: bool = False,
         skip: int = 0,
         times: int | None = 1,
-    ) -> Fault:
+    ) -> PlannedFault:
         """Plan a failure, see `Simulation.fail_at`."""
         return self.simulation.fail_at(which, outcome, after=after, skip=skip, times=times)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
-from .faults import Crashed, Fault
+from .faults import Crashed, PlannedFault
 from .matching import Expected, show
 
 __all__ = ["Subject", "Trials", "crash_everywhere", "fail_everywhere"]
@@ -48,7 +48,7 @@ class Subject(Protocol):
         after: bool = False,
         skip: int = 0,
         times: int | None = 1,
-    ) -> Fault:
+    ) -> PlannedFault:
         """Plan a failure."""
         ...
 

@@ -10,7 +10,7 @@ from legation.effects import Effect
 
 from .matching import Expected, matches, show
 
-__all__ = ["Crashed", "Fault", "Performed"]
+__all__ = ["Crashed", "Performed", "PlannedFault"]
 
 
 @frozen
@@ -35,7 +35,7 @@ class Crashed(BaseException):
 
 
 @define
-class Fault:
+class PlannedFault:
     """A planned failure: `times` effects that match `which`, after `skip` others, end in `outcome`.
 
     An `outcome` that is an exception is thrown, another is the answer.  With `after`, the effect

@@ -26,7 +26,7 @@ from .matching import show
 from .node import Node
 from .unwinding import unwind
 
-__all__ = ["WAITS", "Deadlock", "Endless", "Scheduler", "Stream", "Task", "Throw", "Unfinished"]
+__all__ = ["WAITS", "Deadlock", "Endless", "NoResult", "Scheduler", "Stream", "Task", "Throw"]
 
 R = TypeVar("R")
 
@@ -42,7 +42,7 @@ class Endless(AssertionError):
     """The programs went on beyond the limit of effects."""
 
 
-class Unfinished(AssertionError):
+class NoResult(AssertionError):
     """A result was asked of a program that has none, or was killed."""
 
 
@@ -95,7 +95,7 @@ class Task(Generic[R]):
             self.handed = True
             raise self.error
         if not self._value:
-            raise Unfinished(self.state())
+            raise NoResult(self.state())
         return self._value[0]
 
     def state(self) -> str:

@@ -17,7 +17,7 @@ from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
 from .databases import MEMORY, Databases
-from .faults import Crashed, Fault, Performed
+from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
 from .node import Node
 from .performing import Fetcher, Misuse, World, WriteAudit, nothing_listens, perform
@@ -63,7 +63,7 @@ class Simulation:
         """
         self.effects: list[Performed] = []
         self.nodes: list[Node] = []
-        self._faults: list[Fault] = []
+        self._faults: list[PlannedFault] = []
         self._crash_at: int | None = None
         clock = Clock(start_us)
         ordered = None if order is None else Random(order)
@@ -212,7 +212,7 @@ class Simulation:
         after: bool = False,
         skip: int = 0,
         times: int | None = 1,
-    ) -> Fault:
+    ) -> PlannedFault:
         """Plan that an effect is not performed and ends in `outcome`; return the plan.
 
         Args:
@@ -224,7 +224,7 @@ class Simulation:
         """
         if isinstance(which, int):
             skip, which = which - 1 + skip, _any_effect
-        self._faults.append(Fault(which, outcome, after, skip, times))
+        self._faults.append(PlannedFault(which, outcome, after, skip, times))
         return self._faults[-1]
 
     def crash_at(self, number: int) -> None:
@@ -265,7 +265,7 @@ class Simulation:
                 return self._fail(task, effect, fault)
         return perform(self._world, task, effect)
 
-    def _fail(self, task: Task[Any], effect: Effect, fault: Fault) -> Any:
+    def _fail(self, task: Task[Any], effect: Effect, fault: PlannedFault) -> Any:
         if fault.after:
             perform(self._world, task, effect)
             self._scheduler.forget(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from legation.http.refusals import Refusal
 from legation_server.guard import Guard
-from legation_server.head import Head
+from legation_server.head import RequestHead
 from legation_server.memo import Memo
 from legation_server.settings import DEFAULT, Settings
 
@@ -27,7 +27,7 @@ def heads(
     return out
 
 
-def seen(head: Head | Refusal) -> object:
+def seen(head: RequestHead | Refusal) -> object:
     """Return `head` as a value that can be compared."""
     if isinstance(head, Refusal):
         return head.status

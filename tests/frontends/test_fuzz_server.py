@@ -23,7 +23,7 @@ import trio
 
 from legation_server import Settings
 from legation_server.connection import Connection
-from legation_server.stream import Stream
+from legation_server.stream import ResponseStream
 from legation_server.wire import Wire
 
 from .server_kit import ALIVE, PATIENCE, Client, Served, Tried, reset, serving
@@ -229,7 +229,7 @@ def blocks() -> int:
 
 def kept() -> int:
     """Return how much of connections is still in memory."""
-    return sum(isinstance(thing, (Connection, Wire, Stream)) for thing in gc.get_objects())
+    return sum(isinstance(thing, (Connection, Wire, ResponseStream)) for thing in gc.get_objects())
 
 
 async def follow(served: Served, choose: random.Random) -> None:

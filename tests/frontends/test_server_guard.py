@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from legation.http.refusals import Refusal
 from legation_server.guard import Guard
-from legation_server.head import Head
+from legation_server.head import RequestHead
 from legation_server.settings import DEFAULT, Settings
 
 from .guard_kit import heads
@@ -20,7 +20,7 @@ SMALL: Final = Settings(header_line=60, header_block=150, header_fields=4, body=
 HOST: Final = b"Host: a.example\r\n"
 
 
-def one(data: bytes, limits: Settings = DEFAULT) -> Head | Refusal:
+def one(data: bytes, limits: Settings = DEFAULT) -> RequestHead | Refusal:
     """Return the one thing that comes out of `data`."""
     guard = Guard(limits)
     guard.receive(data)
@@ -29,9 +29,9 @@ def one(data: bytes, limits: Settings = DEFAULT) -> Head | Refusal:
     return head
 
 
-def accepted(data: bytes) -> Head:
+def accepted(data: bytes) -> RequestHead:
     head = one(data)
-    assert isinstance(head, Head), head
+    assert isinstance(head, RequestHead), head
     return head
 
 
@@ -244,7 +244,7 @@ def test_100_is_expected_by_a_1_1_client_with_a_body(
 
 
 def test_two_empty_lines_before_a_request_pass_and_three_do_not() -> None:
-    assert isinstance(one(b"\r\n\r\n" + get()), Head)
+    assert isinstance(one(b"\r\n\r\n" + get()), RequestHead)
     assert status(b"\r\n\r\n\r\n" + get()) == 400
 
 
@@ -276,22 +276,22 @@ def test_the_limits_are_reached_before_they_are_passed() -> None:
     line = b"GET /" + b"a" * 46 + b" HTTP/1.1"
 
     assert len(line) == SMALL.header_line
-    assert isinstance(one(get(line=line), SMALL), Head)
-    assert isinstance(one(get(b"A:", b"B:", b"C:"), SMALL), Head)
+    assert isinstance(one(get(line=line), SMALL), RequestHead)
+    assert isinstance(one(get(b"A:", b"B:", b"C:"), SMALL), RequestHead)
 
 
 def test_limits_hold_for_a_head_that_comes_in_one_piece() -> None:
     assert status(get(b"X: " + b"a" * 70_000)) == 431
     assert status(get(line=b"GET /" + b"a" * 100_000 + b" HTTP/1.1")) == 414
     assert status(get(*[b"X: y"] * 100)) == 431
-    assert isinstance(one(get(*[b"X: y"] * 99)), Head)
+    assert isinstance(one(get(*[b"X: y"] * 99)), RequestHead)
 
 
 def test_what_follows_a_head_is_kept_for_its_body() -> None:
     guard = Guard(DEFAULT)
     guard.receive(get(b"Content-Length: 3", line=b"POST / HTTP/1.1") + b"abcGET")
 
-    assert isinstance(guard.head(), Head)
+    assert isinstance(guard.head(), RequestHead)
     assert (guard.unread, guard.take(), guard.unread) == (6, b"abcGET", 0)
 
 
@@ -303,7 +303,7 @@ def test_a_head_is_started_by_its_first_byte() -> None:
     assert guard.head() is None and guard.has_begun
 
     guard.receive(get())
-    assert isinstance(guard.head(), Head) and not guard.has_begun
+    assert isinstance(guard.head(), RequestHead) and not guard.has_begun
 
 
 def test_a_refusal_never_quotes_the_input() -> None:

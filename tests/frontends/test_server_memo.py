@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legation_server.guard import Guard
-from legation_server.head import Head
+from legation_server.head import RequestHead
 from legation_server.memo import Memo
 from legation_server.settings import DEFAULT, Settings
 
@@ -47,12 +47,12 @@ PIECES: Final = (
 NARROW: Final = Settings(header_line=100, header_block=200, header_fields=4)
 
 
-def head_of(memo: Memo, raw: bytes, limits: Settings = DEFAULT) -> Head:
+def head_of(memo: Memo, raw: bytes, limits: Settings = DEFAULT) -> RequestHead:
     """Return what a new connection makes of `raw`."""
     guard = Guard(limits, memo)
     guard.receive(raw)
     head = guard.head()
-    assert isinstance(head, Head)
+    assert isinstance(head, RequestHead)
     assert guard.unread == 0
     return head
 
@@ -130,7 +130,7 @@ def test_a_head_with_a_body_is_kept_with_its_length() -> None:
         assert (memo.find(raw) is not None) is known
         guard.receive(raw + b"abcGET")
         head = guard.head()
-        assert isinstance(head, Head)
+        assert isinstance(head, RequestHead)
         assert head.length == 3
         assert guard.take() == b"abcGET"
 

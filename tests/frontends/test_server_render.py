@@ -4,7 +4,7 @@ import h11
 import pytest
 
 from legation.http.messages import Response, Streamed
-from legation_server.render import Clock, chunk, response_bytes, stream_head
+from legation_server.render import DateClock, chunk, response_bytes, stream_head
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
 LENGTH = (b"content-length", b"5")
@@ -98,7 +98,7 @@ def test_a_stream_is_framed_in_chunks() -> None:
 
 
 def test_the_date_changes_with_the_second() -> None:
-    clock = Clock()
+    clock = DateClock()
     clock.tick(784111777.9)
     first = clock.date
     clock.tick(784111777.0)

@@ -45,8 +45,8 @@ from legation_testing import (
     Delayed,
     Endless,
     Misuse,
+    NoResult,
     Simulation,
-    Unfinished,
     YieldedWhileUnwinding,
 )
 from legation_testing.matching import matches
@@ -524,13 +524,13 @@ def test_several_failures_come_out_together() -> None:
 def test_a_result_is_asked_of_a_program_that_has_one() -> None:
     with Simulation() as simulation:
         task = simulation.start(ask(Sleep(1.0)), "sleeper")
-        with pytest.raises(Unfinished, match="sleeper on node-1: ready"):
+        with pytest.raises(NoResult, match="sleeper on node-1: ready"):
             task.result()
         simulation.settle()
-        with pytest.raises(Unfinished, match="sleeper on node-1: waits for Sleep"):
+        with pytest.raises(NoResult, match="sleeper on node-1: waits for Sleep"):
             task.result()
         simulation.cancel(task)
-        with pytest.raises(Unfinished, match="sleeper on node-1: ended"):
+        with pytest.raises(NoResult, match="sleeper on node-1: ended"):
             task.result()
 
 

@@ -16,14 +16,14 @@ from .decide import Principal
 from .keys import KeySet, build_keys
 from .tokens import BadToken, NoToken, bearer_token
 
-__all__ = ["TRUSTED", "Authenticator", "Refused", "make_authenticator"]
+__all__ = ["TRUSTED", "Authenticator", "TokenRefused", "make_authenticator"]
 
 TRUSTED: Final = Principal(trusted=True)
 """The caller where authorization is off."""
 
 
 @frozen
-class Refused:
+class TokenRefused:
     """The refusal of a token; `reason` is for the log, `refusal` for the caller."""
 
     refusal: Unauthenticated
@@ -43,11 +43,11 @@ class Authenticator:
     keys: KeySet
     _cache: ClaimsCache = field(default=Factory(_empty_cache, takes_self=True), init=False)
 
-    def caller(self, request: Request, now_us: int) -> Principal | Refused:
+    def caller(self, request: Request, now_us: int) -> Principal | TokenRefused:
         """Return who sent `request`, as its one bearer token says."""
         token = bearer_token(request.values(b"authorization"))
         if isinstance(token, NoToken):
-            return Refused(Unauthenticated(), token.reason)
+            return TokenRefused(Unauthenticated(), token.reason)
         if isinstance(token, BadToken):
             return _refuse(token)
         claims = self._cache.verify(token, self.keys, now_us)
@@ -76,10 +76,10 @@ class Authenticator:
         )
 
 
-def _refuse(token: BadToken) -> Refused:
+def _refuse(token: BadToken) -> TokenRefused:
     """One sentence for every reason but expiry, so that a forger learns nothing."""
     detail = "Token has expired" if token.expired else "Invalid token"
-    return Refused(Unauthenticated(detail, sent=True), token.reason)
+    return TokenRefused(Unauthenticated(detail, sent=True), token.reason)
 
 
 def _keys(

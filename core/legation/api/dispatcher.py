@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
-from ..access.authenticator import TRUSTED, Authenticator, Refused
+from ..access.authenticator import TRUSTED, Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
 from ..access.rights import describe_need
 from ..access.scopes import Open, Public, Scoped, Signed
@@ -89,7 +89,7 @@ class Dispatcher:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
         if self.authenticator is not None:
             caller = self.authenticator.caller(arrival.request, arrival.now_us)
-            if isinstance(caller, Refused):
+            if isinstance(caller, TokenRefused):
                 return (yield from _refuse_caller(arrival, caller))
         return refusal
 
@@ -106,7 +106,7 @@ class Dispatcher:
         )
         decision = audit.decision
         outcome: Outcome
-        if isinstance(caller, Refused):
+        if isinstance(caller, TokenRefused):
             outcome = yield from _refuse_caller(arrival, caller)
         elif isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
@@ -144,7 +144,7 @@ class Dispatcher:
 
     def _caller(
         self, arrival: Arrival, route: Route, params: Mapping[str, str]
-    ) -> AuditContext | Refused:
+    ) -> AuditContext | TokenRefused:
         """Return who asks and what was decided; not recorded where nobody's rights were asked."""
         if isinstance(route.need, Signed):
             return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
@@ -154,7 +154,7 @@ class Dispatcher:
         if route.template in self.excluded or _sends_none(arrival.request, route):
             return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
         principal = self.authenticator.caller(arrival.request, arrival.now_us)
-        if isinstance(principal, Refused):
+        if isinstance(principal, TokenRefused):
             return principal
         named = params.get(route.parameter) if route.parameter else None
         return AuditContext(arrival, principal, decide(route.need, principal, named), params)
@@ -174,7 +174,9 @@ class Dispatcher:
 
     # --- Asking about it ------------------------------------------------------------------------
 
-    def explain(self, principal: Principal | Refused, method: str, target: str) -> dict[str, Any]:
+    def explain(
+        self, principal: Principal | TokenRefused, method: str, target: str
+    ) -> dict[str, Any]:
         """Return where a request would lead, and whether `principal` may make it.
 
         For who is refused it is told why: the answer is for whoever holds the platform's keys.
@@ -199,13 +201,13 @@ class Dispatcher:
         return {"method": route.method, "route": route.template, "needs": need}
 
     def _permission(
-        self, principal: Principal | Refused, route: Route, named: str | None
+        self, principal: Principal | TokenRefused, route: Route, named: str | None
     ) -> dict[str, Any]:
         if isinstance(route.need, Signed):
             return {"allowed": False, "reason": "signature"}
         if route.template in self.excluded:
             return {"allowed": True, "by": "excluded route"}
-        if isinstance(principal, Refused):
+        if isinstance(principal, TokenRefused):
             return {"allowed": False, "reason": "token", "because": principal.reason}
         decision = decide(route.need, principal, named)
         if isinstance(decision, Allow):
@@ -219,7 +221,7 @@ class Dispatcher:
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
 
 
-def _refuse_caller(arrival: Arrival, refused: Refused) -> Program[Outcome]:
+def _refuse_caller(arrival: Arrival, refused: TokenRefused) -> Program[Outcome]:
     """Return the refusal; what is wrong with a token is for the log alone."""
     if refused.refusal.sent:
         fields = (("request_id", arrival.request_id), ("reason", refused.reason))

@@ -1,8 +1,8 @@
-"""Messaging channels: verify, parse, encode, judge; everything but the waiting.
+"""Messaging channels: codecs that verify and parse deliveries and encode replies.
 
 The set of kinds is closed.  Each is a frozen value of its settings with the same seven functions:
-`handshake` and `verify` for what comes in, `parse` for what was verified, `locate` and `download`
-for what is attached to a message, `encode` for a reply, `read_reply` for what became of it.  No
+`handshake` and `verify` for a request, `parse` for a verified delivery, `locate` and `download`
+for a file in a message, `encode` for a reply, `read_reply` for the provider's answer to it.  No
 input from outside makes any of them raise.
 """
 

@@ -17,18 +17,18 @@ from ..http.bodies.media_types import MEDIA_TYPES
 from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
-from .signatures import Refused
+from .signatures import SignatureRefused
 
 __all__ = [
     "APOLOGY",
     "Ask",
+    "Attachment",
     "Challenge",
+    "ContentKind",
     "Delivery",
     "Handshake",
     "Ignored",
     "IncomingMessage",
-    "Kind",
-    "Media",
     "NotUnderstood",
     "Parsed",
     "Piece",
@@ -56,7 +56,7 @@ __all__ = [
 APOLOGY: Final = "Sorry, something went wrong here and I could not answer. Please try again later."
 
 
-class Kind(Enum):
+class ContentKind(Enum):
     """The kind of content that a message carries."""
 
     TEXT = "text"
@@ -76,7 +76,7 @@ class Kind(Enum):
 
 
 @frozen
-class Media:
+class Attachment:
     """A file that came with a message, and is still at the provider.
 
     Attributes:
@@ -112,7 +112,7 @@ class IncomingMessage:
 
     message_id: str
     sender: str = field(repr=False)
-    kind: Kind = Kind.TEXT
+    kind: ContentKind = ContentKind.TEXT
     text: str | None = field(default=None, repr=False)
     conversation: str = field(default="", repr=False)
     thread: str = ""
@@ -120,7 +120,7 @@ class IncomingMessage:
     reply_to: str = ""
     from_self: bool = False
     sent_us: int | None = None
-    media: tuple[Media, ...] = ()
+    media: tuple[Attachment, ...] = ()
     in_group: bool = False
 
 
@@ -162,7 +162,7 @@ class NotUnderstood:
 
 
 Parsed: TypeAlias = Delivery | Challenge | Ignored | NotUnderstood
-Handshake: TypeAlias = Challenge | Refused
+Handshake: TypeAlias = Challenge | SignatureRefused
 Piece: TypeAlias = IncomingMessage | Undelivered | str
 """A message, what became of one of ours, or the kind of something that is neither."""
 
@@ -248,7 +248,7 @@ _EXTENSIONS: Final = {"image/jpeg": "jpg", "audio/ogg": "ogg", "audio/mpeg": "mp
 
 def media_of(
     media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
-) -> tuple[Media, ...]:
+) -> tuple[Attachment, ...]:
     """Return the file that a provider tells of, or nothing without an id.
 
     One without a name is called by what it is.
@@ -263,7 +263,7 @@ def media_of(
         called = f"{family}.{_EXTENSIONS.get(kind, subtype)}"
     known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
     # `known` narrows nothing for a type checker.
-    return (Media(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
+    return (Attachment(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
 
 
 def gather(pieces: Iterable[Piece]) -> Delivery:
@@ -309,16 +309,16 @@ class Skip:
 
 Treatment: TypeAlias = Ask | Say | Skip
 
-_SILENT: Final = frozenset({Kind.REACTION, Kind.SYSTEM})
+_SILENT: Final = frozenset({ContentKind.REACTION, ContentKind.SYSTEM})
 _NAMED: Final = {
-    Kind.IMAGE: "images",
-    Kind.AUDIO: "voice messages",
-    Kind.VIDEO: "videos",
-    Kind.DOCUMENT: "files",
-    Kind.STICKER: "stickers",
-    Kind.LOCATION: "locations",
-    Kind.CONTACTS: "contacts",
-    Kind.ORDER: "orders",
+    ContentKind.IMAGE: "images",
+    ContentKind.AUDIO: "voice messages",
+    ContentKind.VIDEO: "videos",
+    ContentKind.DOCUMENT: "files",
+    ContentKind.STICKER: "stickers",
+    ContentKind.LOCATION: "locations",
+    ContentKind.CONTACTS: "contacts",
+    ContentKind.ORDER: "orders",
 }
 
 
@@ -373,7 +373,7 @@ def encode_message(message: IncomingMessage) -> str:
 
 
 def _plain(_: object, __: object, value: Any) -> Any:
-    return value.value if isinstance(value, Kind) else value
+    return value.value if isinstance(value, ContentKind) else value
 
 
 def decode_message(payload: str) -> IncomingMessage:
@@ -381,10 +381,10 @@ def decode_message(payload: str) -> IncomingMessage:
     value: dict[str, Any] = json.loads(payload)
     names = [attribute.name for attribute in fields(IncomingMessage)]
     known: dict[str, Any] = {name: value[name] for name in names if name in value}
-    known["kind"] = Kind(known["kind"])
-    parts = [attribute.name for attribute in fields(Media)]
+    known["kind"] = ContentKind(known["kind"])
+    parts = [attribute.name for attribute in fields(Attachment)]
     known["media"] = tuple(
-        Media(**{part: item[part] for part in parts if part in item})
+        Attachment(**{part: item[part] for part in parts if part in item})
         for item in known.get("media", ())
     )
     return IncomingMessage(**known)

@@ -12,7 +12,7 @@ from typing import Final
 from ..values import frozen
 from .replies import utf16_length
 
-__all__ = ["Span", "mark_up", "spans"]
+__all__ = ["TextSpan", "mark_up", "spans"]
 
 _MARKDOWN: Final = re.compile(
     r"""^[ \t]*```(?P<info>[^`\n]*)\n(?!\s*```)(?P<block>.*?\S.*?)(?:\n[ \t]*```[ \t]*$|\Z)
@@ -27,7 +27,7 @@ _LINK: Final = re.compile(r"\[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+
 
 
 @frozen
-class Span:
+class TextSpan:
     """A span of text with a style: its offset and its length, in UTF-16 units.
 
     `kind` is `bold`, `strikethrough`, `code` or `pre`, the last with a `language` or "".
@@ -54,10 +54,10 @@ def _mark(found: re.Match[str]) -> str:
     return f"~{words}~" if kind == "strikethrough" else whole if kind else words
 
 
-def spans(text: str) -> tuple[str, tuple[Span, ...]]:
+def spans(text: str) -> tuple[str, tuple[TextSpan, ...]]:
     """Return `text` without its markup, and what that said, in order."""
     pieces: list[str] = []
-    result: list[Span] = []
+    result: list[TextSpan] = []
     done = units = 0
     for found in _MARKDOWN.finditer(text):
         kind, words = _read(found)
@@ -65,7 +65,7 @@ def spans(text: str) -> tuple[str, tuple[Span, ...]]:
         units += utf16_length(before)
         length = utf16_length(words)
         if kind:
-            result.append(Span(kind, units, length, (found["info"] or "").strip()))
+            result.append(TextSpan(kind, units, length, (found["info"] or "").strip()))
         pieces += [before, words]
         units += length
         done = found.end()

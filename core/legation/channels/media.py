@@ -1,7 +1,7 @@
-"""Fetching what somebody attached to a message: where it is, then the file itself.
+"""The download of an attachment: first its address, then the file itself.
 
 Only the provider's own addresses are asked.  The token of a channel stands in these requests, so
-an address in an answer counts for nothing unless it is the provider's.
+an address in an answer is used only where it is the provider's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from attrs import evolve
 
 from ..effects import Fetch, FetchReply, Program, Sleep, Unreachable
-from .deliveries import Media
+from .deliveries import Attachment
 
 __all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider"]
 
@@ -32,16 +32,16 @@ _HOST: Final = re.compile(r"[a-z0-9.-]+", re.ASCII)
 class Source(Protocol):
     """The requests by which a channel gets files from its provider."""
 
-    def locate(self, media: Media) -> Fetch | None:
+    def locate(self, media: Attachment) -> Fetch | None:
         """Return the question where `media` is; None when there is nothing to ask."""
         ...
 
-    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file itself; None when `found` names no place to ask."""
         ...
 
 
-def fetch_media(source: Source, media: Media, most_bytes: int) -> Program[bytes | str]:
+def fetch_media(source: Source, media: Attachment, most_bytes: int) -> Program[bytes | str]:
     """Return the content of `media`, or in a few words why there is none."""
     if media.size is not None and media.size > most_bytes:
         return _TOO_LARGE
@@ -61,7 +61,7 @@ def fetch_media(source: Source, media: Media, most_bytes: int) -> Program[bytes 
     return _GONE if _is_page(answer, media) else answer.body
 
 
-def _is_page(answer: FetchReply, media: Media) -> bool:
+def _is_page(answer: FetchReply, media: Attachment) -> bool:
     """Whether a page to log in came in the place of the file, as Slack sends it with 200."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "text/html" != media.mime_type

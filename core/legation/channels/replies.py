@@ -1,4 +1,4 @@
-"""An answer on its way out: its parts, their keys, and what came of sending one."""
+"""The replies to a message: the parts of an answer, their keys, and the results of sending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what a channel is configured with: a mistake stops the start, not a message."""
+"""The checks of a channel's settings: a mistake stops the start, not a message."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from ..values import frozen
 
 __all__ = [
     "TOLERANCE_SECONDS",
-    "Refused",
     "Secrets",
+    "SignatureRefused",
     "Verified",
     "active_secrets",
     "hub256",
@@ -59,7 +59,7 @@ class Verified:
 
 
 @frozen
-class Refused:
+class SignatureRefused:
     """Not verified; `reason` is for the log and the counters, never for the caller."""
 
     reason: str
@@ -88,11 +88,11 @@ def is_among(given: bytes, expected: Iterable[bytes]) -> bool:
     return found
 
 
-def _only(headers: Headers, name: bytes) -> bytes | Refused:
+def _only(headers: Headers, name: bytes) -> bytes | SignatureRefused:
     values = [value for key, value in headers if key == name]
     if len(values) == 1:
         return values[0]
-    return Refused(f"{'several' if values else 'no'} {name.decode()} headers")
+    return SignatureRefused(f"{'several' if values else 'no'} {name.decode()} headers")
 
 
 def _hex_digest(secret: bytes, message: bytes) -> bytes:
@@ -106,46 +106,48 @@ def _fresh(seconds: bytes, now_us: int) -> bool:
     return abs(now_us - int(seconds) * 1_000_000) <= TOLERANCE_SECONDS * 1_000_000
 
 
-def hub256(headers: Headers, body: bytes, secrets: Secrets) -> Verified | Refused:
+def hub256(headers: Headers, body: bytes, secrets: Secrets) -> Verified | SignatureRefused:
     """Check `X-Hub-Signature-256` as Meta and GitHub write it: lower-case hex after `sha256=`.
 
     The scheme has no timestamp: against replays the message id alone protects.
     """
     given = _only(headers, b"x-hub-signature-256")
-    if isinstance(given, Refused):
+    if isinstance(given, SignatureRefused):
         return given
     if not _HUB.fullmatch(given):
-        return Refused("malformed signature")
+        return SignatureRefused("malformed signature")
     if not is_among(given, [b"sha256=" + _hex_digest(key, body) for key in secrets]):
-        return Refused("wrong signature")
+        return SignatureRefused("wrong signature")
     return Verified(body)
 
 
-def slack_v0(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
+def slack_v0(
+    headers: Headers, body: bytes, secrets: Secrets, now_us: int
+) -> Verified | SignatureRefused:
     """Check `X-Slack-Signature` over `v0:timestamp:body`, the timestamp within five minutes."""
     given = _only(headers, b"x-slack-signature")
     stamp = _only(headers, b"x-slack-request-timestamp")
-    if isinstance(given, Refused):
+    if isinstance(given, SignatureRefused):
         return given
-    if isinstance(stamp, Refused):
+    if isinstance(stamp, SignatureRefused):
         return stamp
     if not _SLACK.fullmatch(given):
-        return Refused("malformed signature")
+        return SignatureRefused("malformed signature")
     if not _fresh(stamp, now_us):
-        return Refused("timestamp outside the tolerance")
+        return SignatureRefused("timestamp outside the tolerance")
     signed = b"v0:%s:%s" % (stamp, body)
     if not is_among(given, [b"v0=" + _hex_digest(key, signed) for key in secrets]):
-        return Refused("wrong signature")
+        return SignatureRefused("wrong signature")
     return Verified(body)
 
 
-def telegram_token(headers: Headers, body: bytes, secrets: Secrets) -> Verified | Refused:
+def telegram_token(headers: Headers, body: bytes, secrets: Secrets) -> Verified | SignatureRefused:
     """Check `X-Telegram-Bot-Api-Secret-Token`: a shared token, nothing is signed."""
     given = _only(headers, b"x-telegram-bot-api-secret-token")
-    if isinstance(given, Refused):
+    if isinstance(given, SignatureRefused):
         return given
     if not is_among(given, secrets):
-        return Refused("wrong token")
+        return SignatureRefused("wrong token")
     return Verified(body)
 
 
@@ -169,25 +171,27 @@ def sign_standard(
     return [b"v1," + b64encode(hmac.digest(key, signed, "sha256")) for key in secrets]
 
 
-def standard_v1(headers: Headers, body: bytes, secrets: Secrets, now_us: int) -> Verified | Refused:
+def standard_v1(
+    headers: Headers, body: bytes, secrets: Secrets, now_us: int
+) -> Verified | SignatureRefused:
     """Check the `webhook-*` headers of Standard Webhooks 1.0; any entry of the list may match.
 
     Entries of other versions are passed over: a `v1a` (ed25519) never counts as a `v1`.
     """
     found = [_only(headers, b"webhook-" + part) for part in (b"id", b"timestamp", b"signature")]
-    missing = next((value for value in found if isinstance(value, Refused)), None)
+    missing = next((value for value in found if isinstance(value, SignatureRefused)), None)
     if missing:
         return missing
     delivery_id, seconds, given = (value for value in found if isinstance(value, bytes))
     if not _WEBHOOK_ID.fullmatch(delivery_id):
-        return Refused("malformed id")
+        return SignatureRefused("malformed id")
     if not _fresh(seconds, now_us):
-        return Refused("timestamp outside the tolerance")
+        return SignatureRefused("timestamp outside the tolerance")
     entries = given.split(b" ")
     if len(entries) > MAX_SIGNATURES:
-        return Refused("too many signatures")
+        return SignatureRefused("too many signatures")
     expected = sign_standard(secrets, delivery_id, seconds, body)
     matches = [is_among(entry, expected) for entry in entries]  # all of them, then ask
     if not any(matches):
-        return Refused("wrong signature")
+        return SignatureRefused("wrong signature")
     return Verified(body, delivery_id.decode())

@@ -18,11 +18,11 @@ from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .deliveries import (
+    Attachment,
+    ContentKind,
     Handshake,
     Ignored,
     IncomingMessage,
-    Kind,
-    Media,
     Parsed,
     Piece,
     at,
@@ -39,7 +39,7 @@ from .markup import mark_up
 from .media import is_provider
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_token
-from .signatures import Refused, Secrets, Verified, active_secrets, slack_v0
+from .signatures import Secrets, SignatureRefused, Verified, active_secrets, slack_v0
 
 __all__ = ["Slack"]
 
@@ -100,9 +100,9 @@ class Slack:
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
         """Refuse: Slack verifies by a signed POST."""
-        return Refused("no handshake")
+        return SignatureRefused("no handshake")
 
-    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check Slack's signature and the age of the request."""
         return slack_v0(headers, body, self._secrets, now_us)
 
@@ -127,11 +127,11 @@ class Slack:
         else:
             yield _message(root, event)
 
-    def locate(self, media: Media) -> Fetch | None:
+    def locate(self, media: Attachment) -> Fetch | None:
         """Ask nothing: the address of a file stands in its event."""
         return None
 
-    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; the app needs the scope `files:read`."""
         if not is_provider(media.id, self.api_base_url, ("slack.com",)):
             return None
@@ -246,10 +246,10 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
     )
 
 
-def _kind(event: JsonValue, text: str | None) -> Kind:
+def _kind(event: JsonValue, text: str | None) -> ContentKind:
     if at(event, "files"):
-        return Kind.DOCUMENT
-    return Kind.TEXT if text else Kind.UNSUPPORTED
+        return ContentKind.DOCUMENT
+    return ContentKind.TEXT if text else ContentKind.UNSUPPORTED
 
 
 def _own(root: JsonObject) -> frozenset[str]:
@@ -261,7 +261,7 @@ def _own(root: JsonObject) -> frozenset[str]:
     )
 
 
-def _media(event: JsonValue) -> Iterator[Media]:
+def _media(event: JsonValue) -> Iterator[Attachment]:
     for file in objects(at(event, "files")):
         url = text_at(file, "url_private_download") or text_at(file, "url_private")
         known = url if len(url) <= _LONGEST_URL else ""

@@ -1,8 +1,8 @@
 """Any other system, by signed webhooks both ways (Standard Webhooks 1.0).
 
-What comes in: `{"type": "message…", "data": {"sender", "text", "conversation", "thread", "sent"}}`,
-only `sender` being required; `webhook-id` is the id of the message.  What goes out has the type
-`reply`, so that one of our own deliveries, sent back to us, is understood as no message.
+A message: `{"type": "message…", "data": {"sender", "text", "conversation", "thread", "sent"}}`,
+only `sender` being required; `webhook-id` is the id of the message.  A reply has the type `reply`,
+so that one of our own deliveries, sent back to us, is not taken for a message.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..http.bodies.json_text import JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .deliveries import (
+    Attachment,
+    ContentKind,
     Handshake,
     Ignored,
     IncomingMessage,
-    Kind,
-    Media,
     Parsed,
     at,
     gather,
@@ -32,11 +32,18 @@ from .deliveries import (
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import check_base_url
-from .signatures import Refused, Secrets, Verified, sign_standard, standard_key, standard_v1
+from .signatures import (
+    Secrets,
+    SignatureRefused,
+    Verified,
+    sign_standard,
+    standard_key,
+    standard_v1,
+)
 
 __all__ = ["Standard"]
 
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in ContentKind}
 _GONE: Final = 410
 
 
@@ -70,9 +77,9 @@ class Standard:
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
         """Refuse: the scheme has none."""
-        return Refused("no handshake")
+        return SignatureRefused("no handshake")
 
-    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the signature over id, timestamp and body."""
         return standard_v1(headers, body, self._secrets, now_us)
 
@@ -86,11 +93,11 @@ class Standard:
             return Ignored("another type")
         return gather([_message(root.get("data"), verified.delivery_id)])
 
-    def locate(self, media: Media) -> Fetch | None:
+    def locate(self, media: Attachment) -> Fetch | None:
         """Ask nothing: no message has a file."""
         return None
 
-    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Ask for nothing: no message has a file."""
         return None
 
@@ -136,11 +143,11 @@ class Standard:
 def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:
     sender = identifier(at(data, "sender"))
     text = text_at(data, "text") or None
-    kind = _KINDS.get(text_at(data, "kind") or "text", Kind.UNSUPPORTED)
+    kind = _KINDS.get(text_at(data, "kind") or "text", ContentKind.UNSUPPORTED)
     return IncomingMessage(
         message_id=delivery_id,
         sender=sender,
-        kind=Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind,
+        kind=ContentKind.UNSUPPORTED if kind is ContentKind.TEXT and text is None else kind,
         text=text,
         conversation=identifier(at(data, "conversation")) or sender,
         thread=identifier(at(data, "thread")),

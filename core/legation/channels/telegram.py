@@ -17,11 +17,11 @@ from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .deliveries import (
+    Attachment,
+    ContentKind,
     Handshake,
     Ignored,
     IncomingMessage,
-    Kind,
-    Media,
     Parsed,
     Piece,
     at,
@@ -33,31 +33,31 @@ from .deliveries import (
     read_object,
     text_at,
 )
-from .markup import Span, spans
+from .markup import TextSpan, spans
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url
-from .signatures import Refused, Secrets, Verified, active_secrets, telegram_token
+from .signatures import Secrets, SignatureRefused, Verified, active_secrets, telegram_token
 
 __all__ = ["Telegram"]
 
 # The member that tells what a message is, and where its words are; the first that is there.
 _KINDS: Final = (
-    ("text", Kind.TEXT, "text"),
-    ("photo", Kind.IMAGE, "caption"),
-    ("voice", Kind.AUDIO, "caption"),
-    ("audio", Kind.AUDIO, "caption"),
-    ("video", Kind.VIDEO, "caption"),
-    ("video_note", Kind.VIDEO, "caption"),
-    ("document", Kind.DOCUMENT, "caption"),
-    ("sticker", Kind.STICKER, "caption"),
-    ("location", Kind.LOCATION, "caption"),
-    ("contact", Kind.CONTACTS, "caption"),
-    ("paid_media", Kind.UNSUPPORTED, "caption"),
-    ("checklist", Kind.UNSUPPORTED, "caption"),
-    ("poll", Kind.UNSUPPORTED, "caption"),
-    ("dice", Kind.UNSUPPORTED, "caption"),
-    ("story", Kind.UNSUPPORTED, "caption"),
-    ("game", Kind.UNSUPPORTED, "caption"),
+    ("text", ContentKind.TEXT, "text"),
+    ("photo", ContentKind.IMAGE, "caption"),
+    ("voice", ContentKind.AUDIO, "caption"),
+    ("audio", ContentKind.AUDIO, "caption"),
+    ("video", ContentKind.VIDEO, "caption"),
+    ("video_note", ContentKind.VIDEO, "caption"),
+    ("document", ContentKind.DOCUMENT, "caption"),
+    ("sticker", ContentKind.STICKER, "caption"),
+    ("location", ContentKind.LOCATION, "caption"),
+    ("contact", ContentKind.CONTACTS, "caption"),
+    ("paid_media", ContentKind.UNSUPPORTED, "caption"),
+    ("checklist", ContentKind.UNSUPPORTED, "caption"),
+    ("poll", ContentKind.UNSUPPORTED, "caption"),
+    ("dice", ContentKind.UNSUPPORTED, "caption"),
+    ("story", ContentKind.UNSUPPORTED, "caption"),
+    ("game", ContentKind.UNSUPPORTED, "caption"),
 )
 # The type of a file where Telegram does not tell: a photo is always a JPEG, a voice OGG with Opus.
 _FILES: Final = (
@@ -131,9 +131,9 @@ class Telegram:
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
         """Refuse: Telegram asks nothing by GET."""
-        return Refused("no handshake")
+        return SignatureRefused("no handshake")
 
-    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the secret token; the scheme knows no time and signs nothing."""
         return telegram_token(headers, body, self._secrets)
 
@@ -186,7 +186,7 @@ class Telegram:
         return IncomingMessage(
             message_id=update_id,
             sender=identifier(at(press, "from", "id")),
-            kind=Kind.BUTTON if text else Kind.UNSUPPORTED,
+            kind=ContentKind.BUTTON if text else ContentKind.UNSUPPORTED,
             text=text or None,
             conversation=identifier(at(press, "message", "chat", "id")),
             thread=_topic(at(press, "message")),
@@ -215,13 +215,13 @@ class Telegram:
         """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
         return at(user, "is_bot") is True or self._is_us(user)
 
-    def locate(self, media: Media) -> Fetch | None:
+    def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the path of a file, which is good for an hour at least."""
         url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/getFile")
         body = compact_json({"file_id": media.id}).encode()
         return Fetch("POST", url, (("content-type", "application/json"),), body)
 
-    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; its path has the token in it too."""
         parsed = parse_json(found.body) if found else None
         path = text_at(parsed if isinstance(parsed, dict) else None, "result", "file_path")
@@ -282,7 +282,7 @@ class Telegram:
         return outcome or Sent(_number(at(answer, "result", "message_id")))
 
 
-def _entity(span: Span) -> dict[str, object]:
+def _entity(span: TextSpan) -> dict[str, object]:
     entity: dict[str, object] = {
         "type": span.kind,
         "offset": span.offset,
@@ -316,16 +316,18 @@ def _number(value: JsonValue) -> str:
     return identifier(value) if isinstance(value, int) else ""
 
 
-def _content(message: JsonObject) -> tuple[Kind, str | None]:
+def _content(message: JsonObject) -> tuple[ContentKind, str | None]:
     """Return what `message` is; what nobody wrote (a member joined) is `SYSTEM`."""
     for member, kind, words in _KINDS:
         if member in message:
             text = text_at(message, words) or None
-            return (Kind.UNSUPPORTED if kind is Kind.TEXT and text is None else kind), text
-    return Kind.SYSTEM, None
+            return (
+                ContentKind.UNSUPPORTED if kind is ContentKind.TEXT and text is None else kind
+            ), text
+    return ContentKind.SYSTEM, None
 
 
-def _media(message: JsonObject) -> tuple[Media, ...]:
+def _media(message: JsonObject) -> tuple[Attachment, ...]:
     """Return the file of `message`; of a photo the largest size that is not excessive."""
     sizes = [size for size in objects(message.get("photo")) if _file_id(size)]
     fitting = [size for size in sizes if not _bytes(size) > _LARGEST] or sizes[:1]

@@ -18,11 +18,11 @@ from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .deliveries import (
+    Attachment,
+    ContentKind,
     Handshake,
     Ignored,
     IncomingMessage,
-    Kind,
-    Media,
     Parsed,
     Piece,
     Undelivered,
@@ -40,41 +40,41 @@ from .markup import mark_up
 from .media import is_provider
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_segment, check_token
-from .signatures import Refused, Secrets, Verified, active_secrets, hub256, is_among
+from .signatures import Secrets, SignatureRefused, Verified, active_secrets, hub256, is_among
 
 __all__ = ["WhatsApp"]
 
 # By the type of a message: what it is, and where its words are.
-_KINDS: Final[Mapping[str, tuple[Kind, tuple[str, ...]]]] = {
-    "text": (Kind.TEXT, ("text", "body")),
-    "button": (Kind.BUTTON, ("button", "text")),
-    "interactive/button_reply": (Kind.BUTTON, ("interactive", "button_reply", "title")),
-    "interactive/list_reply": (Kind.LIST, ("interactive", "list_reply", "title")),
-    "interactive/nfm_reply": (Kind.BUTTON, ("interactive", "nfm_reply", "response_json")),
-    "image": (Kind.IMAGE, ("image", "caption")),
-    "audio": (Kind.AUDIO, ()),
-    "video": (Kind.VIDEO, ("video", "caption")),
-    "document": (Kind.DOCUMENT, ("document", "caption")),
-    "sticker": (Kind.STICKER, ()),
-    "location": (Kind.LOCATION, ()),
-    "contacts": (Kind.CONTACTS, ()),
-    "order": (Kind.ORDER, ("order", "text")),
-    "reaction": (Kind.REACTION, ("reaction", "emoji")),
-    "system": (Kind.SYSTEM, ("system", "body")),
+_KINDS: Final[Mapping[str, tuple[ContentKind, tuple[str, ...]]]] = {
+    "text": (ContentKind.TEXT, ("text", "body")),
+    "button": (ContentKind.BUTTON, ("button", "text")),
+    "interactive/button_reply": (ContentKind.BUTTON, ("interactive", "button_reply", "title")),
+    "interactive/list_reply": (ContentKind.LIST, ("interactive", "list_reply", "title")),
+    "interactive/nfm_reply": (ContentKind.BUTTON, ("interactive", "nfm_reply", "response_json")),
+    "image": (ContentKind.IMAGE, ("image", "caption")),
+    "audio": (ContentKind.AUDIO, ()),
+    "video": (ContentKind.VIDEO, ("video", "caption")),
+    "document": (ContentKind.DOCUMENT, ("document", "caption")),
+    "sticker": (ContentKind.STICKER, ()),
+    "location": (ContentKind.LOCATION, ()),
+    "contacts": (ContentKind.CONTACTS, ()),
+    "order": (ContentKind.ORDER, ("order", "text")),
+    "reaction": (ContentKind.REACTION, ("reaction", "emoji")),
+    "system": (ContentKind.SYSTEM, ("system", "body")),
     # What a person did to a message of before, or to the chat.
     **dict.fromkeys(
         (
             *("edit", "revoke", "request_welcome", "unsupported/keep_in_chat"),
             *("unsupported/pin", "unsupported/poll_update", "unsupported/reaction"),
         ),
-        (Kind.SYSTEM, ()),
+        (ContentKind.SYSTEM, ()),
     ),
 }
 _FILES: Final = ("image", "audio", "video", "document")
 _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
-_WORDED: Final = frozenset({Kind.TEXT, Kind.BUTTON, Kind.LIST})
+_WORDED: Final = frozenset({ContentKind.TEXT, ContentKind.BUTTON, ContentKind.LIST})
 _KEY: Final = re.compile(r"(?:reply(?:\.[0-9]+)?|apology)-", re.ASCII)  # others may send, too
 _PHONE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII)
@@ -118,13 +118,13 @@ class WhatsApp:
         """Answer Meta's verification of the endpoint (GET), its parameters once each."""
         given = dict(query)
         if len(given) != len(query) or given.get("hub.mode") != "subscribe":
-            return Refused("not a subscription")
+            return SignatureRefused("not a subscription")
         token = given.get("hub.verify_token", "").encode("utf-8", "surrogatepass")
         if not is_among(token, [self.verify_token.encode()]):
-            return Refused("wrong verify token")
-        return challenge_of(given.get("hub.challenge")) or Refused("malformed challenge")
+            return SignatureRefused("wrong verify token")
+        return challenge_of(given.get("hub.challenge")) or SignatureRefused("malformed challenge")
 
-    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | Refused:
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check Meta's signature; the scheme knows no time."""
         return hub256(headers, body, self._secrets)
 
@@ -164,12 +164,12 @@ class WhatsApp:
             if at(value, name):
                 yield name
 
-    def locate(self, media: Media) -> Fetch | None:
+    def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the address of a file, which is good for five minutes."""
         query = f"?phone_number_id={self.phone_number_id}"
         return Fetch("GET", f"{self.api_base_url}/{media.id}{query}", self._credentials)
 
-    def download(self, media: Media, found: FetchReply | None) -> Fetch | None:
+    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; it needs the token as well."""
         parsed = parse_json(found.body) if found else None
         url = text_at(None if isinstance(parsed, BadJson) else parsed, "url")
@@ -244,18 +244,18 @@ def _message_id(answer: JsonValue) -> str:
     return next((identifier(m.get("id")) for m in objects(at(answer, "messages"))), "")
 
 
-def _content(message: JsonObject) -> tuple[Kind, str | None]:
+def _content(message: JsonObject) -> tuple[ContentKind, str | None]:
     name = text_at(message, "type")
     if name in ("interactive", "unsupported"):
         name += "/" + text_at(message, name, "type")
-    kind, path = _KINDS.get(name, (Kind.UNSUPPORTED, ()))
+    kind, path = _KINDS.get(name, (ContentKind.UNSUPPORTED, ()))
     text = (text_at(message, *path) if path else "") or None
     if text is None and kind in _WORDED:
-        return Kind.UNSUPPORTED, None
+        return ContentKind.UNSUPPORTED, None
     return kind, text
 
 
-def _media(message: JsonObject) -> tuple[Media, ...]:
+def _media(message: JsonObject) -> tuple[Attachment, ...]:
     name = text_at(message, "type")
     if name not in _FILES:
         return ()

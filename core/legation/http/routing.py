@@ -79,9 +79,9 @@ class Match(Generic[R]):
 
 
 @define
-class _Node(Generic[R]):
-    literals: dict[str, _Node[R]] = field(factory=dict[str, "_Node[R]"])
-    parameter: _Node[R] | None = None
+class _TreeNode(Generic[R]):
+    literals: dict[str, _TreeNode[R]] = field(factory=dict[str, "_TreeNode[R]"])
+    parameter: _TreeNode[R] | None = None
     name: str = ""
     methods: dict[str, R] = field(factory=dict[str, R])
 
@@ -96,7 +96,7 @@ class Router(Generic[R]):
             ValueError: Two routes have the same method and template, or two parameters at one
                 place have different names.
         """
-        self._root: _Node[R] = _Node()
+        self._root: _TreeNode[R] = _TreeNode()
         self._literal: dict[str, Match[R]] = {}
         for method, template, route in routes:
             node = self._place(template)
@@ -106,16 +106,16 @@ class Router(Generic[R]):
             if "{" not in template:
                 self._literal[template] = Match(node.methods, {})
 
-    def _place(self, template: str) -> _Node[R]:
+    def _place(self, template: str) -> _TreeNode[R]:
         node = self._root
         for segment in filter(None, template.split("/")):
             if segment.startswith("{"):
-                node.parameter = node.parameter or _Node(name=segment[1:-1])
+                node.parameter = node.parameter or _TreeNode(name=segment[1:-1])
                 node = node.parameter
                 if node.name != segment[1:-1]:
                     raise ValueError(f"{template}: {segment} is called {node.name} elsewhere")
             else:
-                node = node.literals.setdefault(segment, _Node())
+                node = node.literals.setdefault(segment, _TreeNode())
         return node
 
     def lead(self, target: str) -> tuple[Match[R] | None, str]:
@@ -135,7 +135,7 @@ class Router(Generic[R]):
 
 
 def _walk(
-    node: _Node[R], segments: tuple[str, ...], at: int, params: dict[str, str]
+    node: _TreeNode[R], segments: tuple[str, ...], at: int, params: dict[str, str]
 ) -> Match[R] | None:
     """Go down, a literal first; come back when that way has no end."""
     if at == len(segments):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..channels.deliveries import IncomingMessage, Media
+from ..channels.deliveries import Attachment, IncomingMessage
 from ..channels.media import MOST_BYTES, fetch_media
 from ..effects import Log, Program
 from ..hosted.registry import HostedChannel
@@ -54,12 +54,12 @@ def attachments(channel: HostedChannel, message: IncomingMessage, text: str) -> 
     return Attached("\n\n".join((words, *notes)), files)
 
 
-def _content(channel: HostedChannel, media: Media, room: int) -> Program[bytes | str]:
+def _content(channel: HostedChannel, media: Attachment, room: int) -> Program[bytes | str]:
     if media.mime_type not in MEDIA_TYPES:
         return _TYPE.format(media.mime_type)
     return (yield from fetch_media(channel.codec, media, room))
 
 
-def _log_unread(channel: HostedChannel, media: Media, reason: str) -> Program[None]:
+def _log_unread(channel: HostedChannel, media: Attachment, reason: str) -> Program[None]:
     fields = (("channel", channel.id), ("type", media.mime_type), ("reason", reason))
     yield from Log("warning", "attachment_failed", fields)

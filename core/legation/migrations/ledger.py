@@ -1,4 +1,4 @@
-"""The ledger: what was done to the schema, one row for each move, never changed and never deleted.
+"""The ledger: a row for each move of the schema, never changed and never deleted.
 
 The version of a database is the fold of its ledger.  Going down is a new row as going up is, so
 the history that people read is the one that the planner trusts.  The row is written in the

@@ -258,7 +258,7 @@ def migrate(  # noqa: PLR0913  every one is named at the call
 def _what_was_kept(
     database: str, catalogue: Catalogue, attempt: str, patience_us: int
 ) -> Program[Migrated | MigrationFailed | MigrationUnknown]:
-    """Say what became of the commit of `attempt`, which got no answer."""
+    """Return the outcome of the commit of `attempt`, which got no answer."""
     again = (Busy, Unavailable)
     entry = yield from _insist(database, FindAttempt(attempt), again, patience_us)
     if entry is None:

@@ -201,7 +201,7 @@ class SchemaGuard:
             yield from Log("info", "database_migrated", (("database", name), version))
 
     def guard(self, program: Program[R]) -> Program[R]:
-        """Run `program`, keeping from it what it must not touch; so for the programs within it."""
+        """Run `program` and those within it, and keep them from databases that are not served."""
         return intercept(program, self._handlers)
 
     def _transact(self, effect: Transact[R]) -> Program[R]:

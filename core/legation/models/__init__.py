@@ -1,1 +1,1 @@
-"""Models: codecs of what is asked and answered, whoever runs the model."""
+"""Models: the codecs of questions and answers, one for each protocol."""

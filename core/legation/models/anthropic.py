@@ -1,11 +1,11 @@
 """Anthropic's Messages API (API reference, Messages; version 2026-10-21).
 
-What is different from a plain list of messages: what the system says stands apart, and results of
-tools are blocks in a message of the user's, all of them in the one behind the calls.  What a model
-thought before it called tools is told again with the calls, unchanged and in its place, as the API
-demands (guide "Extended thinking", Preserving thinking blocks); of earlier turns it may be left
-out, and is.  Anthropic signs it, and takes none that is not signed; others who speak the protocol
-may not sign, and want it all the same (DeepSeek and Moonshot do).
+Two things differ from a plain list of messages: the system's text stands apart, and the results of
+tools are blocks in a message of the user's, all of them in the one behind the calls.  The thinking
+of a model before it called tools is sent again with the calls, unchanged and in its place, as the
+API demands (guide "Extended thinking", Preserving thinking blocks); that of earlier turns may be
+left out, and is.  Anthropic signs thinking, and takes none without a signature; other servers of
+the protocol may not sign, and want it all the same (DeepSeek and Moonshot do).
 """
 
 from __future__ import annotations
@@ -228,16 +228,16 @@ class _Thinking:
     redacted: bool
     place: tuple[int, int]
     seal: str
-    shown: list[str] = field(factory=list[str])
+    visible: list[str] = field(factory=list[str])
 
     @property
     def text(self) -> str:
         """What is shown of it."""
-        return "".join(self.shown)
+        return "".join(self.visible)
 
     def go_on(self, delta: dict[str, Any]) -> None:
         if delta.get("type") == "thinking_delta":
-            self.shown.append(verbatim(delta.get("thinking")))
+            self.visible.append(verbatim(delta.get("thinking")))
         elif delta.get("type") == "signature_delta":
             self.seal = verbatim(delta.get("signature"))
 
@@ -264,11 +264,11 @@ class _Answer:
     characters: int = 0
     blocks: dict[int, Draft] = field(factory=dict[int, Draft])
     thinking: dict[int, _Thinking] = field(factory=dict[int, _Thinking])
-    shown: list[str] = field(factory=list[str])
+    visible: list[str] = field(factory=list[str])
     _showing: int | None = None
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the model has said all it has to say."""
         return self.complete or bool(self.stop)
 
@@ -318,22 +318,22 @@ class _Answer:
         """Return the answer, if it is one."""
         if self.stop in _BAD_ENDS:
             raise Trouble(_BAD_ENDS[self.stop])
-        if not self.ended:
+        if not self.has_ended:
             raise Trouble("broken", passing=True)
         calls = finish_calls(list(self.blocks.values()), self.taken)
         thoughts = self._thoughts() if calls else ()
         return Reply(
-            "".join(self.pieces), self.usage, calls, thoughts, storable("".join(self.shown))
+            "".join(self.pieces), self.usage, calls, thoughts, storable("".join(self.visible))
         )
 
     @property
     def usage(self) -> Usage:
-        """The tokens; of the input they are told apart by where they came from."""
+        """The tokens; those of the input are counted by their source."""
         fresh, written, read, said, thought = (self.counts.get(name, 0) for name in _COUNTED)
         return Usage(fresh + written + read, said, thought, read, written)
 
     def _thoughts(self) -> tuple[Thought, ...]:
-        """Return what can be told again: without its seal no thinking can, where all is signed."""
+        """Return the thoughts to send again; where all is signed, none without its seal."""
         known = (one for one in self.thinking.values() if one.seal or self._is_unsigned(one))
         return tuple(Thought(self.model, one.block(), *one.place) for one in known)
 
@@ -373,7 +373,7 @@ class _Answer:
     def _show(self, index: int, piece: str) -> None:
         """Keep a piece of the thinking for people to read; what stands in between parts it."""
         if piece:
-            self.shown.append(piece if self._showing in (None, index) else f"\n\n{piece}")
+            self.visible.append(piece if self._showing in (None, index) else f"\n\n{piece}")
             self._showing = index
 
     def _go_on(self, index: Any, delta: dict[str, Any]) -> str:

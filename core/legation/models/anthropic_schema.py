@@ -25,7 +25,7 @@ _FORMATS: Final = frozenset(
 
 
 def narrow(schema: Any) -> Any:
-    """Return `schema` without what is not taken; it allows whatever `schema` allows.
+    """Return `schema` without the keywords that are not taken; it allows all that `schema` allows.
 
     An object with members that have no name in the schema is the exception: there is no such thing.
     """

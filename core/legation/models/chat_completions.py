@@ -6,7 +6,7 @@ leave out or add a lot, so what is read is read leniently where the meaning is p
 * parts of a tool call are put together by index, or by id, or because they follow each other;
 * an answer is whole when a `finish_reason` came, also without `[DONE]` behind it;
 * the usage may be in any chunk; the last one counts;
-* an error in place of a chunk is told by the name of its event, its `object` or its `error`.
+* an error in place of a chunk shows by the name of its event, its `object` or its `error`.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as it is told again.
+    """Return a call as it is sent again.
 
-    What the model made up is put right, because endpoints check it: the model learns from the
-    result of the call what was wrong with it.
+    Malformed arguments are replaced, because endpoints check them: the model learns from the
+    result of the call what was wrong.
     """
     sound = arguments_of(call) is not None
     name = _NO_NAME.sub("_", call.name)[:64]
@@ -204,12 +204,12 @@ class _Completion:
     thinking: Thinking = field(factory=Thinking)
 
     @property
-    def shown(self) -> Sequence[str]:
-        """What can be seen of the model's thoughts until now, piece by piece."""
-        return self.thinking.shown
+    def visible(self) -> Sequence[str]:
+        """The visible part of the model's thoughts until now, piece by piece."""
+        return self.thinking.visible
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the model has said all it has to say."""
         return self.complete or bool(self.finish)
 
@@ -240,7 +240,7 @@ class _Completion:
             raise Trouble("refused")
         if (reason := _BAD_ENDS.get(self.finish)) is not None:
             raise Trouble(reason, passing=reason == "broken")
-        if not self.ended:
+        if not self.has_ended:
             raise Trouble("broken", passing=True)
         calls = finish_calls(self.drafts, self.taken)
         thoughts = tuple(self.thinking.thoughts(self.model)) if calls else ()
@@ -309,7 +309,7 @@ def _is_another(part: dict[str, Any], draft: Draft) -> bool:
 
 
 def _usage(counts: dict[str, Any]) -> Usage:
-    """Return what is told of the tokens, the details of which few endpoints know."""
+    """Return the tokens; few endpoints count their details."""
     heard, said = _details(counts, "prompt"), _details(counts, "completion")
     return Usage(
         count(counts.get("prompt_tokens")),

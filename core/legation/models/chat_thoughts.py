@@ -1,8 +1,8 @@
 """The thoughts of a model behind chat completions on the way to its answer.
 
-It is in no standard.  To be shown it is `reasoning_content`, `reasoning` (OpenRouter, Groq, vLLM,
-Ollama), or parts of the content (Mistral).  Some of it has to be told again with the calls that it
-led to, as it was, or the provider refuses to go on:
+No standard has them.  The visible part is `reasoning_content`, `reasoning` (OpenRouter, Groq, vLLM,
+Ollama), or parts of the content (Mistral).  Some of it has to be sent again, unchanged, with the
+calls that it led to, or the provider refuses to go on:
 
 * DeepSeek and Moonshot want the `reasoning_content` of the message (DeepSeek API, guide "Thinking
   mode"), and that of every message of the assistant;
@@ -61,23 +61,23 @@ class Thinking:
     """Takes the thoughts of one answer; nothing depends on them, so nothing of them is trouble.
 
     Attributes:
-        shown: What can be seen of them, piece by piece.
+        visible: The visible part of them, piece by piece.
     """
 
-    shown: list[str] = field(factory=list[str])
+    visible: list[str] = field(factory=list[str])
     _content: list[str] = field(factory=list[str])
     _details: list[_Detail] = field(factory=list[_Detail])
     _signatures: dict[int, dict[str, Any]] = field(factory=dict[int, dict[str, Any]])
 
     def take(self, message: dict[str, Any]) -> None:
-        """Take what was thought from a message, or from a piece of one."""
+        """Take the thoughts out of a message, or out of a piece of one."""
         thought = message.get("reasoning_content")
         if thought and isinstance(thought, str):
             self._content.append(thought)
         else:
             thought = message.get("reasoning") or _in_content(message.get("content"))
         if thought and isinstance(thought, str):
-            self.shown.append(thought)
+            self.visible.append(thought)
         for part in _tables(message.get("reasoning_details")):
             if not self._details or not self._details[-1].goes_on_with(part):
                 self._details.append(_Detail({}))
@@ -93,10 +93,10 @@ class Thinking:
 
     def visible_text(self) -> str:
         """Return all that can be seen."""
-        return storable("".join(self.shown))
+        return storable("".join(self.visible))
 
     def thoughts(self, model: str) -> Iterator[Thought]:
-        """Yield what has to be told again with the calls."""
+        """Yield the thoughts that have to be sent again with the calls."""
         fields: dict[str, Any] = {}
         if self._content:
             fields["reasoning_content"] = "".join(self._content)
@@ -118,7 +118,7 @@ def tell_again(thought: Thought, message: dict[str, Any]) -> None:
 
 
 def _in_content(content: Any) -> str:
-    """Return what was thought in the parts of `content`."""
+    """Return the thoughts in the parts of `content`."""
     parts = _tables(content)
     words = (word.get("text") for part in parts for word in _tables(part.get("thinking")))
     return "".join(word for word in words if isinstance(word, str))

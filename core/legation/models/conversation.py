@@ -79,7 +79,7 @@ class Message:
 
     `calls` are what an assistant wanted called, and `thoughts` what it thought on the way there;
     the tool message that answers a call has its id in `call_id`.  `images` stand beside the text of
-    a user.  `reasoning` is what was seen of an assistant's thoughts; no model is told of it.
+    a user.  `reasoning` is the visible part of an assistant's thoughts; no model reads it.
     """
 
     role: str
@@ -93,7 +93,7 @@ class Message:
 
 @frozen
 class ToolSpec:
-    """A tool as a model is told of it; `parameters` is a JSON schema of type object."""
+    """The description of a tool for a model; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -149,8 +149,8 @@ class Usage:
 class Reply:
     """The whole answer of one call: text, tools to call, or both.
 
-    `thoughts` are those that lead to the calls, and have to be told again with them.  `reasoning`
-    is what the model lets be seen of its thoughts, for people to read.
+    `thoughts` are those that lead to the calls, and have to be sent again with them.  `reasoning`
+    is the visible part of the model's thoughts, for people to read.
     """
 
     content: str
@@ -184,7 +184,7 @@ class Listener(Protocol):
         ...
 
     def listen(self) -> None:
-        """Begin with an answer, and forget what was heard of another one."""
+        """Begin with an answer, and forget the pieces of any other one."""
         ...
 
     def hear(self, piece: str) -> None:
@@ -192,7 +192,7 @@ class Listener(Protocol):
         ...
 
     def think(self, piece: str) -> None:
-        """Take the next piece of what the model lets be seen of its thoughts."""
+        """Take the next piece of the visible part of the model's thoughts."""
         ...
 
     def settle(self) -> Program[None]:

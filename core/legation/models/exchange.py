@@ -76,10 +76,10 @@ class Question:
 
 
 class Answer(Protocol):
-    """Reads one answer; what it finds wrong it raises as `Trouble`."""
+    """The reader of one answer; it raises `Trouble` where the answer is wrong."""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the model has said all it has to say."""
         ...
 
@@ -89,13 +89,13 @@ class Answer(Protocol):
         ...
 
     @property
-    def shown(self) -> Sequence[str]:
-        """What can be seen of the model's thoughts until now, piece by piece."""
+    def visible(self) -> Sequence[str]:
+        """The visible part of the model's thoughts until now, piece by piece."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What the provider has said until now that it costs."""
+        """The cost in tokens, as far as the provider has reported it."""
         ...
 
     def event(self, event: ForeignEvent) -> str:
@@ -107,20 +107,20 @@ class Answer(Protocol):
         ...
 
     def reply(self) -> Reply:
-        """Return what came of it all."""
+        """Return the whole answer."""
         ...
 
 
 @define
 class _Progress:
-    """The progress over all attempts; `shown` is whether somebody may have read a piece of it."""
+    """The progress over all attempts; `may_be_read` says that somebody may have read a piece."""
 
     listener: Listener
     heard: bool = False
     unsettled: bool = False
 
     @property
-    def shown(self) -> bool:
+    def may_be_read(self) -> bool:
         return self.heard and self.listener.streamed
 
     def begin_anew(self) -> None:
@@ -157,7 +157,7 @@ def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener
         if isinstance(outcome, Reply):
             return evolve(outcome, usage=spent.plus(outcome.usage))
         pause: float | None = None
-        if tries.has_left(outcome) and not progress.shown:
+        if tries.has_left(outcome) and not progress.may_be_read:
             pause = yield from _pause(outcome, tries.count)
         yield from _log(question, outcome, tries.count, pause)
         if pause is None:
@@ -265,10 +265,10 @@ def _read(
     decoder, size = Decoder(), 0
     while not answer.complete:
         yield from progress.settle()
-        patience = min(_TAIL_SECONDS, question.idle_seconds) if answer.ended else None
+        patience = min(_TAIL_SECONDS, question.idle_seconds) if answer.has_ended else None
         chunk = yield from NextChunk(head.stream, patience or question.idle_seconds)
         if isinstance(chunk, Unreachable):
-            if not answer.ended:
+            if not answer.has_ended:
                 raise _cut(chunk)
             break
         if not chunk:
@@ -286,14 +286,14 @@ def _read(
 def _take(events: Iterable[ForeignEvent], answer: Answer, progress: _Progress) -> None:
     """Read `events`; what was said in them is one piece, also when one of them is trouble."""
     pieces: list[str] = []
-    known = len(answer.shown)
+    known = len(answer.visible)
     try:
         for event in events:
             if answer.complete:
                 break
             pieces.append(answer.event(event))
     finally:
-        progress.think(answer.shown[known:])
+        progress.think(answer.visible[known:])
         progress.hear("".join(pieces))
 
 
@@ -309,7 +309,7 @@ def _read_whole(
         if len(body) > question.max_bytes:
             raise Trouble("too_large")
     said = answer.whole(json_value(bytes(body)))
-    progress.think(answer.shown)
+    progress.think(answer.visible)
     progress.hear(said)
 
 

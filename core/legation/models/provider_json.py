@@ -99,7 +99,7 @@ def verbatim(value: Any) -> str:
 
 
 def count(value: Any) -> int:
-    """Return the number of tokens that `value` is; 0 for what is none: nothing depends on it."""
+    """Return `value` as a number of tokens; 0 where it is none: nothing depends on it."""
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else 0
 
 
@@ -146,8 +146,8 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
 def finish_calls(drafts: list[Draft], taken: Container[str]) -> tuple[ToolCall, ...]:
     """Return the calls that `drafts` have become.
 
-    One without an id, or with an id of a call before it, gets one that is not `taken`: the results
-    of a conversation are told apart by it.
+    One without an id, or with an id of a call before it, gets one that is not `taken`: results are
+    matched to calls by it.
     """
     calls: list[ToolCall] = []
     used: set[str] = set()

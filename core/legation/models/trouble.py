@@ -19,7 +19,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "too_large": "The model's answer is too long",
     "truncated": "The model's answer was cut off at its limit of tokens",
 }
-"""What a caller is told of each reason: nothing that a provider said."""
+"""The sentence for the caller by reason: it holds nothing that a provider said."""
 
 
 class Trouble(ModelFailed):

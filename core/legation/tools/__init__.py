@@ -1,7 +1,7 @@
-"""Tools: functions of an author's that a model may have called.
+"""Tools: functions of an author's that a model may call.
 
-Nothing here calls one.  A function is looked at once, when it becomes a `Tool`; then a model is
-told of it, and what the model wants it called with is read.
+Nothing here calls one.  A function is inspected once, when it becomes a `Tool`: that gives the
+description for the model, and the reader of the arguments that the model sends.
 """
 
 from __future__ import annotations

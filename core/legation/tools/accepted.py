@@ -1,10 +1,10 @@
 """The JSON schemas that an answer can be asked to satisfy.
 
-They come from callers, so what is read of JSON Schema 2020-12 is what can be checked at a bounded
-cost and without asking anybody.  A keyword that is not read here is refused with the schema, never
-skipped; so are a `$ref` to anywhere else, and regular expressions, which the one who writes them
-can make as slow as they like.  `format` is told to the model and not checked, as the standard has
-it (section 7.2.1).
+They come from callers, so of JSON Schema 2020-12 those keywords are supported that can be checked
+at a bounded cost and without a request.  A schema with any other keyword is refused, and none is
+skipped; a `$ref` to another document is refused too, and so is a regular expression, because its
+author can make it as slow as they like.  `format` is for the model and is not checked, as the
+standard has it (section 7.2.1).
 
 A library that reads all of JSON Schema would have to be tamed in just these ways, and costs every
 start: `jsonschema-rs` 60 ms and 8 MB, `jsonschema` 170 ms and 12 MB.  The first of them judges in
@@ -128,7 +128,7 @@ _WELL_FORMED: Final[Mapping[str, _Check]] = {
         _is_count,
     ),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
-    # What is told to the model and asserts nothing:
+    # For the model to read; these assert nothing:
     **dict.fromkeys(_TEXTS, _is_text),
     **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), _is_truth),
     "default": _is_anything,

@@ -1,4 +1,4 @@
-"""Making a tool of a function: its name, its schema and how it is to be used."""
+"""The definition of a tool, made from a function: its name, its schema and its use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..models.conversation import ToolSpec
 from ..values import frozen
 from .docstrings import explain
 from .schema import schema_of
-from .shapes import Member, Record, Unfit, member_name, peel, shape_of
+from .shapes import Member, ObjectShape, Unfit, member_name, peel, shape_of
 
 __all__ = ["Tool", "ToolError", "ToolFault", "as_tool", "tool"]
 
@@ -31,13 +31,13 @@ class ToolFault(ValueError):
 
 @frozen
 class Tool:
-    """A function that a model may have called, with what it is told about it.
+    """A function that a model may call, with its description for the model.
 
     Attributes:
         name: What the model calls it.
         function: What is called; it has no positional-only and no variadic parameter.
-        spec: What the model is told.
-        accepts: What its arguments are read by.
+        spec: The description for the model.
+        accepts: The shape of the arguments.
         requires_confirmation: A run pauses before the call, until a person agrees.
         external_execution: The function is never called: a run pauses until the client has
             supplied the result.
@@ -47,7 +47,7 @@ class Tool:
     name: str
     function: Callable[..., Any]
     spec: ToolSpec
-    accepts: Record = field(repr=False)
+    accepts: ObjectShape = field(repr=False)
     requires_confirmation: bool = False
     external_execution: bool = False
     timeout_seconds: float | None = None
@@ -121,8 +121,8 @@ def as_tool(item: Tool | Callable[..., Any]) -> Tool:
 
 def _inspect(
     function: Callable[..., Any], name: str | None, description: str | None
-) -> tuple[str, ToolSpec, Record]:
-    """Return the name of the tool, what a model is told, and how the arguments are read."""
+) -> tuple[str, ToolSpec, ObjectShape]:
+    """Return the name of the tool, its description for a model, and the shape of its arguments."""
     called = name or str(getattr(function, "__name__", type(function).__name__))
     if not _NAME.fullmatch(called):
         raise ToolFault(f"tool {called!r}: its name must be {_NAME.pattern}")
@@ -131,7 +131,7 @@ def _inspect(
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolFault(f"tool {called!r}: it is a generator; a tool returns its result")
     said = explain(function.__doc__)
-    accepts = Record(_members(called, function, said.parameters), dict)
+    accepts = ObjectShape(_members(called, function, said.parameters), dict)
     text = said.description if description is None else description
     return called, ToolSpec(called, text, schema_of(accepts)), accepts
 

@@ -1,4 +1,4 @@
-"""The result of a tool, as the text that a model is shown."""
+"""The result of a tool, as text for the model."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, assert_never
 
-from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
+from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, ObjectShape, Plain, Shape
 
 __all__ = ["schema_of"]
 
@@ -35,7 +35,7 @@ def schema_of(shape: Shape) -> dict[str, Any]:
             return {"type": "object", "additionalProperties": schema_of(value)}
         case Either(options):
             return {"anyOf": [schema_of(option) for option in options]}
-        case Record():
+        case ObjectShape():
             return _record(shape)
         case _:
             assert_never(shape)
@@ -70,7 +70,7 @@ def _tuple(items: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _record(record: ObjectShape) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {member.name: _member(member) for member in record.members},

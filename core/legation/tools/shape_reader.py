@@ -1,4 +1,4 @@
-"""Taking JSON values by their shape: every problem at once, each with its place."""
+"""The reader of JSON values by their shape: every problem at once, each with its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from ..http.bodies.json_text import JsonValue
 from ..http.messages import compact_json
-from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, Plain, Record, Shape
+from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, ObjectShape, Plain, Shape
 
 __all__ = ["Problems", "describe", "read"]
 
@@ -40,7 +40,7 @@ def read(shape: Shape, value: JsonValue, where: str, problems: Problems) -> Any:
             return _scalar(shape, lambda value: _chosen(options, value), value, where, problems)
         case Listed() | Fixed():
             return _array(shape, value, where, problems)
-        case Mapped() | Record():
+        case Mapped() | ObjectShape():
             return _object(shape, value, where, problems)
         case Either():
             return _either(shape, value, where, problems)
@@ -133,18 +133,20 @@ def _array(shape: Listed | Fixed, value: JsonValue, where: str, problems: Proble
     return tuple(items) if isinstance(shape, Fixed) else shape.make(items)
 
 
-def _object(shape: Mapped | Record, value: JsonValue, where: str, problems: Problems) -> Any:
+def _object(shape: Mapped | ObjectShape, value: JsonValue, where: str, problems: Problems) -> Any:
     if not isinstance(value, dict):
         problems.append((where, f"must be {describe(shape)}"))
         return None
-    if isinstance(shape, Record):
+    if isinstance(shape, ObjectShape):
         return _record(shape, value, where, problems)
     return {
         name: read(shape.value, part, _below(where, name), problems) for name, part in value.items()
     }
 
 
-def _record(record: Record, value: dict[str, JsonValue], where: str, problems: Problems) -> Any:
+def _record(
+    record: ObjectShape, value: dict[str, JsonValue], where: str, problems: Problems
+) -> Any:
     before = len(problems)
     known = {member.name for member in record.members}
     for name in value:
@@ -166,13 +168,13 @@ def _member(member: Member, value: dict[str, JsonValue], where: str, problems: P
     return read(member.shape, value[member.name], here, problems)
 
 
-def _make(record: Record, members: dict[str, Any], where: str, problems: Problems) -> Any:
+def _make(record: ObjectShape, members: dict[str, Any], where: str, problems: Problems) -> Any:
     """Return the record; a class may know more about its members than their hints say."""
     try:
         return record.make(**members)
     except (TypeError, ValueError) as error:
         problems.append((where, f"is refused: {str(error)[:_NAME_SHOWN]}"))
-    except Exception:  # noqa: BLE001 - the author's code; what it does not say is not told
+    except Exception:  # noqa: BLE001 - the author's code: its text is not for the model
         problems.append((where, "is refused"))
     return None
 
@@ -221,7 +223,7 @@ def describe(shape: Shape) -> str:
             return f"an array of {len(items)}"
         case Listed():
             return "an array"
-        case Mapped() | Record():
+        case Mapped() | ObjectShape():
             return "an object"
         case Either(options):
             return " or ".join(dict.fromkeys(describe(option) for option in options))

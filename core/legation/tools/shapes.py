@@ -1,7 +1,7 @@
 """The JSON values that a type hint admits, as a shape.
 
-A `Shape` has two readers: `schema` tells a model, `reading` takes what the model gave.  Both go
-over the same shape, so that what is told and what is accepted cannot differ.
+A `Shape` has two users: `schema` describes it to a model, `shape_reader` reads the model's values.
+Both work on the same shape, so that the description and the reader cannot differ.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ __all__ = [
     "Listed",
     "Mapped",
     "Member",
+    "ObjectShape",
     "Plain",
-    "Record",
     "Shape",
     "Unfit",
     "member_name",
@@ -119,7 +119,7 @@ class Member:
 
 
 @frozen
-class Record:
+class ObjectShape:
     """An object with these members and no other; `make` is given them as keywords."""
 
     members: tuple[Member, ...]
@@ -134,7 +134,7 @@ class Either:
     options: tuple[Shape, ...]
 
 
-Shape: TypeAlias = Plain | Choice | Listed | Fixed | Mapped | Record | Either
+Shape: TypeAlias = Plain | Choice | Listed | Fixed | Mapped | ObjectShape | Either
 
 _PLAIN: Final[tuple[tuple[Any, Plain], ...]] = (
     (Any, Plain("any")),
@@ -154,7 +154,7 @@ _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 # Of two options that both admit a value, the narrower is tried first, whatever order they are
 # written in: `float | int` makes 3 an integer, `str | Colour` makes "red" a colour.
 _KINDS: Final = ("null", "boolean", "integer", "number", "date", "date-time", "string")
-_CONTAINERS: Final = (Record, Fixed, Listed, Mapped)
+_CONTAINERS: Final = (ObjectShape, Fixed, Listed, Mapped)
 
 
 def _breadth(shape: Shape) -> int:
@@ -166,7 +166,7 @@ def _breadth(shape: Shape) -> int:
 
 
 def member_name(name: str) -> str:
-    """Return `name`, which is fit to be told to any provider.
+    """Return `name`, which every provider takes.
 
     Raises:
         Unfit: It is not.
@@ -287,7 +287,7 @@ def _is_class(hint: Any) -> TypeGuard[type[Any]]:
     return isinstance(hint, type)
 
 
-def _record(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
+def _record(cls: type[Any], inside: tuple[Any, ...]) -> ObjectShape | None:
     """Return the shape of a class with members, or None when it is of no kind known here."""
     if attrs.has(cls):
         made = tuple(
@@ -304,7 +304,7 @@ def _record(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
     return _from_typed_dict(cls, inside)
 
 
-def _from_typed_dict(cls: type[Any], inside: tuple[Any, ...]) -> Record | None:
+def _from_typed_dict(cls: type[Any], inside: tuple[Any, ...]) -> ObjectShape | None:
     """Return the shape of a `TypedDict`, also of typing_extensions."""
     required: frozenset[str] | None = getattr(cls, "__required_keys__", None)
     if required is None:
@@ -318,7 +318,7 @@ def _with_members(
     made: tuple[tuple[str, str, bool], ...],
     make: Callable[..., Any],
     inside: tuple[Any, ...],
-) -> Record:
+) -> ObjectShape:
     """Make the record of `cls`: the keyword, the attribute and whether it is required, of each."""
     hints = _hints(cls)
     texts = explain(cls.__doc__).parameters
@@ -334,7 +334,7 @@ def _with_members(
         except Unfit as unfit:
             raise Unfit(f"contains {cls.__name__}, whose {attribute} {unfit}") from None
         members.append(Member(name, shape, is_required, text or texts.get(attribute, "")))
-    return Record(tuple(members), make)
+    return ObjectShape(tuple(members), make)
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Answers of the shape that a JSON schema wants."""
+"""Structured answers: values that satisfy a JSON schema."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from legation.access.authenticator import TRUSTED, Authenticator, Refused, make_authenticator
+from legation.access.authenticator import TRUSTED, Authenticator, TokenRefused, make_authenticator
 from legation.access.decide import Principal
 from legation.config import AuthorizationConfig, ConfigurationError
 from legation.http.messages import Request
@@ -26,7 +26,7 @@ def asking(*values: str) -> Request:
     return Request("GET", "/", tuple((b"authorization", value.encode()) for value in values))
 
 
-def known(opened: Authenticator, token: str, now_us: int = NOW_US) -> Principal | Refused:
+def known(opened: Authenticator, token: str, now_us: int = NOW_US) -> Principal | TokenRefused:
     return opened.caller(asking(f"Bearer {token}"), now_us)
 
 
@@ -75,7 +75,7 @@ def test_nobody_is_recognized_without_one_token_that_verifies(
 ) -> None:
     found = authenticator().caller(asking(*values), NOW_US)
 
-    assert isinstance(found, Refused)
+    assert isinstance(found, TokenRefused)
     assert found.refusal == Unauthenticated(detail, sent=sent)
     assert found.reason
 
@@ -95,7 +95,7 @@ def test_one_sentence_stands_for_every_reason_but_expiry(
 ) -> None:
     found = known(authenticator(), ISSUER.token(**claims))
 
-    assert isinstance(found, Refused)
+    assert isinstance(found, TokenRefused)
     assert found.refusal == Unauthenticated(detail, sent=True)
 
 
@@ -105,12 +105,12 @@ def test_a_token_expires_while_it_is_remembered() -> None:
     assert isinstance(known(opened, token), Principal)
     assert isinstance(known(opened, token, NOW_US + 10_999_999), Principal)
     late = known(opened, token, NOW_US + 11_000_000)
-    assert isinstance(late, Refused)
+    assert isinstance(late, TokenRefused)
     assert late.refusal.detail == "Token has expired"
 
 
 def test_the_audience_is_the_platform_where_it_is_verified() -> None:
-    for audience, expected in (("demo", Principal), ("other", Refused), (None, Refused)):
+    for audience, expected in (("demo", Principal), ("other", TokenRefused), (None, TokenRefused)):
         assert isinstance(
             known(authenticator(verify_audience=True), ISSUER.token(aud=audience)), expected
         )
@@ -128,7 +128,7 @@ def test_keys_are_replaced_as_a_whole() -> None:
 
     assert isinstance(known(opened, NAMED.token()), Principal)
     assert opened.load_jwks(jwks(other)) == ()
-    assert isinstance(known(opened, NAMED.token()), Refused)
+    assert isinstance(known(opened, NAMED.token()), TokenRefused)
     assert isinstance(known(opened, other.token()), Principal)
 
 

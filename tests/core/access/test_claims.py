@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.access.authenticator import Authenticator, Refused, make_authenticator
+from legation.access.authenticator import Authenticator, TokenRefused, make_authenticator
 from legation.access.claims import (
     ClaimName,
     ClaimRules,
@@ -287,7 +287,7 @@ def test_a_token_without_an_issuer_is_refused_where_one_is_named() -> None:
     assert refusal({}) == ""
 
 
-def known(opened: Authenticator, token: str) -> Principal | Refused:
+def known(opened: Authenticator, token: str) -> Principal | TokenRefused:
     headers = ((b"authorization", b"Bearer " + token.encode()),)
     return opened.caller(Request("GET", "/", headers), NOW_US)
 
@@ -298,7 +298,7 @@ def test_one_subject_of_two_issuers_is_two_owners() -> None:
     owners = [one.owner for one in found if isinstance(one, Principal)]
 
     assert owners == ["https://a.test#ada", "https://b.test#ada"]
-    assert isinstance(known(opened, ISSUER.token()), Refused)
+    assert isinstance(known(opened, ISSUER.token()), TokenRefused)
 
 
 def test_the_owner_of_one_issuer_is_the_subject() -> None:

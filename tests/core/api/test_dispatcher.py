@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from legation import Platform
-from legation.access.authenticator import Authenticator, Refused
+from legation.access.authenticator import Authenticator, TokenRefused
 from legation.access.decide import Principal
 from legation.api.routes import ROUTES
 from legation.effects import Log, Now, RandomBytes, Record, Transact
@@ -225,7 +225,7 @@ def test_the_log_has_the_place_of_an_error_and_not_its_text() -> None:
 class Broken(Authenticator):
     """A authenticator with a bug."""
 
-    def caller(self, request: Request, now_us: int) -> Principal | Refused:
+    def caller(self, request: Request, now_us: int) -> Principal | TokenRefused:
         raise LookupError("a secret")
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from legation.channels.deliveries import (
     Ask,
     Challenge,
+    ContentKind,
     Delivery,
     Ignored,
     IncomingMessage,
-    Kind,
     NotUnderstood,
     Say,
     Skip,
@@ -38,12 +38,12 @@ JSON: st.SearchStrategy[JsonValue] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-WORDED = [kind for kind in Kind if kind not in {Kind.REACTION, Kind.SYSTEM}]
+WORDED = [kind for kind in ContentKind if kind not in {ContentKind.REACTION, ContentKind.SYSTEM}]
 MESSAGES = st.builds(
     IncomingMessage,
     message_id=st.text(),
     sender=st.text(),
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(ContentKind),
     text=st.none() | st.text(),
     sent_us=st.none() | st.integers(),
     from_self=st.booleans(),
@@ -159,13 +159,15 @@ def test_every_message_is_asked_answered_or_skipped(message: IncomingMessage) ->
 
 
 @pytest.mark.parametrize("kind", WORDED)
-def test_what_has_words_is_asked(kind: Kind) -> None:
+def test_what_has_words_is_asked(kind: ContentKind) -> None:
     assert treat(IncomingMessage("m", "s", kind, "what is it?")) == Ask("what is it?")
 
 
 @pytest.mark.parametrize("kind", WORDED)
 @pytest.mark.parametrize("text", [None, "", " \n"])
-def test_what_has_none_gets_a_sentence_instead_of_silence(kind: Kind, text: str | None) -> None:
+def test_what_has_none_gets_a_sentence_instead_of_silence(
+    kind: ContentKind, text: str | None
+) -> None:
     treatment = treat(IncomingMessage("m", "s", kind, text))
 
     assert isinstance(treatment, Say)
@@ -174,12 +176,12 @@ def test_what_has_none_gets_a_sentence_instead_of_silence(kind: Kind, text: str 
 
 def test_among_others_only_words_are_answered() -> None:
     assert treat(IncomingMessage("m", "s", text="x", in_group=True)) == Ask("x")
-    silent = treat(IncomingMessage("m", "s", Kind.STICKER, in_group=True))
+    silent = treat(IncomingMessage("m", "s", ContentKind.STICKER, in_group=True))
     assert silent == Skip("no words in a group")
 
 
-@pytest.mark.parametrize("kind", [Kind.REACTION, Kind.SYSTEM])
-def test_a_reaction_wants_no_answer(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ContentKind.REACTION, ContentKind.SYSTEM])
+def test_a_reaction_wants_no_answer(kind: ContentKind) -> None:
     assert treat(IncomingMessage("m", "s", kind, "👍")) == Skip(kind.value)
 
 
@@ -250,7 +252,7 @@ def test_a_stored_message_is_read_back(message: IncomingMessage) -> None:
 def test_what_a_later_version_stored_is_read_as_far_as_known() -> None:
     stored = '{"message_id":"m","sender":"s","kind":"image","mood":"good"}'
 
-    assert decode_message(stored) == IncomingMessage("m", "s", Kind.IMAGE)
+    assert decode_message(stored) == IncomingMessage("m", "s", ContentKind.IMAGE)
 
 
 def test_only_the_messages_of_others_are_stored() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from legation.channels.markup import Span, mark_up, spans
+from legation.channels.markup import TextSpan, mark_up, spans
 from legation.channels.replies import utf16_length
 
 
@@ -40,11 +40,11 @@ def test_markup_is_told_apart_from_the_text() -> None:
     assert spans(text) == (
         "\U0001f44d Title\nbold old c a (http://b.c)\nx = 1\nend",
         (
-            Span("bold", 0, 8),
-            Span("bold", 9, 4),
-            Span("strikethrough", 14, 3),
-            Span("code", 18, 1),
-            Span("pre", 35, 5, "py"),
+            TextSpan("bold", 0, 8),
+            TextSpan("bold", 9, 4),
+            TextSpan("strikethrough", 14, 3),
+            TextSpan("code", 18, 1),
+            TextSpan("pre", 35, 5, "py"),
         ),
     )
 

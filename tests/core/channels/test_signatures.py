@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels.signatures import (
-    Refused,
     Secrets,
+    SignatureRefused,
     Verified,
     active_secrets,
     hub256,
@@ -30,7 +30,7 @@ from legation.channels.signatures import (
 )
 from legation.http.messages import Headers
 
-Judge: TypeAlias = Verified | Refused
+Judge: TypeAlias = Verified | SignatureRefused
 
 BODY: Final = b'{"a": 1}'
 NOW: Final = 1_700_000_000
@@ -130,7 +130,7 @@ def test_both_secrets_are_accepted_during_rotation(scheme: str, key: bytes) -> N
 def test_a_secret_that_is_not_active_is_refused(scheme: str) -> None:
     verdict = _judge(scheme, _signed(scheme, b"other"), BODY, SECRETS, NOW * 1_000_000)
 
-    assert verdict in (Refused("wrong signature"), Refused("wrong token"))
+    assert verdict in (SignatureRefused("wrong signature"), SignatureRefused("wrong token"))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -141,8 +141,8 @@ def test_each_header_must_be_there_exactly_once(scheme: str) -> None:
         missing = _judge(scheme, without, BODY, SECRETS, NOW * 1_000_000)
         doubled = _judge(scheme, (*headers, header), BODY, SECRETS, NOW * 1_000_000)
 
-        assert missing == Refused(f"no {header[0].decode()} headers")
-        assert doubled == Refused(f"several {header[0].decode()} headers")
+        assert missing == SignatureRefused(f"no {header[0].decode()} headers")
+        assert doubled == SignatureRefused(f"several {header[0].decode()} headers")
 
 
 @pytest.mark.parametrize("scheme", TIMED)
@@ -162,7 +162,7 @@ def test_a_timestamp_is_digits_alone(scheme: str, stamp: str) -> None:
 
     verdict = _judge(scheme, headers, BODY, SECRETS, NOW * 1_000_000)
 
-    assert verdict == Refused("timestamp outside the tolerance")
+    assert verdict == SignatureRefused("timestamp outside the tolerance")
 
 
 @pytest.mark.parametrize("scheme", ["hub256", "slack"])
@@ -172,7 +172,7 @@ def test_upper_case_hex_is_another_form(scheme: str) -> None:
 
     verdict = _judge(scheme, (*others, (name, mark + hexadecimal)), BODY, SECRETS, NOW * 1_000_000)
 
-    assert verdict == Refused("malformed signature")
+    assert verdict == SignatureRefused("malformed signature")
 
 
 def test_the_list_of_signatures_is_bounded() -> None:
@@ -180,7 +180,9 @@ def test_the_list_of_signatures_is_bounded() -> None:
     headers[b"webhook-signature"] = b"v1,x " * 10 + headers[b"webhook-signature"]
 
     at = NOW * 1_000_000
-    assert standard_v1((*headers.items(),), BODY, SECRETS, at) == Refused("too many signatures")
+    assert standard_v1((*headers.items(),), BODY, SECRETS, at) == SignatureRefused(
+        "too many signatures"
+    )
 
 
 def test_an_id_that_no_header_should_hold_is_refused() -> None:
@@ -189,7 +191,7 @@ def test_an_id_that_no_header_should_hold_is_refused() -> None:
 
     verdict = standard_v1((*headers.items(),), BODY, SECRETS, NOW * 1_000_000)
 
-    assert verdict == Refused("malformed id")
+    assert verdict == SignatureRefused("malformed id")
 
 
 @given(
@@ -204,7 +206,7 @@ def test_any_header_and_any_body_gives_a_verdict(
     names = [name for name, _ in _signed(scheme, b"new")]
     headers = tuple(zip(names, values, strict=False))
 
-    assert isinstance(_judge(scheme, headers, body, SECRETS, now), Refused)
+    assert isinstance(_judge(scheme, headers, body, SECRETS, now), SignatureRefused)
 
 
 @given(st.binary(max_size=80), st.lists(st.binary(max_size=80), max_size=4))

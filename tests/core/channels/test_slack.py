@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from legation.channels.deliveries import (
     Challenge,
+    ContentKind,
     Delivery,
     Ignored,
     IncomingMessage,
-    Kind,
     NotUnderstood,
 )
 from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
-from legation.channels.signatures import Refused, Verified
+from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.slack import Slack
 from legation.effects import FetchReply, Unreachable
 
@@ -61,7 +61,7 @@ def test_a_direct_message_is_a_message() -> None:
     assert only(text="a &lt;b&gt; &amp;amp;") == IncomingMessage(
         "T1.D1.5.000001",
         "U1",
-        Kind.TEXT,
+        ContentKind.TEXT,
         "a <b> &amp;",
         conversation="D1",
         provider_id="5.000001",
@@ -131,7 +131,7 @@ def test_a_retry_is_taken_like_a_first_delivery() -> None:
 
 
 def test_an_unsigned_event_is_refused() -> None:
-    assert isinstance(CHANNEL.verify((), b"{}", NOW), Refused)
+    assert isinstance(CHANNEL.verify((), b"{}", NOW), SignatureRefused)
 
 
 def test_what_nobody_asked_us_is_left_alone() -> None:
@@ -146,13 +146,16 @@ def test_bots_are_flagged(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        ({"text": ""}, Kind.UNSUPPORTED),
-        ({"text": None}, Kind.UNSUPPORTED),
-        ({"text": "<@UBOT>"}, Kind.UNSUPPORTED),
-        ({"subtype": "file_share", "files": [dict[str, str]()], "text": "see"}, Kind.DOCUMENT),
+        ({"text": ""}, ContentKind.UNSUPPORTED),
+        ({"text": None}, ContentKind.UNSUPPORTED),
+        ({"text": "<@UBOT>"}, ContentKind.UNSUPPORTED),
+        (
+            {"subtype": "file_share", "files": [dict[str, str]()], "text": "see"},
+            ContentKind.DOCUMENT,
+        ),
     ],
 )
-def test_every_type_is_told_apart(content: dict[str, Any], kind: Kind) -> None:
+def test_every_type_is_told_apart(content: dict[str, Any], kind: ContentKind) -> None:
     assert only(**content).kind is kind
 
 
@@ -177,7 +180,7 @@ def test_other_events_are_no_messages(content: dict[str, Any], ignored: str) -> 
 def test_the_url_is_verified_by_a_signed_challenge() -> None:
     assert parse({"type": "url_verification", "challenge": "3eZb"}) == Challenge("3eZb")
     assert parse({"type": "url_verification", "challenge": "<b>"}) == Ignored("malformed challenge")
-    assert CHANNEL.handshake(()) == Refused("no handshake")
+    assert CHANNEL.handshake(()) == SignatureRefused("no handshake")
 
 
 def test_anything_else_is_ignored_or_not_understood() -> None:

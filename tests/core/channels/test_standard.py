@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels import CHANNEL_KINDS
-from legation.channels.deliveries import Delivery, Ignored, IncomingMessage, Kind, NotUnderstood
+from legation.channels.deliveries import (
+    ContentKind,
+    Delivery,
+    Ignored,
+    IncomingMessage,
+    NotUnderstood,
+)
 from legation.channels.replies import GiveUp, Reply, RetryLater, Sent
-from legation.channels.signatures import Refused, Verified
+from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.standard import Standard
 from legation.effects import FetchReply, Unreachable
 
@@ -43,7 +49,7 @@ def test_a_message_is_known_by_the_id_of_its_delivery() -> None:
             IncomingMessage(
                 "msg_1",
                 "ada@example.org",
-                Kind.TEXT,
+                ContentKind.TEXT,
                 "hello",
                 "room",
                 "7",
@@ -58,12 +64,12 @@ def test_a_message_is_known_by_the_id_of_its_delivery() -> None:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        ({"sender": "ada"}, Kind.UNSUPPORTED),
-        ({"sender": "ada", "kind": "image"}, Kind.IMAGE),
-        ({"sender": "ada", "kind": "smell", "text": "x"}, Kind.UNSUPPORTED),
+        ({"sender": "ada"}, ContentKind.UNSUPPORTED),
+        ({"sender": "ada", "kind": "image"}, ContentKind.IMAGE),
+        ({"sender": "ada", "kind": "smell", "text": "x"}, ContentKind.UNSUPPORTED),
     ],
 )
-def test_the_kind_is_told_or_is_text(data: dict[str, Any], kind: Kind) -> None:
+def test_the_kind_is_told_or_is_text(data: dict[str, Any], kind: ContentKind) -> None:
     (found,) = parse({"type": "message", "data": data}).messages
 
     assert found.kind is kind
@@ -79,7 +85,7 @@ def test_anything_else_is_ignored_or_not_understood() -> None:
     assert parse({"type": "messages"}) == parse({}) == Ignored("another type")
     assert parse([]) == Ignored("not an object")
     assert isinstance(CHANNEL.parse(Verified(b"{")), NotUnderstood)
-    assert CHANNEL.handshake(()) == Refused("no handshake")
+    assert CHANNEL.handshake(()) == SignatureRefused("no handshake")
 
 
 TREES = st.recursive(

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels.deliveries import (
+    ContentKind,
     Delivery,
     Ignored,
     IncomingMessage,
-    Kind,
     NotUnderstood,
     rest_of_new,
 )
 from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
-from legation.channels.signatures import Refused, Verified
+from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.telegram import Telegram
 from legation.effects import FetchReply, Unreachable
 
@@ -51,7 +51,7 @@ def test_a_text_is_a_message_known_by_its_update() -> None:
     assert only(text="hello") == IncomingMessage(
         "9",
         "42",
-        Kind.TEXT,
+        ContentKind.TEXT,
         "hello",
         conversation="-100",
         provider_id="5",
@@ -78,22 +78,24 @@ def test_a_thread_that_is_no_topic_is_none() -> None:
 @pytest.mark.parametrize(
     ("content", "kind", "text"),
     [
-        ({"photo": [], "caption": "look"}, Kind.IMAGE, "look"),
-        ({"voice": {}}, Kind.AUDIO, None),
-        ({"video_note": {}}, Kind.VIDEO, None),
-        ({"document": {}, "caption": 7}, Kind.DOCUMENT, None),
-        ({"sticker": {}}, Kind.STICKER, None),
-        ({"location": {}}, Kind.LOCATION, None),
-        ({"contact": {}}, Kind.CONTACTS, None),
-        ({"poll": {}}, Kind.UNSUPPORTED, None),
-        ({"paid_media": {}, "caption": "look"}, Kind.UNSUPPORTED, "look"),
-        ({"checklist": {}}, Kind.UNSUPPORTED, None),
-        ({"text": ["x"]}, Kind.UNSUPPORTED, None),
-        ({"new_chat_members": []}, Kind.SYSTEM, None),
-        ({}, Kind.SYSTEM, None),
+        ({"photo": [], "caption": "look"}, ContentKind.IMAGE, "look"),
+        ({"voice": {}}, ContentKind.AUDIO, None),
+        ({"video_note": {}}, ContentKind.VIDEO, None),
+        ({"document": {}, "caption": 7}, ContentKind.DOCUMENT, None),
+        ({"sticker": {}}, ContentKind.STICKER, None),
+        ({"location": {}}, ContentKind.LOCATION, None),
+        ({"contact": {}}, ContentKind.CONTACTS, None),
+        ({"poll": {}}, ContentKind.UNSUPPORTED, None),
+        ({"paid_media": {}, "caption": "look"}, ContentKind.UNSUPPORTED, "look"),
+        ({"checklist": {}}, ContentKind.UNSUPPORTED, None),
+        ({"text": ["x"]}, ContentKind.UNSUPPORTED, None),
+        ({"new_chat_members": []}, ContentKind.SYSTEM, None),
+        ({}, ContentKind.SYSTEM, None),
     ],
 )
-def test_every_type_is_told_apart(content: dict[str, Any], kind: Kind, text: str | None) -> None:
+def test_every_type_is_told_apart(
+    content: dict[str, Any], kind: ContentKind, text: str | None
+) -> None:
     found = only(**content)
 
     assert (found.kind, found.text) == (kind, text)
@@ -106,7 +108,7 @@ def test_a_pressed_button_is_a_message() -> None:
 
     assert delivery.messages == (
         IncomingMessage(
-            "9", "42", Kind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
+            "9", "42", ContentKind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
         ),
     )
 
@@ -194,7 +196,7 @@ def test_in_a_group_nothing_else_is(content: dict[str, Any]) -> None:
 def test_a_button_without_data_is_unsupported() -> None:
     delivery = parse({"update_id": 9, "callback_query": {"id": "1", "from": ADA}})
 
-    assert delivery.messages[0].kind is Kind.UNSUPPORTED
+    assert delivery.messages[0].kind is ContentKind.UNSUPPORTED
 
 
 @pytest.mark.parametrize("user", [{"id": 8, "is_bot": True}, {"id": 77}])
@@ -266,11 +268,11 @@ def test_both_tokens_are_accepted_while_one_replaces_the_other(token: bytes) -> 
 def test_any_other_token_is_refused(token: bytes) -> None:
     headers = ((b"x-telegram-bot-api-secret-token", token),)
 
-    assert CHANNEL.verify(headers, b"{}", NOW) == Refused("wrong token")
+    assert CHANNEL.verify(headers, b"{}", NOW) == SignatureRefused("wrong token")
 
 
 def test_there_is_no_handshake() -> None:
-    assert CHANNEL.handshake(()) == Refused("no handshake")
+    assert CHANNEL.handshake(()) == SignatureRefused("no handshake")
 
 
 @pytest.mark.parametrize(

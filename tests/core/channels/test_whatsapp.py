@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from legation.channels.deliveries import (
     Challenge,
+    ContentKind,
     Delivery,
     Ignored,
     IncomingMessage,
-    Kind,
     NotUnderstood,
     Skip,
     Undelivered,
     treat,
 )
 from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
-from legation.channels.signatures import Refused, Verified
+from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.whatsapp import WhatsApp
 from legation.effects import FetchReply, Unreachable
 
@@ -92,15 +92,15 @@ def test_the_right_token_gets_its_challenge() -> None:
 def test_any_other_handshake_is_refused(name: str, given: str) -> None:
     wrong = tuple((key, given if key == name else text) for key, text in SUBSCRIBE)
 
-    assert isinstance(CHANNEL.handshake(wrong), Refused)
+    assert isinstance(CHANNEL.handshake(wrong), SignatureRefused)
 
 
 @pytest.mark.parametrize("missing", SUBSCRIBE)
 def test_every_parameter_is_needed_once(missing: tuple[str, str]) -> None:
     fewer = tuple(pair for pair in SUBSCRIBE if pair != missing)
 
-    assert isinstance(CHANNEL.handshake(fewer), Refused)
-    assert isinstance(CHANNEL.handshake((*SUBSCRIBE, missing)), Refused)
+    assert isinstance(CHANNEL.handshake(fewer), SignatureRefused)
+    assert isinstance(CHANNEL.handshake((*SUBSCRIBE, missing)), SignatureRefused)
 
 
 # --- the signature -----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_both_app_secrets_are_accepted_while_one_replaces_the_other() -> None:
 def test_a_bad_signature_is_refused_and_never_an_error(
     headers: tuple[tuple[bytes, bytes], ...],
 ) -> None:
-    assert isinstance(CHANNEL.verify(headers, b"{}", NOW), Refused)
+    assert isinstance(CHANNEL.verify(headers, b"{}", NOW), SignatureRefused)
 
 
 def test_without_a_secret_there_is_no_channel() -> None:
@@ -169,7 +169,7 @@ def test_a_text_is_a_message() -> None:
     assert only() == IncomingMessage(
         "wamid.1",
         ADA,
-        Kind.TEXT,
+        ContentKind.TEXT,
         "hello",
         conversation=ADA,
         provider_id="wamid.1",
@@ -190,13 +190,13 @@ def test_every_message_of_every_change_of_every_entry_is_taken() -> None:
 @pytest.mark.parametrize(
     ("content", "kind", "text"),
     [
-        ({"type": "button", "button": {"text": "Yes", "payload": "y"}}, Kind.BUTTON, "Yes"),
+        ({"type": "button", "button": {"text": "Yes", "payload": "y"}}, ContentKind.BUTTON, "Yes"),
         (
             {
                 "type": "interactive",
                 "interactive": {"type": "button_reply", "button_reply": {"title": "No"}},
             },
-            Kind.BUTTON,
+            ContentKind.BUTTON,
             "No",
         ),
         (
@@ -204,7 +204,7 @@ def test_every_message_of_every_change_of_every_entry_is_taken() -> None:
                 "type": "interactive",
                 "interactive": {"type": "list_reply", "list_reply": {"title": "Two"}},
             },
-            Kind.LIST,
+            ContentKind.LIST,
             "Two",
         ),
         (
@@ -212,33 +212,39 @@ def test_every_message_of_every_change_of_every_entry_is_taken() -> None:
                 "type": "interactive",
                 "interactive": {"type": "nfm_reply", "nfm_reply": {"response_json": "{}"}},
             },
-            Kind.BUTTON,
+            ContentKind.BUTTON,
             "{}",
         ),
-        ({"type": "interactive", "interactive": {"type": "nfm_reply"}}, Kind.UNSUPPORTED, None),
-        ({"type": "interactive"}, Kind.UNSUPPORTED, None),
-        ({"type": "image", "image": {"id": "1", "caption": "look"}}, Kind.IMAGE, "look"),
-        ({"type": "image", "image": {"id": "1"}}, Kind.IMAGE, None),
-        ({"type": "document", "document": {"caption": "read"}}, Kind.DOCUMENT, "read"),
-        ({"type": "audio", "audio": {"id": "1"}}, Kind.AUDIO, None),
-        ({"type": "sticker", "sticker": {"id": "1"}}, Kind.STICKER, None),
-        ({"type": "location", "location": {"latitude": 1}}, Kind.LOCATION, None),
-        ({"type": "contacts", "contacts": []}, Kind.CONTACTS, None),
-        ({"type": "order", "order": {"text": "two, please"}}, Kind.ORDER, "two, please"),
-        ({"type": "system", "system": {"body": "changed"}}, Kind.SYSTEM, "changed"),
-        ({"type": "edit", "edit": {"message": {"type": "text"}}}, Kind.SYSTEM, None),
-        ({"type": "revoke", "revoke": {"original_message_id": "x"}}, Kind.SYSTEM, None),
-        ({"type": "request_welcome"}, Kind.SYSTEM, None),
-        ({"type": "unsupported", "unsupported": {"type": "poll_update"}}, Kind.SYSTEM, None),
-        ({"type": "unsupported", "unsupported": {"type": "gif"}}, Kind.UNSUPPORTED, None),
-        ({"type": "unsupported"}, Kind.UNSUPPORTED, None),
-        ({"type": "unknown"}, Kind.UNSUPPORTED, None),
-        ({"type": ["text"]}, Kind.UNSUPPORTED, None),
-        ({"type": "text", "text": {}}, Kind.UNSUPPORTED, None),
-        ({"type": "text", "text": {"body": 7}}, Kind.UNSUPPORTED, None),
+        (
+            {"type": "interactive", "interactive": {"type": "nfm_reply"}},
+            ContentKind.UNSUPPORTED,
+            None,
+        ),
+        ({"type": "interactive"}, ContentKind.UNSUPPORTED, None),
+        ({"type": "image", "image": {"id": "1", "caption": "look"}}, ContentKind.IMAGE, "look"),
+        ({"type": "image", "image": {"id": "1"}}, ContentKind.IMAGE, None),
+        ({"type": "document", "document": {"caption": "read"}}, ContentKind.DOCUMENT, "read"),
+        ({"type": "audio", "audio": {"id": "1"}}, ContentKind.AUDIO, None),
+        ({"type": "sticker", "sticker": {"id": "1"}}, ContentKind.STICKER, None),
+        ({"type": "location", "location": {"latitude": 1}}, ContentKind.LOCATION, None),
+        ({"type": "contacts", "contacts": []}, ContentKind.CONTACTS, None),
+        ({"type": "order", "order": {"text": "two, please"}}, ContentKind.ORDER, "two, please"),
+        ({"type": "system", "system": {"body": "changed"}}, ContentKind.SYSTEM, "changed"),
+        ({"type": "edit", "edit": {"message": {"type": "text"}}}, ContentKind.SYSTEM, None),
+        ({"type": "revoke", "revoke": {"original_message_id": "x"}}, ContentKind.SYSTEM, None),
+        ({"type": "request_welcome"}, ContentKind.SYSTEM, None),
+        ({"type": "unsupported", "unsupported": {"type": "poll_update"}}, ContentKind.SYSTEM, None),
+        ({"type": "unsupported", "unsupported": {"type": "gif"}}, ContentKind.UNSUPPORTED, None),
+        ({"type": "unsupported"}, ContentKind.UNSUPPORTED, None),
+        ({"type": "unknown"}, ContentKind.UNSUPPORTED, None),
+        ({"type": ["text"]}, ContentKind.UNSUPPORTED, None),
+        ({"type": "text", "text": {}}, ContentKind.UNSUPPORTED, None),
+        ({"type": "text", "text": {"body": 7}}, ContentKind.UNSUPPORTED, None),
     ],
 )
-def test_every_type_is_told_apart(content: dict[str, Any], kind: Kind, text: str | None) -> None:
+def test_every_type_is_told_apart(
+    content: dict[str, Any], kind: ContentKind, text: str | None
+) -> None:
     found = only(**content)
 
     assert (found.kind, found.text) == (kind, text)
@@ -258,7 +264,7 @@ def test_stickers_places_and_texts_without_a_body_are_answered_in_words() -> Non
 def test_a_reaction_knows_what_it_is_about() -> None:
     found = only(type="reaction", reaction={"message_id": "wamid.0", "emoji": "👍"})
 
-    assert (found.kind, found.text, found.reply_to) == (Kind.REACTION, "👍", "wamid.0")
+    assert (found.kind, found.text, found.reply_to) == (ContentKind.REACTION, "👍", "wamid.0")
 
 
 def test_the_message_answered_to_is_known() -> None:

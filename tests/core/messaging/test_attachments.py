@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from legation import Agent, Platform
-from legation.channels.deliveries import IncomingMessage, Media
+from legation.channels.deliveries import Attachment, IncomingMessage
 from legation.channels.media import MOST_BYTES
 from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
 from legation.http.bodies.media_types import MEDIA_TYPES
@@ -419,7 +419,9 @@ def drive(program: Any, answer: Callable[[Any], Any]) -> Any:
 
 def test_files_share_the_room_that_one_form_has() -> None:
     base = "http://127.0.0.1:9"
-    media = tuple(Media(f"{base}/{n}", "text/plain", f"{n}.txt") for n in range(MOST_FILES + 1))
+    media = tuple(
+        Attachment(f"{base}/{n}", "text/plain", f"{n}.txt") for n in range(MOST_FILES + 1)
+    )
     asked: list[int] = []
 
     def answer(fetch: Fetch) -> FetchReply:
@@ -434,7 +436,7 @@ def test_files_share_the_room_that_one_form_has() -> None:
 
 
 def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
-    media = Media("http://127.0.0.1:9/a", "text/plain", "a.txt", MOST_BYTES + 1)
+    media = Attachment("http://127.0.0.1:9/a", "text/plain", "a.txt", MOST_BYTES + 1)
     message = IncomingMessage("m", "s", media=(media,))
     attached = drive(attachments(hosted(), message, ""), lambda _: pytest.fail("asked"))
 
@@ -443,7 +445,7 @@ def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
 
 
 def test_a_channel_without_files_fetches_none() -> None:
-    media = Media("a", "text/plain", "a.txt")
+    media = Attachment("a", "text/plain", "a.txt")
     message = IncomingMessage("m", "s", media=(media,))
     attached = drive(attachments(hosted("standard"), message, ""), lambda _: None)
 

@@ -31,8 +31,8 @@ from legation.tools.shapes import (
     Listed,
     Mapped,
     Member,
+    ObjectShape,
     Plain,
-    Record,
     Shape,
     Unfit,
     member_name,
@@ -144,7 +144,7 @@ SHAPES: list[tuple[Any, Shape]] = [
     ),
     (
         Address,
-        Record(
+        ObjectShape(
             (
                 Member("street", TEXT, description="With the number."),
                 Member("city", TEXT, description="In full."),
@@ -156,7 +156,7 @@ SHAPES: list[tuple[Any, Shape]] = [
     ),
     (
         Point,
-        Record(
+        ObjectShape(
             (
                 Member("x", NUMBER),
                 Member("y", NUMBER, required=False),
@@ -168,7 +168,7 @@ SHAPES: list[tuple[Any, Shape]] = [
     ),
     (
         Partial,
-        Record(
+        ObjectShape(
             (
                 Member("fast", Plain("boolean")),
                 Member("note", TEXT, required=False, description="For people."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final, TypeAlias
 
 from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
-from ...channels.signatures import Refused
+from ...channels.signatures import SignatureRefused
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies import parse_query
@@ -38,7 +38,7 @@ def receive(
     if body is None:
         return TooLarge(_LIMIT)
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
-    if isinstance(verified, Refused):
+    if isinstance(verified, SignatureRefused):
         fields = (("channel", channel.id), ("reason", verified.reason))
         yield from Log("warning", "delivery_refused", fields)
         return BadSignature()
@@ -75,7 +75,7 @@ def verify(call: Call, channel: HostedChannel) -> Response | NoFields | NotOurs:
         return Invalid((query,))
     pairs = [(name, value) for name, values in query.items() for value in values]
     answer = channel.codec.handshake(pairs)
-    if isinstance(answer, Refused):
+    if isinstance(answer, SignatureRefused):
         return BadSignature(_NOT_OURS)
     return text_response(200, answer.text, headers=_PLAIN)
 

@@ -88,7 +88,7 @@ class Form:
 _parse_options = cast("Callable[[str], tuple[str, dict[str, str]]]", parse_options_header)
 
 
-class _Refused(Exception):
+class _FormRefused(Exception):
     """Carries a refusal out of a parser's loop; never leaves this module."""
 
     def __init__(self, refusal: FormRefusal) -> None:
@@ -125,7 +125,7 @@ def parse_form(
                 return _json_form(body)
             case _:
                 return UnsupportedMediaType(_OTHER_TYPE)
-    except _Refused as refused:
+    except _FormRefused as refused:
         return refused.refusal
 
 
@@ -152,10 +152,10 @@ _HALF_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 def _parse_urlencoded(body: bytes, limits: FormLimits) -> Iterator[tuple[str, str]]:
     """Yield the pairs.  The parsing of WHATWG URL section 5.1, but nothing is repaired."""
     if _HALF_ESCAPE.search(body):
-        raise _Refused(BadRequest("A % is not followed by two hexadecimal digits"))
+        raise _FormRefused(BadRequest("A % is not followed by two hexadecimal digits"))
     pairs = body.split(b"&", limits.fields)
     if len(pairs) > limits.fields:
-        raise _Refused(_too_many(limits))
+        raise _FormRefused(_too_many(limits))
     for pair in pairs:
         if pair:
             name, _, value = pair.replace(b"+", b" ").partition(b"=")
@@ -179,7 +179,7 @@ def parse_query(
         return {}
     try:
         return _group(_parse_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
-    except _Refused as refused:
+    except _FormRefused as refused:
         return Fault("query", refused.refusal.detail)
 
 
@@ -197,13 +197,13 @@ def _too_many(limits: FormLimits) -> BadRequest:
 
 def _check_name(name: str, limits: FormLimits) -> None:
     if not 0 < len(name) <= limits.name_length:
-        raise _Refused(BadRequest(f"A field's name has 1 to {limits.name_length} characters"))
+        raise _FormRefused(BadRequest(f"A field's name has 1 to {limits.name_length} characters"))
 
 
 def _check_size(value: bytes, limits: FormLimits) -> None:
     if len(value) > limits.field_size:
         sentence = f"A field is longer than {limits.field_size} bytes"
-        raise _Refused(TooLarge(limit=limits.field_size, detail=sentence))
+        raise _FormRefused(TooLarge(limit=limits.field_size, detail=sentence))
 
 
 def _text(value: bytes) -> str:
@@ -211,9 +211,9 @@ def _text(value: bytes) -> str:
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        raise _Refused(BadRequest("A field is not UTF-8")) from None
+        raise _FormRefused(BadRequest("A field is not UTF-8")) from None
     if "\0" in text:
-        raise _Refused(BadRequest("A field has U+0000 in it"))
+        raise _FormRefused(BadRequest("A field has U+0000 in it"))
     return text
 
 
@@ -233,7 +233,7 @@ class _Segment(Protocol):
 
 def _multipart(boundary: str, body: bytes, limits: FormLimits) -> Form:
     if _BOUNDARY.fullmatch(boundary) is None:
-        raise _Refused(BadRequest("The Content-Type has no boundary (RFC 2046 section 5.1.1)"))
+        raise _FormRefused(BadRequest("The Content-Type has no boundary (RFC 2046 section 5.1.1)"))
     fields: dict[str, list[JsonValue]] = {}
     uploads: dict[str, list[Upload]] = {}
     for segment, data in _segments(boundary, body, limits):
@@ -251,7 +251,7 @@ def _multipart(boundary: str, body: bytes, limits: FormLimits) -> Form:
 
 def _upload(segment: _Segment, filename: str, data: bytes) -> Upload:
     if "\0" in filename:
-        raise _Refused(BadRequest("A file's name has U+0000 in it"))
+        raise _FormRefused(BadRequest("A file's name has U+0000 in it"))
     return Upload(filename, segment.content_type or "application/octet-stream", data)
 
 
@@ -267,9 +267,13 @@ def _segments(boundary: str, body: bytes, limits: FormLimits) -> Iterator[tuple[
         yield from _join_segments(cast("Iterator[_Segment | bytes | None]", parser.parse(body)))
         parser.close()
     except ParserLimitReached as error:
-        raise _Refused(BadRequest(f"The multipart body is over a limit: {_why(error)}")) from None
+        raise _FormRefused(
+            BadRequest(f"The multipart body is over a limit: {_why(error)}")
+        ) from None
     except MultipartError as error:
-        raise _Refused(BadRequest(f"The multipart body does not parse: {_why(error)}")) from None
+        raise _FormRefused(
+            BadRequest(f"The multipart body does not parse: {_why(error)}")
+        ) from None
 
 
 def _why(error: MultipartError) -> str:

@@ -39,32 +39,32 @@ class BadJson:
     reason: str
 
 
-class _Refused(Exception):
+class _JsonRefused(Exception):
     """Leaves the decoder's callbacks; never leaves this module."""
 
 
 def _members(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _Refused("an object with a member twice")
+        raise _JsonRefused("an object with a member twice")
     return members
 
 
 def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise _Refused(f"an integer of more than {MAX_DIGITS} characters")
+        raise _JsonRefused(f"an integer of more than {MAX_DIGITS} characters")
     return int(text)
 
 
 def _real(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise _Refused("a number beyond the range of a double")
+        raise _JsonRefused("a number beyond the range of a double")
     return value
 
 
 def _constant(text: str) -> NoReturn:
-    raise _Refused(f"{text}, which is no JSON number")
+    raise _JsonRefused(f"{text}, which is no JSON number")
 
 
 _decode: Final = json.JSONDecoder(
@@ -86,7 +86,7 @@ def parse_json(body: bytes) -> JsonValue | BadJson:
         return BadJson(f"not JSON at line {error.lineno}, column {error.colno}")
     except RecursionError:
         return BadJson(_TOO_DEEP)
-    except _Refused as refused:
+    except _JsonRefused as refused:
         return BadJson(str(refused))
     # Most texts can have neither flaw, which is cheaper to see than a walk.
     suspect = _SUSPECT_ESCAPE.search(text) is not None
