@@ -96,12 +96,12 @@ def assets() -> dict[str, bytes]:
     if missing := sorted(FILES.keys() - recorded.keys()):
         raise FileNotFoundError(f"{SOURCE} does not have {', '.join(missing)}")
     return {
-        name: replaced(name, approved(name, Path(recorded[path].locate()).read_bytes(), digest))
+        name: replace(name, check_digest(name, Path(recorded[path].locate()).read_bytes(), digest))
         for path, (name, digest) in FILES.items()
     }
 
 
-def approved(name: str, content: bytes, digest: str) -> bytes:
+def check_digest(name: str, content: bytes, digest: str) -> bytes:
     """Return `content`, whose SHA-256 is `digest`.
 
     Raises:
@@ -116,7 +116,7 @@ def approved(name: str, content: bytes, digest: str) -> bytes:
     return content
 
 
-def replaced(name: str, content: bytes) -> bytes:
+def replace(name: str, content: bytes) -> bytes:
     """Return `content` as it is served: without what would ask another server.
 
     Raises:

@@ -70,11 +70,11 @@ def runs(python: Path, minor: int) -> bool:
     """
     if not python.is_file():
         return False
-    told = subprocess.run([python, "-c", WHICH], capture_output=True, text=True, check=False)
-    return told.stdout.split() == ["3", str(minor), "final"]
+    answer = subprocess.run([python, "-c", WHICH], capture_output=True, text=True, check=False)
+    return answer.stdout.split() == ["3", str(minor), "final"]
 
 
-def installed() -> dict[str, Path]:
+def find_pythons() -> dict[str, Path]:
     """Find the Pythons of this machine that the project supports, oldest first."""
     found: dict[str, Path] = {}
     for minor in range(OLDEST, OLDEST + 10):
@@ -85,7 +85,7 @@ def installed() -> dict[str, Path]:
     return found
 
 
-FOUND = installed()
+FOUND = find_pythons()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
 LOCK = ROOT / "requirements/development.txt"
 REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
@@ -102,10 +102,10 @@ def groups(*names: str) -> tuple[str, ...]:
 
 def install(session: nox.Session, *names: str) -> None:
     """Install the project in editable mode, with its extras and these dependency groups."""
-    session.install("-e", ".[postgres]", *groups(*names), *locked())
+    session.install("-e", ".[postgres]", *groups(*names), *lock_options())
 
 
-def locked() -> tuple[str, ...]:
+def lock_options() -> tuple[str, ...]:
     """Return what holds an installation to the versions and digests of the lock."""
     return ("--constraint", str(LOCK))
 
@@ -130,7 +130,7 @@ def report(session: nox.Session, part: str = "") -> str:
 @nox.session(allow_parallel=True)
 def style(session: nox.Session) -> None:
     """Check lint, format, and that no code is dead; with `-- fix`, repair what can be repaired."""
-    session.install(*groups("lint"), *locked())
+    session.install(*groups("lint"), *lock_options())
     fix = session.posargs == ["fix"]
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
@@ -213,7 +213,7 @@ def lowest(session: nox.Session) -> None:
     pytest(session, "-m", "not enumeration", *([] if session.posargs else ["tests/frontends"]))
 
 
-def changed() -> list[str]:
+def find_changed() -> list[str]:
     """Return the Python files that differ from the branch `main`, or from the last commit."""
     command = ("git", "diff", "--name-only", "--diff-filter=d")
     names: list[str] = []
@@ -231,7 +231,7 @@ def quick(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", "-m", "tests.dead_code")
-    if files := changed():
+    if files := find_changed():
         session.run("mypy", *files)
         session.run("pyright", *files)
     pytest(session, "-m", "not enumeration", "tests/core")

@@ -1,4 +1,4 @@
-"""What does authorization cost a request?
+"""The cost of authorization for a request.
 
 `GET /agents` of ten agents, with a bearer token that is remembered (RS256), against the same
 route where authorization is off, and where the route is excluded: in process, by driving
@@ -69,7 +69,7 @@ def platforms() -> dict[str, Platform]:
     }
 
 
-def answered(platform: Platform, request: Request) -> Response:
+def drive(platform: Platform, request: Request) -> Response:
     """Drive one request to its end; every effect of this route is immediate."""
     program = platform.answer(request)
     reply: object = None
@@ -88,10 +88,10 @@ def answered(platform: Platform, request: Request) -> Response:
 def in_process(platform: Platform) -> Callable[[], None]:
     """Return what asks once."""
     request = Request("GET", "/agents", BEARER)
-    assert answered(platform, request).status == 200
+    assert drive(platform, request).status == 200
 
     def ask() -> None:
-        answered(platform, request)
+        drive(platform, request)
 
     return ask
 
@@ -103,14 +103,14 @@ def over_socket(platform: Platform) -> Generator[Callable[[], None]]:
     address = listeners[0].getsockname()
     stopped = threading.Event()
 
-    async def serving() -> None:
+    async def serve_all() -> None:
         async with open_platform(platform) as host, trio.open_nursery() as nursery:
             await nursery.start(partial(serve, platform, host, listeners))
             while not stopped.is_set():  # noqa: ASYNC110 (set by another thread)
                 await trio.sleep(0.05)
             nursery.cancel_scope.cancel()
 
-    thread = threading.Thread(target=trio.run, args=(serving,))
+    thread = threading.Thread(target=trio.run, args=(serve_all,))
     thread.start()
     head = (
         b"GET /agents HTTP/1.1\r\nHost: legation.test\r\nAuthorization: Bearer %s\r\n\r\n" % TOKEN

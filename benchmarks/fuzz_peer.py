@@ -1,4 +1,4 @@
-"""How many checks of schemathesis does AgentOS 2.5.6 fail, of those that `tests/fuzz` passes?
+"""The checks of schemathesis that `tests/fuzz` passes and AgentOS 2.5.6 fails.
 
     python benchmarks/fuzz_peer.py [SECONDS]
 
@@ -38,7 +38,7 @@ FOUND: Final = re.compile(r"= (\d+ failures.*?) in [\d.]+s =")
 
 
 @contextmanager
-def served(*, authorization: bool) -> Generator[str]:
+def run_server(*, authorization: bool) -> Generator[str]:
     """Serve AgentOS; yield its base address."""
     port = free_port()
     with tempfile.TemporaryDirectory() as place:
@@ -85,11 +85,11 @@ def main(seconds: int) -> None:
     now = int(time.time())
     claims = {"sub": "fuzz", "scopes": ["agent_os:admin"], "iat": now, "exp": now + 7200}
     token = PyJWT().encode({**claims, "aud": "bench"}, KEY, "RS256")
-    with served(authorization=True) as base:
+    with run_server(authorization=True) as base:
         print("as an administrator:", fuzz(base, seconds, token), flush=True)
-    with served(authorization=True) as base:
+    with run_server(authorization=True) as base:
         print("without a token:", fuzz(base, seconds, None), flush=True)
-    with served(authorization=False) as base:
+    with run_server(authorization=False) as base:
         print("authorization off:", fuzz(base, seconds, None), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""How long does `/health` take while an agent gets a message of a million characters, in ms?
+"""The time of `/health` in ms while an agent gets a message of a million characters.
 
     python benchmarks/health_under_long_message.py [ROUNDS]
 
@@ -47,7 +47,7 @@ id = "echo"
 
 
 @contextmanager
-def serving(folder: Path) -> Generator[int]:
+def run_server(folder: Path) -> Generator[int]:
     """Serve the platform in a process of its own; yield the port."""
     file = folder / "platform.toml"
     file.write_text(PLATFORM.format(folder=folder))
@@ -150,7 +150,7 @@ def main() -> None:
     for name, message in MESSAGES.items():
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            with serving(folder) as port:
+            with run_server(folder) as port:
                 took = latencies(port, message, rounds)
             late = statistics.quantiles(took, n=100)[98]
             step = statistics.median(longest_step(folder, message) for _ in range(3))

@@ -1,4 +1,4 @@
-"""What does a request cost, against AgentOS 2.5.6, FastAPI with PyJWT, and the same front alone?
+"""The cost of a request, against AgentOS 2.5.6, FastAPI with PyJWT, and the same front alone.
 
     python benchmarks/http_load.py [--rounds 3] [--seconds 2] [--json FILE] [CASE ...]
 
@@ -197,7 +197,7 @@ class Server:
 
 @frozen
 class Setting:
-    """What all servers share."""
+    """The setting that all servers share."""
 
     folder: Path
     private: str
@@ -240,7 +240,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(
+def run_server(
     name: str, command: Sequence[str], env: Mapping[str, str], port: int
 ) -> Generator[Server]:
     """Run a server until the block ends; return when it listens."""
@@ -306,7 +306,7 @@ def run_all(setting: Setting, wanted: set[str], stack: ExitStack) -> dict[str, S
 
     def start(name: str, command: Sequence[str], more: Mapping[str, str], port: int) -> None:
         both = {**env, **{k: v for k, v in more.items() if k.startswith("PEER_")}, **setting.env}
-        servers[name] = stack.enter_context(started(name, command, both, port))
+        servers[name] = stack.enter_context(run_server(name, command, both, port))
 
     port = free_port()
     start(OURS, ours_command(setting, port), {}, port)
@@ -396,7 +396,7 @@ def load(
     }
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds * case.times}s", "--timeout", "30s"]
     before = sum(map(cpu_seconds, server.pids))
-    told = subprocess.run(
+    output = subprocess.run(
         [*command, "-s", str(script), f"http://127.0.0.1:{server.port}"],
         env=env,
         capture_output=True,
@@ -404,14 +404,14 @@ def load(
         check=True,
     ).stdout
     spent = sum(map(cpu_seconds, server.pids)) - before
-    done = int(number(r"(\d+) requests in", told))
-    failed = int(number(r"Non-2xx or 3xx responses: (\d+)", told))
+    done = int(number(r"(\d+) requests in", output))
+    failed = int(number(r"Non-2xx or 3xx responses: (\d+)", output))
     errors = re.search(
-        r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", told
+        r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output
     )
     failed += sum(map(int, errors.groups())) if errors else 0
     cost = spent * 1e6 / done if done else float("nan")
-    return Measure(done, number(r"Requests/sec:\s+([\d.]+)", told), cost, failed)
+    return Measure(done, number(r"Requests/sec:\s+([\d.]+)", output), cost, failed)
 
 
 def number(pattern: str, text: str) -> float:
@@ -460,8 +460,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("cases", nargs="*", help="parts of names of cases")
-    told = parser.parse_args()
-    cases = [case for case in CASES if not told.cases or any(t in case.name for t in told.cases)]
+    options = parser.parse_args()
+    cases = [
+        case for case in CASES if not options.cases or any(t in case.name for t in options.cases)
+    ]
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         setting = make_setting(Path(folder))
@@ -472,14 +474,16 @@ def main() -> None:
         for case in cases:
             for connections in CONNECTIONS:
                 measures: dict[str, list[Measure]] = {name: [] for name in case.against}
-                for _ in range(told.rounds):
+                for _ in range(options.rounds):
                     for name in case.against:
-                        measure = load(setting, case, servers[name], connections, told.seconds, at)
+                        measure = load(
+                            setting, case, servers[name], connections, options.seconds, at
+                        )
                         measures[name].append(measure)
                     at += measures[OURS][-1].requests
                 report[f"{case.name}, {connections}"] = show(case, connections, measures)
-    if told.json is not None:
-        told.json.write_text(json.dumps(report, indent=2))
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

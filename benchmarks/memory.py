@@ -1,4 +1,4 @@
-"""What do a process at rest, an idle connection, an open stream and one more worker weigh?
+"""The memory of a process at rest, an idle connection, an open stream and one more worker.
 
     python benchmarks/memory.py [--json FILE]
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from http_load import OURS, Server, Setting, free_port, make_setting, ours_command, started
+from http_load import OURS, Server, Setting, free_port, make_setting, ours_command, run_server
 
 CONNECTIONS: Final = 2_000
 STREAMS: Final = 1_000
@@ -58,7 +58,7 @@ def ours(setting: Setting, *options: str, more: str = "") -> Generator[Server]:
     """Run Legation until the block ends."""
     port = free_port()
     command = ours_command(setting, port, *options, more=more)
-    with started(OURS, command, {**os.environ, **setting.env}, port) as server:
+    with run_server(OURS, command, {**os.environ, **setting.env}, port) as server:
         yield server
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     """Weigh each, and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    told = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         setting = make_setting(Path(folder))
         found: dict[str, float] = {
@@ -152,8 +152,10 @@ def main() -> None:
     for name, size in found.items():
         aim = f", aim {AIMS[name] / 1024:.0f}" if name in AIMS else ""
         print(f"{name}: {size / 1024:.1f} KiB{aim}")
-    if told.json is not None:
-        told.json.write_text(json.dumps({f"{name}, bytes": size for name, size in found.items()}))
+    if options.json is not None:
+        options.json.write_text(
+            json.dumps({f"{name}, bytes": size for name, size in found.items()})
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How many requests to migrate a database that is at the newest version are answered per second?
+"""The rate of requests to migrate a database that is at the newest version already.
 
     python benchmarks/migrate.py FOLDER [ROUNDS]     FOLDER keeps the environment of AgentOS 2.5.6
 
@@ -75,13 +75,13 @@ def ask(port: int, requests: int) -> float:
         return requests / (time.perf_counter() - began)
 
 
-def checked(port: int) -> None:
+def check(port: int) -> None:
     """Migrate once, and see that it says so."""
     request = Request(f"http://127.0.0.1:{port}/databases/main/migrate", method="POST")
     with urlopen(request, timeout=60) as response:
-        told = response.read()
-    if b"migrated successfully" not in told:
-        raise SystemExit(f"not migrated: {told!r}")
+        body = response.read()
+    if b"migrated successfully" not in body:
+        raise SystemExit(f"not migrated: {body!r}")
 
 
 def free_port() -> int:
@@ -93,7 +93,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], env: dict[str, str], port: int) -> Generator[int]:
+def run_server(command: list[str], env: dict[str, str], port: int) -> Generator[int]:
     """Run a server until the block ends; yield its port when it answers."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet)
@@ -116,7 +116,7 @@ def ours(folder: Path) -> Generator[int]:
     port = free_port()
     (folder / "platform.toml").write_text(PLATFORM.format(folder=folder))
     command = [sys.executable, "-m", "legation_cli", "serve", str(folder / "platform.toml")]
-    with running([*command, "--port", str(port)], dict(os.environ), port) as served:
+    with run_server([*command, "--port", str(port)], dict(os.environ), port) as served:
         yield served
 
 
@@ -128,7 +128,7 @@ def theirs(folder: Path, peer: Path) -> Generator[int]:
     (folder / "quiet_app.py").write_text(QUIET)
     command[command.index("peer_app:app")] = "quiet_app:app"
     command[command.index("--app-dir") + 1] = str(folder)
-    with running(command, {**env, "PYTHONPATH": str(peer)}, port) as served:
+    with run_server(command, {**env, "PYTHONPATH": str(peer)}, port) as served:
         yield served
 
 
@@ -140,7 +140,7 @@ def main() -> None:
         folder = Path(name)
         with ours(folder) as mine, theirs(folder, peer) as other:
             for port in (mine, other):
-                checked(port)
+                check(port)
                 ask(port, THEIRS)
             for _ in range(rounds):
                 rates["Legation"].append(ask(mine, OURS))

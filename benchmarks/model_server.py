@@ -31,7 +31,7 @@ def chunk(data: str) -> bytes:
 
 def completion(choices: object, usage: object = None) -> bytes:
     """Return one chunk of a completion."""
-    told = {
+    completion_fields = {
         "id": "chatcmpl-0123456789",
         "object": "chat.completion.chunk",
         "created": 1_767_225_600,
@@ -40,22 +40,22 @@ def completion(choices: object, usage: object = None) -> bytes:
         "choices": choices,
         "usage": usage,
     }
-    return chunk(json.dumps(told))
+    return chunk(json.dumps(completion_fields))
 
 
-def said(delta: object, finish: str | None = None) -> bytes:
+def delta_chunk(delta: object, finish: str | None = None) -> bytes:
     """Return a chunk with one choice."""
     return completion([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}])
 
 
-TOKENS: Final = tuple(said({"content": word}) for word in WORDS)
-BEGIN: Final = said({"role": "assistant", "content": ""})
+TOKENS: Final = tuple(delta_chunk({"content": word}) for word in WORDS)
+BEGIN: Final = delta_chunk({"role": "assistant", "content": ""})
 
 
 def end(tokens: int) -> bytes:
     """Return what stands behind the tokens."""
     usage = {"prompt_tokens": 10, "completion_tokens": tokens, "total_tokens": 10 + tokens}
-    return said({}, "stop") + completion([], usage) + chunk("[DONE]") + b"0\r\n\r\n"
+    return delta_chunk({}, "stop") + completion([], usage) + chunk("[DONE]") + b"0\r\n\r\n"
 
 
 @define
@@ -135,9 +135,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--pause-ms", type=float, default=0.0)
-    told = parser.parse_args()
+    options = parser.parse_args()
     try:
-        asyncio.run(serve(told.port, told.tokens, told.pause_ms / 1000))
+        asyncio.run(serve(options.port, options.tokens, options.pause_ms / 1000))
     except KeyboardInterrupt:
         pass
 

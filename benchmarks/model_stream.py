@@ -1,4 +1,4 @@
-"""How many tokens a second come through the server, against reading the model directly?
+"""The tokens per second that come through the server, against reading the model directly.
 
     python benchmarks/model_stream.py [--rounds 5] [--tokens 2000] [--json FILE]
 
@@ -32,7 +32,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 from attrs import asdict, frozen
-from http_load import cpu_seconds, free_port, started
+from http_load import cpu_seconds, free_port, run_server
 
 HERE: Final = Path(__file__).parent
 PACE_MS: Final = 5.0
@@ -87,7 +87,7 @@ async def direct(client: httpx2.AsyncClient, port: int, tokens: int) -> tuple[in
     return words, events
 
 
-async def served(client: httpx2.AsyncClient, port: int, _: int) -> tuple[int, int]:
+async def read_served(client: httpx2.AsyncClient, port: int, _: int) -> tuple[int, int]:
     """Read one run from the server; return the tokens and events that came."""
     url = f"http://127.0.0.1:{port}/agents/agent-0/runs"
     words = events = 0
@@ -147,12 +147,12 @@ def measure(streams: int, tokens: int, pause_ms: float, rounds: int) -> dict[str
         path.write_text(PLATFORM.format(folder=folder, port=model_port, tokens=tokens))
         port = free_port()
         command = [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port)]
-        with started("Legation", command, os.environ, port) as server:
-            anyio.run(together, served, port, 1, tokens)
+        with run_server("Legation", command, os.environ, port) as server:
+            anyio.run(together, read_served, port, 1, tokens)
             for _ in range(rounds):
                 plain.append(anyio.run(together, direct, model_port, streams, tokens))
                 before = sum(map(cpu_seconds, server.pids))
-                found = anyio.run(together, served, port, streams, tokens)
+                found = anyio.run(together, read_served, port, streams, tokens)
                 spent = sum(map(cpu_seconds, server.pids)) - before
                 ours.append(Round(found.tokens, found.events, found.seconds, spent))
     return show(streams, pause_ms, plain, ours)
@@ -165,7 +165,7 @@ def show(
     ratios = [mine.rate / theirs.rate for mine, theirs in zip(ours, plain, strict=True)]
     per_token = [found.cpu / found.tokens * 1e6 for found in ours]
     per_event = [found.cpu / found.events * 1e6 for found in ours]
-    told = {
+    figures = {
         "direct": statistics.median(found.rate for found in plain),
         "served": statistics.median(found.rate for found in ours),
         "ratio": statistics.median(ratios),
@@ -175,12 +175,13 @@ def show(
     }
     pace = f"a token every {pause_ms:g} ms" if pause_ms else "full speed"
     print(
-        f"{streams:3} streams, {pace}: {told['served']:9.0f} tokens/s,"
-        f" directly {told['direct']:9.0f}, ratio {told['ratio']:.2f}"
+        f"{streams:3} streams, {pace}: {figures['served']:9.0f} tokens/s,"
+        f" directly {figures['direct']:9.0f}, ratio {figures['ratio']:.2f}"
         f" ({min(ratios):.2f} to {max(ratios):.2f});"
-        f" CPU {told['cpu_us_per_token']:.1f} µs/token, {told['cpu_us_per_event']:.1f} µs/event"
+        f" CPU {figures['cpu_us_per_token']:.1f} µs/token,"
+        f" {figures['cpu_us_per_event']:.1f} µs/event"
     )
-    return {**told, "rounds": [asdict(found) for found in (*plain, *ours)]}
+    return {**figures, "rounds": [asdict(found) for found in (*plain, *ours)]}
 
 
 def main() -> None:
@@ -189,16 +190,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--json", type=Path)
-    told = parser.parse_args()
+    options = parser.parse_args()
     report: dict[str, Any] = {}
     for streams in (1, 100):
         for pause_ms in (PACE_MS, 0.0):
-            tokens = told.tokens * (1 if pause_ms else 10) // (1 if streams == 1 else 10)
-            found = measure(streams, tokens, pause_ms, told.rounds)
+            tokens = options.tokens * (1 if pause_ms else 10) // (1 if streams == 1 else 10)
+            found = measure(streams, tokens, pause_ms, options.rounds)
             report[f"{streams} streams, {pause_ms:g} ms"] = found
     print(f"aim: a ratio of at least {AIM} at one stream")
-    if told.json is not None:
-        told.json.write_text(json.dumps(report, indent=2))
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

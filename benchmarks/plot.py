@@ -1,4 +1,4 @@
-"""Draws what `http_load` has measured, and keeps the figures beside the drawing.
+"""The drawing of the figures that `http_load` measured; the figures are kept beside it.
 
     python benchmarks/plot.py RESULTS FOLDER
 
@@ -75,7 +75,7 @@ def grid(bottom: int) -> Iterator[str]:
         yield f'<text x="{x:.1f}" y="18" text-anchor="middle">{10**power:,} µs</text>'
 
 
-def drawing(questions: Mapping[str, Figures]) -> str:
+def draw(questions: Mapping[str, Figures]) -> str:
     """Return the drawing as SVG."""
     top, parts = 34, list[str]()
     for question, figures in questions.items():
@@ -120,7 +120,7 @@ def main() -> None:
         for name in load
         if name.endswith(ending)
     }
-    (folder / "performance.svg").write_text(drawing(questions))
+    (folder / "performance.svg").write_text(draw(questions))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long does a run take whose model answers at once, and does it grow with its session?
+"""The time of a run whose model answers at once, in a new session and in one that grows.
 
     python benchmarks/runs.py FOLDER [RUNS]     FOLDER keeps the environment of AgentOS 2.5.6
 
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(command: list[str], environ: dict[str, str], port: int) -> Generator[int]:
+def run_server(command: list[str], environ: dict[str, str], port: int) -> Generator[int]:
     """Run a server until the block ends; it listens when the block begins."""
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=environ, stdout=quiet, stderr=quiet) as process:
@@ -113,8 +113,8 @@ def main() -> None:
         ours = [sys.executable, "-m", "legation_cli", "serve", str(data / "platform.toml")]
         theirs, environ = peer_command(folder, peer_port, data / "theirs.db")
         command = [*ours, "--port", str(our_port)]
-        stack.enter_context(served(command, dict(os.environ), our_port))
-        stack.enter_context(served(theirs, environ, peer_port))
+        stack.enter_context(run_server(command, dict(os.environ), our_port))
+        stack.enter_context(run_server(theirs, environ, peer_port))
         legation, agentos = measure(our_port, runs), measure(peer_port, runs)
     for name, value in legation.items():
         unit = "times" if name == "growth" else "ms"

@@ -1,4 +1,4 @@
-"""What does a request cost where there is more of everything, and what do more processes bring?
+"""The cost of a request where there is more of everything, and the gain of more processes.
 
     python benchmarks/scaling.py [--rounds 3] [--seconds 2] [--json FILE] [PART ...]
 
@@ -46,7 +46,7 @@ from http_load import (
     make_setting,
     median,
     ours_command,
-    started,
+    run_server,
 )
 
 from legation.http.routing import Router, parse_target
@@ -106,7 +106,7 @@ Contenders: TypeAlias = Mapping[str, tuple[Setting, Server]]
 
 @frozen
 class Rounds:
-    """How long to measure."""
+    """The length of a measurement."""
 
     count: int
     seconds: int
@@ -119,7 +119,7 @@ def ours(
     """Run Legation until the block ends."""
     port = free_port()
     command = ours_command(setting, port, *options, agents=agents, database=database)
-    with started("Legation", command, {**os.environ, **setting.env}, port) as server:
+    with run_server("Legation", command, {**os.environ, **setting.env}, port) as server:
         yield server
 
 
@@ -153,7 +153,7 @@ def in_turns(case: Case, contenders: Contenders, rounds: Rounds) -> dict[str, li
     return found
 
 
-def told(case: Case, contenders: Contenders, rounds: Rounds) -> dict[str, float]:
+def compare(case: Case, contenders: Contenders, rounds: Rounds) -> dict[str, float]:
     """Print what each does; return the ratios of the last to the first."""
     found = in_turns(case, contenders, rounds)
     for name, measures in found.items():
@@ -192,7 +192,7 @@ def routes(rounds: Rounds) -> dict[str, dict[str, float]]:
 def agents(rounds: Rounds) -> dict[str, dict[str, float]]:
     """Ask for one agent of few, and of many."""
     with settings(2) as (few, many), ours(few) as one, ours(many, agents=1_000) as other:
-        return {AGENT.name: told(AGENT, {"10": (few, one), "1,000": (many, other)}, rounds)}
+        return {AGENT.name: compare(AGENT, {"10": (few, one), "1,000": (many, other)}, rounds)}
 
 
 def sessions(rounds: Rounds) -> dict[str, dict[str, float]]:
@@ -200,18 +200,18 @@ def sessions(rounds: Rounds) -> dict[str, dict[str, float]]:
     others = {"100": {"size": 100, "each": 1}, "100 of 100,000": AMONG}
     own = {"100 of 100,000": AMONG, "10,000": {"size": 10_000, "each": 1}}
     return {
-        f"{SESSIONS.name}, among others": filled(SESSIONS, FILL_SESSIONS, others, rounds),
-        f"{SESSIONS.name}, own": filled(SESSIONS, FILL_SESSIONS, own, rounds),
+        f"{SESSIONS.name}, among others": measure_filled(SESSIONS, FILL_SESSIONS, others, rounds),
+        f"{SESSIONS.name}, own": measure_filled(SESSIONS, FILL_SESSIONS, own, rounds),
     }
 
 
 def messages(rounds: Rounds) -> dict[str, dict[str, float]]:
     """Deliver into an empty inbox, and into one that has seen a lot."""
     sizes = {"empty": {"size": 1}, "behind 100,000": {"size": MANY}}
-    return {WEBHOOK.name: filled(WEBHOOK, FILL_INBOX, sizes, rounds)}
+    return {WEBHOOK.name: measure_filled(WEBHOOK, FILL_INBOX, sizes, rounds)}
 
 
-def filled(
+def measure_filled(
     case: Case, fill: str, sizes: Mapping[str, Mapping[str, int]], rounds: Rounds
 ) -> dict[str, float]:
     """Measure `case` on databases that have been filled to `sizes`."""
@@ -224,13 +224,13 @@ def filled(
                 connection.execute(fill, size)
                 connection.execute("analyze")
             contenders[name] = (setting, stack.enter_context(ours(setting)))
-        return told(case, contenders, rounds)
+        return compare(case, contenders, rounds)
 
 
 def workers(rounds: Rounds) -> dict[str, dict[str, float]]:
     """Serve with one worker, and with two."""
     with settings(2) as (few, many), ours(few) as one, ours(many, "--workers", "2") as two:
-        return {LIST.name: told(LIST, {"one worker": (few, one), "two": (many, two)}, rounds)}
+        return {LIST.name: compare(LIST, {"one worker": (few, one), "two": (many, two)}, rounds)}
 
 
 def nodes(rounds: Rounds) -> dict[str, dict[str, float]]:
@@ -256,7 +256,7 @@ def nodes(rounds: Rounds) -> dict[str, dict[str, float]]:
                 "one node": (setting, stack.enter_context(behind(nginx, setting, pair[:1]))),
                 "two nodes": (setting, stack.enter_context(behind(nginx, setting, pair))),
             }
-            return {case.name: told(case, contenders, rounds) for case in (LIST, RUN)}
+            return {case.name: compare(case, contenders, rounds) for case in (LIST, RUN)}
     except NoPostgres as error:
         print(f"  skipped: {error}")
         return {}
@@ -274,7 +274,7 @@ def behind(nginx: str, setting: Setting, servers: list[Server]) -> Generator[Ser
         NGINX.format(folder=folder, user=user, servers=listed, port=port)
     )
     command = [nginx, "-p", str(folder), "-c", str(folder / "nginx.conf")]
-    with started("nginx", command, os.environ, port):
+    with run_server("nginx", command, os.environ, port):
         yield Server(port, tuple(pid for server in servers for pid in server.pids))
 
 

@@ -1,4 +1,4 @@
-"""How long from the start of the process to the first answered `/health`, and the memory then?
+"""The time from the start of a process to its first answered `/health`, and its memory then.
 
     python benchmarks/startup.py [FOLDER [RUNS]] [--json FILE]
 
@@ -97,13 +97,13 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=peer_folder())
     parser.add_argument("runs", nargs="?", type=int, default=7)
     parser.add_argument("--json", type=Path)
-    told = parser.parse_args()
+    options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours(folder)  # the tables are made, the files are in the cache
-        theirs(folder, told.folder)
-        pairs = [(ours(folder), theirs(folder, told.folder)) for _ in range(told.runs)]
+        theirs(folder, options.folder)
+        pairs = [(ours(folder), theirs(folder, options.folder)) for _ in range(options.runs)]
     report: dict[str, dict[str, float]] = {}
     for index, what in enumerate(WHAT):
         mine = statistics.median(pair[0][index] for pair in pairs)
@@ -114,8 +114,8 @@ def main() -> None:
         print(f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
         report[what] = {"Legation": mine, "AgentOS 2.5.6": other}
         report[what]["ratio"] = statistics.median(ratios)
-    if told.json is not None:
-        told.json.write_text(json.dumps(report, indent=2))
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How many durable units of work per second does one SQLite file take?
+"""The rate of durable units of work that one SQLite file takes.
 
 Group commit (`SqliteDatabase`) against a thread hop and a commit for every unit, at 1, 16 and 64
 tasks, in turns within one run; the ratio is the answer.  `python benchmarks/units_of_work.py`.
@@ -67,7 +67,7 @@ async def rate(perform: Perform, tasks: int, units: int) -> float:
     return units / (time.perf_counter() - started)
 
 
-async def grouped(path: str, tasks: int) -> float:
+async def time_groups(path: str, tasks: int) -> float:
     """Return the rate with group commit."""
     database = SqliteDatabase("bench", path)
     await database.run(Create())
@@ -77,7 +77,7 @@ async def grouped(path: str, tasks: int) -> float:
         await database.aclose()
 
 
-async def hopping(path: str, tasks: int) -> float:
+async def time_hops(path: str, tasks: int) -> float:
     """Return the rate with a hop into a thread and a commit for every unit."""
     connection: sqlite3.Connection = connect(path)
     run_unit(connection, Create())
@@ -96,7 +96,7 @@ async def measure() -> float:
     """Print a line for each number of tasks; return the ratio of the last."""
     ratio = 0.0
     for tasks in TASKS:
-        rates: dict[Any, list[float]] = {grouped: [], hopping: []}
+        rates: dict[Any, list[float]] = {time_groups: [], time_hops: []}
         for _ in range(ROUNDS):
             for way, taken in rates.items():
                 with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""How many signed deliveries per second are acknowledged at 16 connections?
+"""The rate of acknowledged deliveries, signed, at 16 connections.
 
     python benchmarks/webhooks.py FOLDER [ROUNDS]     FOLDER keeps the environment of AgentOS 2.5.6
 
@@ -154,7 +154,7 @@ def provide() -> None:
 
 
 @contextmanager
-def running(command: list[str], env: dict[str, str], port: int) -> Generator[None]:
+def run_server(command: list[str], env: dict[str, str], port: int) -> Generator[None]:
     """Run a server until the block ends."""
     process = subprocess.Popen(
         command, env={**env, **ENVIRON}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -190,7 +190,7 @@ def ours(folder: Path) -> Generator[int]:
         file = folder / "platform.toml"
         file.write_text(PLATFORM.format(folder=folder, provider=address))
         command = [sys.executable, "-m", "legation_cli", "serve", str(file), "--port", str(port)]
-        with running(command, dict(os.environ), port):
+        with run_server(command, dict(os.environ), port):
             yield port
 
 
@@ -199,7 +199,7 @@ def theirs(folder: Path, peer: Path) -> Generator[int]:
     """Serve AgentOS on a fresh file; yield the port."""
     port = free_port()
     command, env = peer_command(peer, port, folder / "theirs.db")
-    with running(command, env, port):
+    with run_server(command, env, port):
         yield port
 
 
@@ -213,7 +213,7 @@ def rates(port: int, what: str, size: int) -> Iterator[float]:
     yield statistics.quantiles(took, n=100)[98] * 1e3
 
 
-def measured(serving: Any, what: str, size: int = DELIVERIES) -> tuple[float, float]:
+def measure_deliveries(serving: Any, what: str, size: int = DELIVERIES) -> tuple[float, float]:
     """Return the rate, and the 99th percentile in milliseconds."""
     with serving as port:
         rate, late = rates(port, what, size)
@@ -227,9 +227,9 @@ def main() -> None:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            mine = measured(ours(folder), "messages")
-            idle = measured(theirs(folder, peer), "statuses")
-            turns.append((mine, idle, measured(theirs(folder, peer), "messages", FEW)))
+            mine = measure_deliveries(ours(folder), "messages")
+            idle = measure_deliveries(theirs(folder, peer), "statuses")
+            turns.append((mine, idle, measure_deliveries(theirs(folder, peer), "messages", FEW)))
     names = ("Legation, messages", "AgentOS 2.5.6, statuses", "AgentOS 2.5.6, messages")
     for side, what in enumerate(names):
         rate, late = (statistics.median(turn[side][index] for turn in turns) for index in (0, 1))

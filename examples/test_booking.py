@@ -20,7 +20,7 @@ BLUE = "Please book the blue room for 2 nights"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_booked() -> None:
+def _clear_bookings() -> None:
     booked.clear()
 
 
@@ -98,7 +98,7 @@ def test_real_model_would_be_told_of_the_tools() -> None:
     assert json.loads(second.messages[-1].content) == {"blue": 90}
 
 
-def test_nothing_is_booked_twice_whenever_the_process_dies() -> None:
+def test_clear_bookings_twice_whenever_the_process_dies() -> None:
     def make() -> Client:
         booked.clear()
         return Client(platform)

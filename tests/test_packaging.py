@@ -188,19 +188,19 @@ def build() -> Iterator[Any]:
 def test_a_file_of_the_pages_is_the_approved_one_or_the_build_fails(build: Any) -> None:
     digest = sha256(b"approved").hexdigest()
 
-    assert build.approved("x.js", b"approved", digest) == b"approved"
+    assert build.check_digest("x.js", b"approved", digest) == b"approved"
     with pytest.raises(ValueError, match=f"x.js of .* hatch_build.py approves {digest}"):
-        build.approved("x.js", b"approved, and more", digest)
+        build.check_digest("x.js", b"approved, and more", digest)
 
 
 def test_a_replacement_that_finds_nothing_fails_the_build(build: Any) -> None:
     (name,) = build.REPLACED
     old, new = build.REPLACED[name]
 
-    assert build.replaced(name, b"<" + old + b">") == b"<" + new + b">"
-    assert build.replaced("swagger-ui.css", b"as it is") == b"as it is"
+    assert build.replace(name, b"<" + old + b">") == b"<" + new + b">"
+    assert build.replace("swagger-ui.css", b"as it is") == b"as it is"
     with pytest.raises(ValueError, match=r"logo-mini\.svg, which was replaced"):
-        build.replaced(name, b"another logo")
+        build.replace(name, b"another logo")
 
 
 def test_a_file_of_the_pages_is_written_at_once_and_only_when_it_differs(

@@ -1,4 +1,4 @@
-"""What the reference says, drawn from the code: nothing here is written down a second time.
+"""The parts of the reference that are drawn from the code: nothing is written down twice.
 
 Each function returns Markdown (or SVG) for the directive of its name in `legation_docs`.
 """
@@ -268,14 +268,14 @@ def effects() -> str:
     rows: list[tuple[str, ...]] = []
     for member in get_args(Effect):
         cls = getattr(member, "__origin__", member)
-        answer = next(_named(get_args(b)[0]) for b in cls.__orig_bases__ if b.__origin__ is Asks)
+        answer = next(_type(get_args(b)[0]) for b in cls.__orig_bases__ if b.__origin__ is Asks)
         rows.append(
             (f"[`{cls.__name__}`](#legation.effects.{cls.__name__})", f"`{answer}`", _summary(cls))
         )
     return _table(("effect", "answer", "meaning"), rows)
 
 
-def _named(kind: Any) -> str:
+def _type(kind: Any) -> str:
     if kind is type(None) or kind is None:
         return "None"
     if isinstance(kind, type) and not get_args(kind):

@@ -77,7 +77,7 @@ class RunStates(SphinxDirective):
         return [drawing, *self.parse_text_to_nodes(drawn.run_states())]
 
 
-def _drawing(function: Callable[[], str]) -> type[Drawn]:
+def _make_directive(function: Callable[[], str]) -> type[Drawn]:
     return type(function.__name__, (Drawn,), {"draw": staticmethod(function)})
 
 
@@ -110,12 +110,12 @@ def _show_defaults(
 ) -> tuple[str | None, str | None]:
     """Write the defaults of an attrs class as they are, not as its generated `__init__` does."""
 
-    def shown(found: re.Match[str]) -> str:
+    def show(found: re.Match[str]) -> str:
         default = getattr(attrs.fields_dict(thing)[found[1]], "default", None)
         return "…" if isinstance(default, attrs.Factory) else repr(default)  # type: ignore[arg-type]
 
     if signature is not None and isinstance(thing, type) and attrs.has(thing):
-        signature = re.sub(r"attr_dict\['(\w+)'\]\.default", shown, signature)
+        signature = re.sub(r"attr_dict\['(\w+)'\]\.default", show, signature)
     return signature, returns
 
 
@@ -123,7 +123,7 @@ def _show_defaults(
 
 
 class _Page(HTMLParser):
-    """What a page loads, where it leads and what in it can be led to."""
+    """The links of a page: the files it loads, its targets, and the anchors in it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         drawn.surface,
         drawn.vocabulary,
     ):
-        app.add_directive(function.__name__.replace("_", "-"), _drawing(function))
+        app.add_directive(function.__name__.replace("_", "-"), _make_directive(function))
     app.add_directive("configuration", Configuration)
     app.add_directive("run-states", RunStates)
     app.setup_extension("sphinx.ext.autodoc")
