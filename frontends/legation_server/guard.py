@@ -218,7 +218,9 @@ class Guard:
         head.keep_alive = not old and b"close" not in tokens
         lengths, codings = _only(fields, b"content-length"), _only(fields, b"transfer-encoding")
         if codings and (lengths or old):
-            return BadRequest("Transfer-Encoding beside Content-Length, or in HTTP/1.0")
+            return BadRequest(
+                "Transfer-Encoding is not allowed together with Content-Length, or in HTTP/1.0"
+            )
         if lengths:
             refusal = self._measure(head, raw)
             if refusal is not None:

@@ -175,7 +175,7 @@ def claim_faults(config: AuthorizationConfig) -> Iterator[Fault]:
     if config.audience is not None:
         yield from _faults("audience", config.audience, _audience_fault)
         if not config.verify_audience:
-            sentence = "is not looked at: set verify_audience = true, or leave it out"
+            sentence = "needs verify_audience = true: set that, or leave this out"
             yield Fault("authorization_config.audience", sentence)
     if config.issuer is not None:
         yield from _faults("issuer", config.issuer, _issuer_fault)

@@ -125,7 +125,7 @@ def _make_hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
         return None
     for key in _OF_A_MODEL:
         if getattr(agent, key) != _DEFAULTS[key]:
-            say(f"{path}.{key}", "means nothing to an agent that is a function")
+            say(f"{path}.{key}", "is not allowed together with `run`")
     if isinstance(agent.run, str):
         say(f"{path}.run", f"{agent.run!r} {_NOT_IMPORTED}")
         return None

@@ -66,7 +66,7 @@ def _refuse(model: Model, taken: set[str], path: str, say: Say) -> None:
     """Tell of each setting that the provider has no use for."""
     for name in sorted(_DEFAULTS.keys() - taken - _OF_ALL):
         if getattr(model, name) != _DEFAULTS[name]:
-            say(f"{path}.{name}", f"means nothing to the provider {model.provider}")
+            say(f"{path}.{name}", f"is not allowed together with the provider {model.provider}")
 
 
 def _key(model: Model, provider: _Provider, environ: Mapping[str, str], say: Say) -> str | None:

@@ -450,7 +450,7 @@ class _Builder:
                 self._fault(f"{path}.{key}", "missing")
         for key in sorted(_CHANNEL_KEYS - taken):
             if getattr(channel, key) is not None:
-                self._fault(f"{path}.{key}", f"means nothing to a channel of kind {made.kind}")
+                self._fault(f"{path}.{key}", f"is not allowed together with the kind {made.kind}")
         return settings if len(self.faults) == before else None
 
     def _secret(self, variable: str, path: str) -> str | None:

@@ -167,11 +167,11 @@ def _find_fault(root: Mapping[str, Any], schema: Any, where: str, depth: int) ->
         return f"must be nested at most {_MAX_DEPTH} levels deep"
     for key, value in schema.items():
         if key not in _WELL_FORMED:
-            return f"cannot use {str(key)[:_SHOWN]!r}{where}: it is not read here"
+            return f"unsupported keyword {str(key)[:_SHOWN]!r}{where}"
         if not _WELL_FORMED[key](value):
-            return f"cannot be read: {key!r}{where} has a value that it cannot have"
+            return f"invalid value of the keyword {key!r}{where}"
     if "$ref" in schema and resolve(root, schema["$ref"]) is None:
-        return f"cannot use $ref {schema['$ref'][:_SHOWN]!r}{where}: only what is inside is read"
+        return f"unsupported $ref {schema['$ref'][:_SHOWN]!r}{where}: it must lead into the schema"
     for key, inner in _inside(schema):
         if said := _find_fault(root, inner, f" of {str(key)[:_SHOWN]!r}", depth + 1):
             return said

@@ -151,7 +151,7 @@ def _record(
     known = {member.name for member in record.members}
     for name in value:
         if name not in known:
-            problems.append((_below(where, name), "is not known"))
+            problems.append((_below(where, name), "is an unknown field"))
     members = {
         member.name: _member(member, value, where, problems)
         for member in record.members

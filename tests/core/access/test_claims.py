@@ -418,7 +418,7 @@ BAD: Final[Mapping[str, tuple[dict[str, Any], set[str]]]] = {
     ),
     "an audience that is not looked at": (
         {"audience": "api"},
-        {"audience: is not looked at: set verify_audience = true, or leave it out"},
+        {"audience: needs verify_audience = true: set that, or leave this out"},
     ),
     "one audience twice": (
         {"audience": ["api", "b", "api"], "verify_audience": True},

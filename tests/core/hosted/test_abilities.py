@@ -105,7 +105,7 @@ def test_a_schema_that_cannot_be_checked_is_told() -> None:
     told = said(output_schema={"type": "object", "$ref": "https://evil.test"})
 
     assert told == [
-        "x.output_schema: cannot use $ref 'https://evil.test': only what is inside is read"
+        "x.output_schema: unsupported $ref 'https://evil.test': it must lead into the schema"
     ]
     assert said(output_schema=Agent) == ["x.output_schema: must be a JSON schema, as a mapping"]
 
@@ -146,7 +146,7 @@ def test_what_a_function_is_not_told_is_a_fault_beside_it() -> None:
         "x.max_tokens",
         "x.tool_timeout_seconds",
     ]
-    assert all(line.endswith("means nothing to an agent that is a function") for line in told)
+    assert all(line.endswith("is not allowed together with `run`") for line in told)
 
 
 def test_numbers_are_what_they_are_called() -> None:

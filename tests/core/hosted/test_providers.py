@@ -95,19 +95,19 @@ def test_echo_is_called_as_its_table_or_as_it_says() -> None:
         ),
         (
             {"provider": "openai", "id": "a", "delay_seconds": 1.0},
-            "models.m.delay_seconds: means nothing to the provider openai",
+            "models.m.delay_seconds: is not allowed together with the provider openai",
         ),
         (
             {"provider": "anthropic", "id": "a", "temperature": 1.0},
-            "models.m.temperature: means nothing to the provider anthropic",
+            "models.m.temperature: is not allowed together with the provider anthropic",
         ),
         (
             {"provider": "echo", "retries": 1},
-            "models.m.retries: means nothing to the provider echo",
+            "models.m.retries: is not allowed together with the provider echo",
         ),
         (
             {"provider": "echo", "api_key_env": "MINE"},
-            "models.m.api_key_env: means nothing to the provider echo",
+            "models.m.api_key_env: is not allowed together with the provider echo",
         ),
     ],
 )

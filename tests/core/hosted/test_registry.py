@@ -320,7 +320,7 @@ CHANNELS: dict[str, tuple[dict[str, Any], str]] = {
     "no number": ({"phone_number_id": None}, "channels.chat.phone_number_id: missing"),
     "a setting of another kind": (
         {"signing_secret_env": "S"},
-        "channels.chat.signing_secret_env: means nothing to a channel of kind whatsapp",
+        "channels.chat.signing_secret_env: is not allowed together with the kind whatsapp",
     ),
     "a setting that cannot be": (
         {"phone_number_id": "a/b"},

@@ -111,16 +111,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (of_object(const=b""), "must be JSON"),
     (CIRCLE, "must be JSON"),
     (nested(33), "must be nested at most 32 levels deep"),
-    (of_object(pattern="(a+)+$"), "cannot use 'pattern': it is not read here"),
-    (of_x(pattern="a"), "cannot use 'pattern' of 'x': it is not read here"),
-    (of_object(patternProperties={}), "cannot use 'patternProperties': it is not read here"),
-    (of_object(_id="https://evil.test"), "cannot use '$id': it is not read here"),
-    (of_object(_dynamicRef="#"), "cannot use '$dynamicRef': it is not read here"),
-    ({"type": "object", 1: 2}, "cannot use '1': it is not read here"),  # type: ignore[dict-item]
-    (of_object(_schema="https://evil.test"), "cannot be read: '$schema' has a value"),
-    (of_object(_schema=["x"]), "cannot be read: '$schema' has a value"),
+    (of_object(pattern="(a+)+$"), "unsupported keyword 'pattern'"),
+    (of_x(pattern="a"), "unsupported keyword 'pattern' of 'x'"),
+    (of_object(patternProperties={}), "unsupported keyword 'patternProperties'"),
+    (of_object(_id="https://evil.test"), "unsupported keyword '$id'"),
+    (of_object(_dynamicRef="#"), "unsupported keyword '$dynamicRef'"),
+    ({"type": "object", 1: 2}, "unsupported keyword '1'"),  # type: ignore[dict-item]
+    (of_object(_schema="https://evil.test"), "invalid value of the keyword '$schema'"),
+    (of_object(_schema=["x"]), "invalid value of the keyword '$schema'"),
     *(
-        (of_object(_ref=reference), f"cannot use $ref {reference!r}: only what is inside is read")
+        (of_object(_ref=reference), f"unsupported $ref {reference!r}: it must lead into the schema")
         for reference in (
             "https://evil.test/schema.json",
             "file:///etc/passwd",
@@ -148,7 +148,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (of_object(_ref="#"), "cannot use $ref '#': it leads back to itself"),
     (of_object(_defs={str(i): True for i in range(300)}), "must have at most 256 definitions"),
     *(
-        (of_x(**{key: value}), f"cannot be read: {key!r} of 'x' has a value that it cannot have")
+        (of_x(**{key: value}), f"invalid value of the keyword {key!r} of 'x'")
         for key, value in WRONG_VALUES
     ),
 ]
@@ -206,6 +206,6 @@ def test_any_mapping_is_accepted_or_refused_and_what_is_accepted_is_a_schema(
 ) -> None:
     said = check_schema({**schema, "type": "object"})
 
-    assert said is None or said.split()[0] in ("must", "cannot")
+    assert said is None or said.split()[0] in ("must", "cannot", "unsupported", "invalid")
     if said is None:
         jsonschema_rs.validator_for(json.dumps({**schema, "type": "object"}))

@@ -36,7 +36,7 @@ def test_nothing_is_no_arguments(text: str) -> None:
         (
             '{"days": "2", "colour": 1}',
             (
-                "The arguments do not fit: colour is not known; city is missing; "
+                "The arguments do not fit: colour is an unknown field; city is missing; "
                 "days must be an integer."
             ),
         ),
@@ -73,7 +73,7 @@ def test_a_few_problems_are_told_and_the_others_counted() -> None:
     sentence = read_arguments(weather, json.dumps({f"x{i}": 1 for i in range(1000)}))
 
     assert isinstance(sentence, str)
-    assert sentence.endswith("x7 is not known; and 993 more.")
+    assert sentence.endswith("x7 is an unknown field; and 993 more.")
 
 
 @given(st.text(max_size=20) | st.dictionaries(st.text(max_size=5), st.integers()).map(json.dumps))

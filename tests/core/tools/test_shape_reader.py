@@ -158,7 +158,7 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
     (int | str | None, [], ["x must be null or an integer or a string"]),
     (Place | None, {"zip": "a"}, ["x.name is missing", "x.zip must be null or an integer"]),
     (Place | Options, {}, ["x must be an object"]),
-    (Place, {"name": "B", "colour": 1}, ["x.colour is not known"]),
+    (Place, {"name": "B", "colour": 1}, ["x.colour is an unknown field"]),
     (Positive, {"number": -1}, ["x is refused: must be more than 0"]),
     (Positive, {"number": 0}, ["x is refused"]),
 ]

@@ -60,7 +60,7 @@ def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[st
     if not is_data_url(url):
         return item
     if item.get("content") is not None:
-        read.fault(f"{at}.content", "must not stand beside a data: URL")
+        read.fault(f"{at}.content", "is not allowed together with a data: URL")
     kept = encode_inline(url, kind)
     if isinstance(kept, str):
         read.fault(f"{at}.url", kept)

@@ -215,7 +215,7 @@ def _fault(route: Route, known: Operation) -> Fault:
     for field in query_of(route, known):
         if field.where == "query" and (rule := _rule(field)):
             return Fault(f"query.{field.name}", rule)
-    return Fault("query.colour", "is not known here")
+    return Fault("query.colour", "unknown field")
 
 
 def _rule(field: Field) -> str | None:

@@ -253,7 +253,7 @@ class Reader:
         return (
             *self._faults,
             *[
-                Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "is not known here")
+                Fault(f"{self.where}.{name[:_NAME_SHOWN]}", "unknown field")
                 for name in unknown[: MAX_FAULTS - len(self._faults)]
             ],
         )

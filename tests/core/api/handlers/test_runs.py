@@ -154,10 +154,20 @@ def test_a_picture_given_inline_is_kept_as_an_upload_is(client: Client, how: str
     ("kind", "item", "path", "message"),
     [
         ("images", {"url": "data:image/png,hi"}, "images[1].url", "must begin with"),
-        ("images", {"url": "data:text/csv;base64,MSwy"}, "images[1].url", "must be of a media"),
-        ("audio", {"url": INLINE}, "audio[1].url", "must be of a media type"),
+        (
+            "images",
+            {"url": "data:text/csv;base64,MSwy"},
+            "images[1].url",
+            "has an unsupported media",
+        ),
+        ("audio", {"url": INLINE}, "audio[1].url", "has an unsupported media type"),
         ("images", {"url": INLINE[:-1]}, "images[1].url", "must be base64"),
-        ("images", {"url": INLINE, "content": ""}, "images[1].content", "must not stand beside"),
+        (
+            "images",
+            {"url": INLINE, "content": ""},
+            "images[1].content",
+            "is not allowed together with",
+        ),
     ],
 )
 def test_a_data_url_that_is_wrong_is_refused(
