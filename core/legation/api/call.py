@@ -1,4 +1,4 @@
-"""What a handler is given: the request, its caller, and where it landed."""
+"""The call of a handler: the request, its caller, and the route with its parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Handled: TypeAlias = "Answer | Refusal | Program[Handled]"
 
 @frozen
 class Whose:
-    """Whose rows a caller means: those of the first of `owners` that has any.
+    """The owners whose rows a caller means: those of the first of `owners` that has any.
 
     `others`: else those of the only owner, whoever that is.  A user whose name begins with `~` may
     have rows from before such names got one more.

@@ -1,4 +1,4 @@
-"""The way of a request: route, caller, decision, handler, record.
+"""The dispatcher: route, caller, decision, handler and record of a request.
 
 Nothing is read of a body, and nothing of a database, before the decision has been made.
 """
@@ -179,7 +179,7 @@ class Dispatcher:
     ) -> dict[str, Any]:
         """Return where a request would lead, and whether `principal` may make it.
 
-        For who is refused it is told why: the answer is for whoever holds the platform's keys.
+        Refusals have their reasons: the answer is for whoever holds the platform's keys.
         """
         match, _ = _ROUTER.lead(target)
         if match is None:

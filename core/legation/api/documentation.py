@@ -1,4 +1,4 @@
-"""What the documentation is made of: the description of the interface, and the pages' files."""
+"""The API documentation: the description of the interface, and the files of the pages."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 
 A route names such a class (`route.Route`).  Requests are read by it, and the OpenAPI document
 describes it: there is no second place.  The fields are read in their order, all of them, and every
-fault is told at once; `http.bodies.Reader` knows the rules of each type and its sentences.
+fault is reported at once; `http.bodies.Reader` knows the rules of each type and its sentences.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ What a row of the table names is read before its handler runs, and a handler is 
     def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> …
 
 First comes what the path names (`find`): where it is absent, nothing else is looked at.  Then come
-the fields of the query and of the body; all their faults are told at once.
+the fields of the query and of the body; all their faults are reported at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FormShape(Protocol):
 
 
 Finder: TypeAlias = Callable[[Call, Any], Any]
-"""Finds what a call and its query name, or refuses; a `Fault` is told with the others."""
+"""Finds what a call and its query name, or refuses; a `Fault` is reported with the others."""
 
 
 def _takes_key(route: Route) -> bool:

@@ -90,7 +90,7 @@ def test_every_fault_is_told_in_the_order_of_the_fields_and_then_what_is_unknown
         Fault("query.name", "must have at most 4 characters"),
         Fault("query.title", "must not have control characters"),
         Fault("query.type", "must be one of a, b"),
-        Fault("query.x", "is not known here"),
+        Fault("query.x", "unknown field"),
     )
 
 
@@ -102,7 +102,7 @@ def test_a_query_that_does_not_parse_is_one_fault() -> None:
 
 
 def test_without_fields_every_name_is_unknown() -> None:
-    assert read_query(NoQuery, "x=1") == (NoQuery(), (Fault("query.x", "is not known here"),))
+    assert read_query(NoQuery, "x=1") == (NoQuery(), (Fault("query.x", "unknown field"),))
 
 
 def test_a_body_has_paths_of_its_own() -> None:

@@ -47,7 +47,7 @@ SURVEY_SECONDS: Final = 1.0
 """For a database to count what waits: `/ready` answers within two."""
 
 Depth: TypeAlias = MessageDepth | ReplyDepth
-Told: TypeAlias = dict[str, Any]
+Summary: TypeAlias = dict[str, Any]
 
 
 # --- all channels ------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ Told: TypeAlias = dict[str, Any]
 
 def survey(
     registry: Registry, decision: Decision = _EVERY, ailing: AbstractSet[str] = frozenset()
-) -> Program[tuple[Told, ...]]:
+) -> Program[tuple[Summary, ...]]:
     """Return the channels that `decision` opens, with what waits in each.
 
     That is null where the database is `ailing`, or does not answer within a second.
@@ -76,7 +76,7 @@ def _open(channel: str, decision: Decision) -> bool:
 
 @frozen
 class _Counted:
-    """What one database says of its channels, by their ids."""
+    """The counts of one database, by the ids of its channels."""
 
     messages: dict[str, MessageDepth]
     replies: dict[str, ReplyDepth]
@@ -97,9 +97,9 @@ def _count(database: str, now_us: int) -> Program[_Counted | None]:
     return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
 
 
-def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Told:
+def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Summary:
     component = hosted.component
-    told: Told = {
+    summary: Summary = {
         "id": hosted.id,
         "kind": hosted.codec.kind,
         f"{component.kind}_id": component.id,
@@ -108,12 +108,12 @@ def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> To
         "replies": None,
     }
     if counted is not None:
-        told["messages"] = _depth(counted.messages.get(hosted.id), now_us)
-        told["replies"] = _depth(counted.replies.get(hosted.id), now_us)
-    return told
+        summary["messages"] = _depth(counted.messages.get(hosted.id), now_us)
+        summary["replies"] = _depth(counted.replies.get(hosted.id), now_us)
+    return summary
 
 
-def _depth(depth: Depth | None, now_us: int) -> Told:
+def _depth(depth: Depth | None, now_us: int) -> Summary:
     """Return how much waits, how much of it is in work, how old the oldest is, what is dead."""
     if depth is None:
         return {"ready": 0, "in_work": 0, "oldest_seconds": None, "dead": 0}
@@ -222,9 +222,9 @@ def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMess
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return NotFound(_NO_MESSAGE.format(message_id))
-    told = _message(letter.message)
-    told["replies"] = [_reply(row) for row in letter.replies]
-    return json_response(200, told)
+    summary = _message(letter.message)
+    summary["replies"] = [_reply(row) for row in letter.replies]
+    return json_response(200, summary)
 
 
 _NOT_DEAD: Final = "Neither the message nor a reply to it is among the dead letters"
@@ -242,8 +242,8 @@ def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMe
         return Conflict(_NOT_DEAD)
     for topic in ("inbox", "outbox"):
         yield from Nudge(f"{topic}:{database}", database)
-    told = {"id": message_id, "message_retried": retried.message}
-    return json_response(200, {**told, "replies_retried": retried.replies})
+    summary = {"id": message_id, "message_retried": retried.message}
+    return json_response(200, {**summary, "replies_retried": retried.replies})
 
 
 # --- what a request names ----------------------------------------------------------------------
@@ -261,12 +261,14 @@ def find_channel(call: Call, _: object) -> HostedChannel | NoChannel:
 # --- what is shown -----------------------------------------------------------------------------
 
 
-def _page(data: list[Told], asked: MessagesQuery | RepliesQuery, following: str | None) -> Response:
+def _page(
+    data: list[Summary], asked: MessagesQuery | RepliesQuery, following: str | None
+) -> Response:
     meta = {"state": asked.state, "limit": asked.limit, "next": following}
     return json_response(200, {"data": data, "meta": meta})
 
 
-def _message(row: MessageRow) -> Told:
+def _message(row: MessageRow) -> Summary:
     return {
         "id": row.message_id,
         "sender": row.sender,
@@ -281,7 +283,7 @@ def _message(row: MessageRow) -> Told:
     }
 
 
-def _reply(row: ReplyRow) -> Told:
+def _reply(row: ReplyRow) -> Summary:
     return {
         "id": row.idempotency_key,
         "recipient": row.recipient,

@@ -1,4 +1,4 @@
-"""What the platform hosts, in one answer, and the models that it uses."""
+"""The configuration of a platform in one answer: its components and its models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def get_config(call: Call) -> Response:
     """Return the platform's databases, agents, teams and channels."""
     registry = call.registry
     config = registry.config
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "os_id": config.id,
         "name": config.name,
         "description": config.description,
@@ -30,7 +30,7 @@ def get_config(call: Call) -> Response:
         "workflows": [],
         "interfaces": _interfaces(registry),
     }
-    return json_response(200, _present(told))
+    return json_response(200, _present(payload))
 
 
 def get_models(call: Call) -> Response:
@@ -82,5 +82,5 @@ def _interfaces(registry: Registry) -> list[dict[str, str]]:
     ]
 
 
-def _present(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _present(payload: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None}

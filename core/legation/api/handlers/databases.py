@@ -79,12 +79,12 @@ def describe_last_look(call: Call, name: str) -> dict[str, Any]:
     reading = call.surface.known.readings.get(name)
     condition = call.surface.known.conditions.get(name)
     if reading is None:
-        told: dict[str, Any] = {"id": name, "state": "unreachable", "serving": False}
+        description: dict[str, Any] = {"id": name, "state": "unreachable", "serving": False}
     else:
-        told = _describe_reading(name, reading, call.registry.catalogue)
+        description = _describe_reading(name, reading, call.registry.catalogue)
     if condition is not None:
-        told |= {"state": condition.value, "serving": False, "detail": REASONS[condition]}
-    return told
+        description |= {"state": condition.value, "serving": False, "detail": REASONS[condition]}
+    return description
 
 
 def _describe_reading(name: str, reading: LedgerReading, catalogue: Catalogue) -> dict[str, Any]:
@@ -181,21 +181,21 @@ class PlanQuery:
 def get_plan(call: Call, name: str, query: PlanQuery) -> Program[Response]:
     """Return what a migration would do, statement by statement, and why it would be refused.
 
-    The moves of one that is refused for what it discards alone are told, too.
+    The answer has the moves also where only the loss of data is refused.
     """
     target, allow = query.target_version, query.allow_data_loss
     reading = yield from Transact(name, ReadLedger())
     catalogue = call.registry.catalogue
     way = _make_plan(catalogue, reading, target, allow_data_loss=True)
     refusal = _make_plan(catalogue, reading, target, allow_data_loss=allow)
-    told = {
+    description = {
         "from_version": _version(reading),
         "to_version": str(target or catalogue.latest),
         "moves": _moves(way, reading.dialect) if isinstance(way, Plan) else [],
         "loses": list(way.loses) if isinstance(way, Plan) else [],
         "refused_by": None if isinstance(refusal, Plan) else refusal.detail,
     }
-    return json_response(200, told)
+    return json_response(200, description)
 
 
 def _make_plan(
@@ -288,13 +288,13 @@ def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[R
             failed[name] = (yield from _refuse(name, outcome)).detail
     version = wanted.target_version or call.registry.catalogue.latest
     done = "rehearsed" if wanted.dry_run else "migrated"
-    told = {"message": "", "databases": migrated}
+    description = {"message": "", "databases": migrated}
     if not failed:
-        told["message"] = f"All databases {done} successfully to version {version}"
-        return json_response(200, told)
+        description["message"] = f"All databases {done} successfully to version {version}"
+        return json_response(200, description)
     counts = f"{len(migrated)}/{len(call.registry.databases)}"
-    told["message"] = f"{done.capitalize()} {counts} databases to version {version}"
-    return json_response(207, {**told, "failed": failed})
+    description["message"] = f"{done.capitalize()} {counts} databases to version {version}"
+    return json_response(207, {**description, "failed": failed})
 
 
 def _migrate(call: Call, name: str, wanted: MigrateQuery) -> Program[MigrationOutcome]:

@@ -29,9 +29,9 @@ _LETTER_STATES: Final = ("ready", "leased", "dead")
 
 @frozen
 class _DatabaseCounts:
-    """What one database said; `depths` are those of its inbox and outbox, by channel."""
+    """The counts of one database; `inbox` and `outbox` have a depth for each channel."""
 
-    told: dict[str, Any]
+    description: dict[str, Any]
     runs: dict[str, int] | None = None
     inbox: tuple[MessageDepth, ...] = ()
     outbox: tuple[ReplyDepth, ...] = ()
@@ -39,7 +39,7 @@ class _DatabaseCounts:
     @property
     def name(self) -> str:
         """The id of the database."""
-        return str(self.told["id"])
+        return str(self.description["id"])
 
 
 def show(call: Call) -> Program[Response]:
@@ -90,16 +90,16 @@ def _survey(call: Call) -> Program[tuple[Family, ...]]:
 
 
 def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
-    told = yield from describe_database(call, name)
-    if not told["serving"]:
-        return _DatabaseCounts(told)
+    description = yield from describe_database(call, name)
+    if not description["serving"]:
+        return _DatabaseCounts(description)
     try:
         runs = dict((yield from Transact(name, CountRuns())))
         inbox = yield from Transact(name, CountMessages(call.now_us))
         outbox = yield from Transact(name, CountReplies(call.now_us))
     except StoreFailure:
-        return _DatabaseCounts(told)
-    return _DatabaseCounts(told, runs, inbox, outbox)
+        return _DatabaseCounts(description)
+    return _DatabaseCounts(description, runs, inbox, outbox)
 
 
 def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
@@ -107,13 +107,13 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
         "legation_database_serving",
         "gauge",
         "Whether the schema of a database is one that this process may serve.",
-        tuple(Sample(int(f.told["serving"]), (("database", f.name),)) for f in found),
+        tuple(Sample(int(f.description["serving"]), (("database", f.name),)) for f in found),
     )
     yield Family(
         "legation_schema_info",
         "gauge",
         "Where the schema of a database stands.",
-        tuple(Sample(1, tuple(_schema(f.told))) for f in found),
+        tuple(Sample(1, tuple(_schema(f.description))) for f in found),
     )
     yield Family(
         "legation_runs",
@@ -140,10 +140,10 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
     )
 
 
-def _schema(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "database", told["id"]
+def _schema(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "database", description["id"]
     for name in ("engine", "version", "latest", "state"):
-        yield name, str(told.get(name) or "")
+        yield name, str(description.get(name) or "")
 
 
 def _depths(database: str, depths: Iterable[MessageDepth | ReplyDepth]) -> Iterator[Sample]:

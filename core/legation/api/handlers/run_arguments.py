@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 
 class Treatment(StrEnum):
-    """What becomes of an argument."""
+    """The treatment of an argument."""
 
     HONOURED = "honoured"
     ACCEPTED = "taken without effect"
@@ -418,7 +418,7 @@ class StartForm(RunForm):
 
 @frozen
 class ContinueForm(RunForm):
-    """What people answer to a run that waits for them."""
+    """The answers of people to a paused run."""
 
     action: ClassVar = Action.CONTINUE
 
@@ -451,7 +451,7 @@ class CancelQuery:
 
 @frozen
 class CancelForm(RunForm):
-    """Which run is to be cancelled."""
+    """The choice of the run to cancel."""
 
     action: ClassVar = Action.CANCEL
 
@@ -460,7 +460,7 @@ class CancelForm(RunForm):
 
 @frozen
 class ResumeForm(RunForm):
-    """Which run is to be followed, and from where."""
+    """The choice of the run to follow, and of the first event."""
 
     action: ClassVar = Action.RESUME
 

@@ -101,8 +101,8 @@ def start_run(
     if started.rejected:
         return Conflict(_BUSY)
     if form.background:
-        told = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
-        return json_response(202, told)
+        payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
+        return json_response(202, payload)
     if form.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
         return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
@@ -200,7 +200,7 @@ def list_runs(
 
 @frozen
 class GetRunQuery:
-    """Which run is to be read."""
+    """The choice of the run to read."""
 
     session_id: str | None = text("Session ID for the run")
     user_id: None = ignored()
@@ -214,7 +214,7 @@ def get_run(call: Call, query: GetRunQuery) -> Program[Response | NoRun]:
 
 @frozen
 class RunEventsQuery:
-    """Which events of a run were received before."""
+    """The last event of a run that the client has received."""
 
     after: int = integer("Events behind this one", default=0, minimum=0)
     last_event_id: None = header(

@@ -71,7 +71,7 @@ R = TypeVar("R")
 
 KINDS: Final = ("agent", "team", "workflow")
 ORDERS: Final = ("asc", "desc")
-# What a model was told beside is no part of the conversation, nor is what tools returned.
+# The model's other messages are no part of the conversation, nor are the results of tools.
 _CHATTING: Final = ("user", "assistant")
 _SORTS: Final = {"created_at": "created_us", "updated_at": "updated_us"}
 _LONGEST_ID: Final = 1024
@@ -103,7 +103,7 @@ def _describe_place(
 
 @frozen
 class SessionQuery:
-    """Which database, which kind, whose: what every route of sessions can be told."""
+    """The choice of sessions by database, kind and owner, as every route of sessions takes it."""
 
     kind: str | None = choice(KINDS, name="type", schema={**ref("SessionType"), "default": "agent"})
     user_id: str | None = text(or_none=True, nullable=True)
@@ -210,7 +210,7 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
 
 @frozen
 class GetSessionQuery(SessionQuery):
-    """Which session is to be read."""
+    """The choice of the session to read."""
 
     descriptions: ClassVar = _describe_place(
         user="User ID to query session from",
@@ -278,7 +278,7 @@ def get_session_runs(
 
 @frozen
 class SessionRunQuery(SessionQuery):
-    """Which run of a session is to be read."""
+    """The choice of the session's run to read."""
 
     descriptions: ClassVar = _describe_place(
         user="User ID to query run from",
@@ -329,7 +329,7 @@ def _absent(call: Call) -> NotFound:
 
 @frozen
 class UpdateSessionRequest:
-    """What a session can have, each in place of what it had."""
+    """The new values of a session's fields, each in place of the old one."""
 
     session_name: str | None = line(_NAME)
     session_state: JsonObject | None = json_object()
@@ -348,7 +348,7 @@ class UpdateSessionRequest:
 
 @frozen
 class CreateSessionQuery(SessionQuery):
-    """Where a session is to be."""
+    """The database of a new session."""
 
     descriptions: ClassVar = _describe_place(
         "Type of session to create (agent, team, or workflow)",
@@ -412,7 +412,7 @@ def create_session(
 
 @frozen
 class RenameSessionQuery(SessionQuery):
-    """Which session is to have another name."""
+    """The choice of the session to rename."""
 
     descriptions: ClassVar = _describe_place(
         user="User ID to scope rename to",
@@ -439,7 +439,7 @@ def rename_session(
 
 @frozen
 class UpdateSessionQuery(SessionQuery):
-    """Which session is to be changed."""
+    """The choice of the session to change."""
 
     descriptions: ClassVar = _describe_place(
         database="Database ID to use for update operation",
@@ -470,7 +470,7 @@ def _update(
 
 @frozen
 class DeleteSessionQuery(SessionQuery):
-    """Where sessions are to be deleted."""
+    """The database and the owner of the sessions to delete."""
 
     descriptions: ClassVar = _describe_place(
         user="User ID to scope deletion to",
@@ -485,7 +485,7 @@ def delete_session(
     """Delete a session with its runs; one of them that is executed is broken off.
 
     One that is not there for the caller is gone already: a client that repeats a deletion whose
-    answer it lost is not told that it failed.
+    answer it lost does not get a failure.
     """
     session_id = call.params["session_id"]
     if _possible(call, session_id):
@@ -607,7 +607,7 @@ def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Respon
 def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -> dict[str, Any]:
     """Return a session in the shape of its kind, absent members left out."""
     messages = (message for run in runs for message in run_output(run).get("messages", ()))
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "user_id": name_of(row.owner),
         "agent_session_id": row.session_id if row.kind == "agent" else None,
         **_item(row),
@@ -619,7 +619,7 @@ def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -
         "metadata": row.metadata,
         "chat_history": [message for message in messages if message["role"] in _CHATTING],
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _component(call: Call, row: SessionRow) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What the platform says of itself: alive, ready, what it is, and who asks."""
+"""The state of the platform: alive, ready, its description, and the caller's own rights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOR_EVERYBODY: Final = ("id", "state", "serving")
 def home(call: Call) -> Response:
     """Return the platform's name and where to go on."""
     config = call.registry.config
-    told = {
+    payload = {
         "name": config.name,
         "id": config.id,
         "version": INTERFACE_VERSION,
@@ -33,7 +33,7 @@ def home(call: Call) -> Response:
         "info": "/info",
         "docs": "/docs",
     }
-    return json_response(200, told)
+    return json_response(200, payload)
 
 
 def health(call: Call) -> Response:
@@ -45,27 +45,27 @@ def health(call: Call) -> Response:
 def _alive(started_us: int) -> Response:
     """Return what is asked for every few seconds, and never differs."""
     since = datetime.fromtimestamp(started_us / 1_000_000, UTC)
-    told = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
-    return json_response(200, told)
+    payload = {"status": "ok", "instantiated_at": since.isoformat().replace("+00:00", "Z")}
+    return json_response(200, payload)
 
 
 def ready(call: Call) -> Program[Response]:
     """Return 200 when every database works and is at a schema this code serves, else 503.
 
     A process that is about to end is not ready for more either.  What the scopes on databases and
-    channels protect is told to those who hold them.  No database is waited for: the answer is that
+    channels protect is shown to those who hold them.  No database is waited for: the answer is that
     of the last look, which requests go by as well.
     """
     states = {name: _state(call, name) for name in call.registry.databases}
     draining = call.context.draining
     serving = all(state["serving"] for state in states.values()) and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
-    told: dict[str, Any] = {"status": status, "databases": states}
+    payload: dict[str, Any] = {"status": status, "databases": states}
     decision = decide(LIST_CHANNELS, call.principal)
     ailing = frozenset(call.surface.known.conditions)
     if channels := (yield from survey(call.registry, decision, ailing)):
-        told["channels"] = channels
-    return json_response(200 if serving else 503, told)
+        payload["channels"] = channels
+    return json_response(200 if serving else 503, payload)
 
 
 def _state(call: Call, name: str) -> dict[str, Any]:
@@ -73,18 +73,18 @@ def _state(call: Call, name: str) -> dict[str, Any]:
 
     What is wrong with one that does not work is for those who may read it.
     """
-    told = describe_last_look(call, name)
+    payload = describe_last_look(call, name)
     if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
-        return told
+        return payload
     if name in call.surface.known.conditions:
-        told["state"] = "unreachable"
-    return {key: told[key] for key in _FOR_EVERYBODY}
+        payload["state"] = "unreachable"
+    return {key: payload[key] for key in _FOR_EVERYBODY}
 
 
 def info(call: Call) -> Response:
     """Return what this platform is, without the names of what it hosts."""
     registry = call.registry
-    told = {
+    payload = {
         "id": registry.config.id,
         "os_id": registry.config.id,
         "name": registry.config.name,
@@ -95,13 +95,13 @@ def info(call: Call) -> Response:
         "workflow_count": 0,
         "auth_mode": "jwt" if registry.config.authorization else "none",
     }
-    return json_response(200, told)
+    return json_response(200, payload)
 
 
 def me(call: Call) -> Response:
     """Return who the caller is, as the verified token says, and what it may do on each route."""
     principal = call.principal
-    told = {
+    payload = {
         "sub": principal.subject,
         "scopes": sorted(principal.scopes),
         "session_id": principal.session_id,
@@ -109,7 +109,7 @@ def me(call: Call) -> Response:
         "authorization": not principal.trusted,
         "routes": call.surface.rights(principal),
     }
-    return json_response(200, told)
+    return json_response(200, payload)
 
 
 EXPLAIN_LIMIT: Final = 16 << 10

@@ -1,4 +1,4 @@
-"""The document: the route table, told to programs."""
+"""The OpenAPI document: the route table, for programs."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def _paths(registry: Registry) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         for path, operation_id in _places(route, registry):
-            told = _operation(route, registry.config)
-            told["operationId"] = operation_id
+            entry = _operation(route, registry.config)
+            entry["operationId"] = operation_id
             if path != route.template:
-                told["parameters"] = [p for p in told["parameters"] if p["in"] != "path"]
-            paths.setdefault(path, {})[route.method.lower()] = told
+                entry["parameters"] = [p for p in entry["parameters"] if p["in"] != "path"]
+            paths.setdefault(path, {})[route.method.lower()] = entry
     return paths
 
 
@@ -109,7 +109,7 @@ def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
 def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
     known = OPERATIONS[route.operation]
     security = _security(route, config)
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
@@ -120,8 +120,8 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
     }
     errors = errors_of(route, known, needs_token=bool(security), keyed=route.takes_key)
     for status, refusal in sorted(errors.items()):
-        told["responses"].setdefault(str(status), _describe_refusal(known, refusal))
-    return told
+        entry["responses"].setdefault(str(status), _describe_refusal(known, refusal))
+    return entry
 
 
 def _fields(route: Route) -> tuple[Field, ...]:
@@ -136,10 +136,10 @@ def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]
 
 
 def _parameter(field: Field) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": field.name, "in": field.where, "required": field.required}
+    entry: dict[str, Any] = {"name": field.name, "in": field.where, "required": field.required}
     if field.description:
-        told["description"] = field.description
-    return {**told, "schema": field.schema}
+        entry["description"] = field.description
+    return {**entry, "schema": field.schema}
 
 
 def _declared_body(route: Route) -> Body | None:
@@ -160,12 +160,12 @@ def _body(body: Body | None) -> dict[str, Any]:
 
 
 def _reply(reply: Reply) -> dict[str, Any]:
-    told: dict[str, Any] = {"description": reply.description, "headers": _header("x-request-id")}
+    entry: dict[str, Any] = {"description": reply.description, "headers": _header("x-request-id")}
     if reply.content:
-        told["content"] = {media: {"schema": schema} for media, schema in reply.content.items()}
+        entry["content"] = {media: {"schema": schema} for media, schema in reply.content.items()}
         for media, example in reply.examples.items():
-            told["content"][media]["example"] = example
-    return told
+            entry["content"][media]["example"] = example
+    return entry
 
 
 def _header(name: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _open(route: Route) -> list[str]:
 
 
 def _of_caller(route: Route, *, needs_token: bool) -> Iterator[Refusal]:
-    # An id that no path can have leads nowhere, and what leads nowhere is told to callers alone.
+    # An id that no path can have leads nowhere, and that is shown to callers alone.
     if needs_token or _open(route):
         yield USUAL[401]
     if isinstance(route.need, Scoped):

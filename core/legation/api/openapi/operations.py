@@ -1,4 +1,4 @@
-"""What each operation takes and answers, by its operation id.
+"""The operations by their ids: the bodies that they take, and their answers.
 
 A route without a line here fails `tests/core/api/openapi/test_document.py`, and so does a line
 without a route.
@@ -49,7 +49,7 @@ Encoding: TypeAlias = Mapping[str, Mapping[str, str]]
 
 @frozen
 class Body:
-    """What is read of a request's body, by media type.
+    """The description of a request's body, by media type.
 
     `encoding` says, of a form, which of its fields are not plain text.
     """
@@ -73,7 +73,7 @@ class Reply:
 
 @frozen
 class Operation:
-    """What the row of a route does not say: the operation in words, and its answers.
+    """The description of an operation beyond the row of its route: its words and its answers.
 
     Attributes:
         summary: In a few words.

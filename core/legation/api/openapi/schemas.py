@@ -334,8 +334,8 @@ def _whole(action: Action) -> Schema:
 
 def _members(fields: Mapping[str, Schema], required: Mapping[str, Schema] | None = None) -> Schema:
     """Return an object in which null is as good as absent."""
-    told = {name: f if f is _WORDLESS else nullable(f) for name, f in fields.items()}
-    return object_of(required or {}, told, additionalProperties=False)
+    members = {name: f if f is _WORDLESS else nullable(f) for name, f in fields.items()}
+    return object_of(required or {}, members, additionalProperties=False)
 
 
 _RUNS: Final[Mapping[str, Schema]] = {
