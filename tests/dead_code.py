@@ -49,7 +49,6 @@ EXCUSED: Final = (
     "frontends/legation_testing/client.py:delete",  # one of the client's HTTP methods
     "frontends/legation_testing/client.py:run_team",  # documented in docs/howto/testing.md
     "frontends/legation_testing/client.py:stream_team",  # documented in docs/howto/testing.md
-    "frontends/legation_testing/clock.py:elapsed",  # a test asserts how long something took
     "frontends/legation_testing/clock.py:now_s",  # a test asserts when something happened
     "frontends/legation_testing/clock.py:set_forward",  # a test sets the clock of the wall
     "frontends/legation_testing/everywhere.py:points",  # a test asserts how many crashes it made

@@ -120,7 +120,7 @@ class _Turn:
         self.label = label
         self.body = body
         self.sink = sink
-        self.nudged = resources.hub.sequence
+        self.nudged = resources.hub.state.sequence
         self.left = TURN
         self.size: int = 0
         self.gathered: list[bytes] = []
@@ -356,13 +356,13 @@ async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ..
 async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     since = turn.seen.get(effect.topic, turn.nudged)
     await turn.resources.hub.await_nudge(effect.topic, since, effect.timeout_seconds)
-    turn.seen[effect.topic] = turn.resources.hub.sequence
+    turn.seen[effect.topic] = turn.resources.hub.state.sequence
 
 
 async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
     """Drive the inner program under a scope that the nudge, or the time, cancels.
 
-    No task stands by for the nudge: the hub calls the scope.
+    No task stands by for the nudge: it calls the scope.
     """
     since, nudged = turn.seen.get(effect.topic, turn.nudged), False
     with anyio.CancelScope(deadline=anyio.current_time() + effect.timeout_seconds) as scope:
@@ -373,13 +373,17 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
             nudged = True
             call()
 
-        with turn.resources.hub.calling(effect.topic, since, interrupt):
-            try:
-                return await drive(
-                    turn.resources, effect.program, turn.body, turn.sink, effect.label or turn.label
-                )
-            except Blocked:
-                return Interrupted("blocked")
+        state = turn.resources.hub.state
+        if state.await_interruption(effect.topic, since, interrupt):
+            interrupt()
+        try:
+            return await drive(
+                turn.resources, effect.program, turn.body, turn.sink, effect.label or turn.label
+            )
+        except Blocked:
+            return Interrupted("blocked")
+        finally:
+            state.leave(interrupt)
     return Interrupted("nudge" if nudged else "timeout")
 
 

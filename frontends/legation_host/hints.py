@@ -24,11 +24,12 @@ import anyio
 import anyio.to_thread
 from attrs import define, field
 
+from legation.node_state import digest
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
 
 from .databases import Database
-from .hub import Hub, digest
+from .hub import Hub
 from .logs import Write
 from .postgres import PostgresDatabase
 

@@ -168,6 +168,6 @@ def hub_gauges(hub: Hub) -> Gauges:
     text = "Runs whose latest events are held in memory."
     waiting = "Programs that wait for the next event of a run."
     return {
-        "legation_hub_runs": Gauge("gauge", text, {(): hub.runs_held}),
-        "legation_hub_followers": Gauge("gauge", waiting, {(): hub.followers}),
+        "legation_hub_runs": Gauge("gauge", text, {(): hub.state.runs_held}),
+        "legation_hub_followers": Gauge("gauge", waiting, {(): hub.state.followers}),
     }

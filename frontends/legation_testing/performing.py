@@ -46,6 +46,7 @@ from legation.effects import (
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
+from legation_host.audit import PATIENCE
 
 from .apart import Pieces, StepResult
 from .clock import Clock, microseconds
@@ -67,8 +68,6 @@ __all__ = [
 ]
 
 S = TypeVar("S", Arriving, Pieces)
-
-PATIENCE: Final = (0.1, 0.5, 2.0)
 
 
 @frozen
@@ -257,36 +256,32 @@ def _spawn(world: World, task: Task[Any], effect: Spawn) -> None:
 
 
 def _publish(world: World, task: Task[Any], effect: Publish) -> None:
-    task.node.publish(effect)
-    for waiting in world.scheduler.find_waiting(task.node):
-        wanted = waiting.waits_for
-        if isinstance(wanted, NextEvents) and wanted.run_id == effect.run_id:
-            events = task.node.next_events(wanted)
-            if events is not None:
-                world.scheduler.wake(waiting, events)
+    state = task.node.state
+    for waiting in state.publish(effect.run_id, effect.events, world.clock.elapsed):
+        events = state.held(effect.run_id, waiting.waits_for.after)
+        world.scheduler.wake(waiting, events or ())
 
 
 def _next_events(world: World, task: Task[Any], effect: NextEvents) -> Any:
-    events = task.node.next_events(effect)
+    events = task.node.state.next_events(effect.run_id, effect.after, task)
     if events is not None:
         return events
     return world.scheduler.wait(task, effect, effect.timeout_seconds, ())
 
 
 def _nudge(world: World, task: Task[Any], effect: Nudge) -> None:
-    task.node.nudge(effect.topic)
-    for waiting in world.scheduler.find_waiting(task.node):
-        wanted = waiting.waits_for
-        if isinstance(wanted, AwaitNudge) and wanted.topic == effect.topic:
-            waiting.take_nudge(effect.topic)
-            world.scheduler.wake(waiting, None)
-        if isinstance(wanted, Interruptible) and wanted.topic == effect.topic:
-            waiting.take_nudge(effect.topic)
+    for waiting in task.node.state.nudge(effect.topic):
+        if isinstance(waiting.waits_for, Interruptible):
             world.scheduler.wake(waiting, Interrupted("nudge"))
+        else:
+            waiting.catch_up(effect.topic)
+            world.scheduler.wake(waiting, None)
 
 
 def _await_nudge(world: World, task: Task[Any], effect: AwaitNudge) -> object:
-    if task.take_nudge(effect.topic):
+    nudged = task.node.state.await_nudge(effect.topic, task.since(effect.topic), task)
+    task.catch_up(effect.topic)
+    if nudged:
         return None
     return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
 
@@ -296,7 +291,7 @@ def _interruptible(world: World, task: Task[Any], effect: Interruptible[Any]) ->
 
     What ends the wait otherwise, the scheduler takes for a reason to close it.
     """
-    if task.take_nudge(effect.topic):
+    if task.node.state.await_interruption(effect.topic, task.since(effect.topic), task):
         effect.program.close()
         return Interrupted("nudge")
     world.scheduler.enter(task, effect.program)

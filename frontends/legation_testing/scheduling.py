@@ -87,7 +87,7 @@ class Task(Generic[R]):
     _seen: dict[str, int] = field(factory=dict[str, int])
 
     def __attrs_post_init__(self) -> None:
-        self._born = self.node.nudges
+        self._born = self.node.state.sequence
 
     def result(self) -> R:
         """Return what the program returned, or raise what it raised."""
@@ -113,11 +113,13 @@ class Task(Generic[R]):
         """Tell whether it can still go on, or has failed with an error that no caller has seen."""
         return not self.done or (self.error is not None and not self.handed)
 
-    def take_nudge(self, topic: str) -> bool:
-        """Tell whether `topic` was nudged since this was last asked, or since the start."""
-        seen = self._seen.get(topic, self._born)
-        self._seen[topic] = self.node.nudges
-        return self.node.nudged_since(topic, seen)
+    def since(self, topic: str) -> int:
+        """Return up to which nudge this knows of `topic`: the last it waited for, or the start."""
+        return self._seen.get(topic, self._born)
+
+    def catch_up(self, topic: str) -> None:
+        """Note that this has waited for a nudge under `topic`."""
+        self._seen[topic] = self.node.state.sequence
 
     def advance(self) -> Effect | None:
         """Give the program its answer; return what it asks for next, None when it ended."""
@@ -225,10 +227,6 @@ class Scheduler:
             heapq.heappush(self._due, (due, task.ticket, task, answer))
         return WAITS
 
-    def find_waiting(self, node: Node) -> tuple[Task[Any], ...]:
-        """Return the programs of `node` that wait, in the order of their start."""
-        return tuple(t for t in self.tasks if t.node is node and t.waits_for is not None)
-
     def wake(self, task: Task[Any], answer: Any) -> None:
         """End the wait of `task`; the programs that it was waiting for are closed."""
         self.forget(task)
@@ -239,6 +237,7 @@ class Scheduler:
         """Undo `wait`: `task` goes on as who holds it decides."""
         task.waits_for = None
         task.ticket = 0
+        task.node.state.leave(task)
         inner, task.inner = task.inner, ()
         for one in inner:
             if not one.done:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from legation import Platform
 from legation.config import Agent, Database, Model
+from legation.node_state import digest
 from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
 from legation_host.errors import BadDatabaseUrl
@@ -29,7 +30,7 @@ from legation_host.hints import (
     take_payload,
 )
 from legation_host.hosting import open_platform
-from legation_host.hub import Hub, digest
+from legation_host.hub import Hub
 from legation_host.postgres import PostgresDatabase
 
 from ..engines import Cluster
@@ -108,8 +109,10 @@ def test_what_is_told_is_heard_and_no_name_leaves_as_it_is(told: dict[str, int])
     hub = Hub()
 
     assert take_payload(payload.encode(), hub) == len(pending)
-    assert hub._ahead == {digest(name): seq for name, seq in told.items() if seq}
-    assert set(hub._told) == {digest(name) for name, seq in told.items() if not seq}
+    assert hub.state._ahead == {digest(name): seq for name, seq in told.items() if seq}
+    assert set(hub.state._nudged_elsewhere) == {
+        digest(name) for name, seq in told.items() if not seq
+    }
 
 
 def test_the_number_of_a_caller_does_not_leave() -> None:
@@ -150,7 +153,7 @@ def test_events_heard_of_end_one_wait_and_no_more(backend: str) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.next_events, "r", 3, 60.0)
             await anyio.wait_all_tasks_blocked()
-            assert hub.followers == 1
+            assert hub.state.followers == 1
             hub.hear_event(digest("r"), 4)
 
     run(backend, main)
@@ -162,14 +165,14 @@ def test_a_nudge_from_elsewhere_wakes_and_interrupts_nothing(backend: str) -> No
     calls: list[int] = []
 
     async def main() -> None:
-        before = hub.sequence
+        before = hub.state.sequence
         hub.hear_nudge(digest("t"))
         await hub.await_nudge("t", before, 60.0)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(hub.await_nudge, "t", hub.sequence, 60.0)
+            tasks.start_soon(hub.await_nudge, "t", hub.state.sequence, 60.0)
             await anyio.wait_all_tasks_blocked()
-            with hub.calling("t", before, lambda: calls.append(1)):
-                hub.hear_nudge(digest("t"))
+            assert not hub.state.await_interruption("t", before, lambda: calls.append(1))
+            hub.hear_nudge(digest("t"))
         assert calls == []
 
     run(backend, main)
@@ -208,10 +211,10 @@ def test_a_nudge_and_an_event_reach_the_other_and_not_their_own(
             one.nudge("inbox:main")
             one.event("r", 7)
             await two.hubs[1].await_nudge("inbox:main", 0, 600.0)
-            await until(lambda: two.hubs[1]._ahead == {digest("r"): 7})
+            await until(lambda: two.hubs[1].state._ahead == {digest("r"): 7})
             assert await two.hubs[1].next_events("r", 6, 600.0) == ()
-            assert not two.hubs[0]._told
-            assert not two.hubs[0]._ahead
+            assert not two.hubs[0].state._nudged_elsewhere
+            assert not two.hubs[0].state._ahead
             assert lines_of(postgres_database) == 2
         await until(lambda: lines_of(postgres_database) == 0)
         assert two.log == []
@@ -248,7 +251,7 @@ def test_a_thousand_nudges_are_few_notifies(
                 one.nudge("one topic")
                 one.event("one run", number + 1)
             await until(lambda: other.heard == 1_002)
-            assert two.hubs[1]._ahead == {digest("one run"): 1_000}
+            assert two.hubs[1].state._ahead == {digest("one run"): 1_000}
             assert one.sent <= 4
             figures(f"hints: 3,000 at once, of 1,002 kinds, are {one.sent} NOTIFYs")
 
@@ -278,7 +281,7 @@ def test_a_connection_that_is_killed_is_made_again(backend: str, postgres_databa
             assert one.is_connected
             one.nudge("t")
             await until(lambda: other.heard == 1)
-            assert list(two.hubs[1]._told) == [digest("t")]
+            assert list(two.hubs[1].state._nudged_elsewhere) == [digest("t")]
         assert sorted(two.log.events) == ["hints_lost"] * 2 + ["hints_restored"] * 2
 
     run(backend, main)
@@ -431,7 +434,7 @@ def test_a_run_is_cancelled_and_its_end_told_by_hints_alone(
                         told.extend(await three.ask("GET", f"{path}/events"))
 
                     tasks.start_soon(follow)
-                    await until(lambda: three.host.hub.followers == 1)
+                    await until(lambda: three.host.hub.state.followers == 1)
                     assert await two.ask("POST", f"{path}/cancel") == {}
             assert told[-1]["event"] == "RunCancelled"
 
