@@ -9,28 +9,20 @@ from typing import Final
 import click
 
 from legation import ConfigurationError
-from legation.store.failures import (
-    Busy,
-    CommitLost,
-    Conflict,
-    DatabaseFull,
-    StatementFailed,
-    StoreFailure,
-    Unavailable,
-    WrongSchema,
-)
+from legation.store import failures
+from legation.store.failures import StoreFailure
 from legation_host.errors import HostError
 
 __all__ = ["CannotGoOn", "sentences", "why"]
 
 _WORDS: Final[Mapping[type[StoreFailure], str]] = {
-    Busy: "somebody else holds a lock",
-    CommitLost: "no answer came to the commit, and it may be done",
-    Conflict: "somebody else was faster",
-    DatabaseFull: "there is no space left, or nothing may be written there",
-    StatementFailed: "the database refused a statement",
-    Unavailable: "the database does not answer, or is damaged",
-    WrongSchema: "its schema is not that of this release; see `legation migrate --plan`",
+    failures.Busy: "somebody else holds a lock",
+    failures.CommitLost: "no answer came to the commit, and it may be done",
+    failures.Conflict: "somebody else was faster",
+    failures.DatabaseFull: "there is no space left, or nothing may be written there",
+    failures.StatementFailed: "the database refused a statement",
+    failures.Unavailable: "the database does not answer, or is damaged",
+    failures.WrongSchema: "its schema is not that of this release; see `legation migrate --plan`",
 }
 
 

@@ -55,6 +55,7 @@ from legation.effects import (
     Yielding,
 )
 from legation.incidents import where
+from legation.programs import Streams
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation.store.run_rows import StoredEvent
@@ -67,7 +68,6 @@ from .resources import Resources
 __all__ = ["PERFORMERS", "BodySource", "Sink", "drive", "spawn"]
 
 R = TypeVar("R")
-S = TypeVar("S", ReadAhead, Pieces)
 
 Stream: TypeAlias = ReadAhead | Pieces
 
@@ -110,7 +110,6 @@ class _Turn:
         "seen",
         "sink",
         "size",
-        "streams",
     )
 
     def __init__(
@@ -125,27 +124,18 @@ class _Turn:
         self.size: int = 0
         self.gathered: list[bytes] = []
         self.seen: dict[str, int] = {}
-        self.opened: int = 0
-        self.streams: dict[int, Stream] = {}
+        self.opened: Streams[Stream] | None = None
 
-    def keep(self, stream: Stream) -> int:
-        """Return the number by which the program names `stream` from now on."""
-        self.opened += 1
-        self.streams[self.opened] = stream
+    @property
+    def streams(self) -> Streams[Stream]:
+        """What the program has open; most programs open nothing."""
+        if self.opened is None:
+            self.opened = Streams()
         return self.opened
 
-    def stream(self, number: int, kind: type[S]) -> S | None:
-        """Return the stream of this number, None when it is closed."""
-        if not 0 < number <= self.opened:
-            raise KeyError(f"a program names stream {number}, and has opened {self.opened}")
-        stream = self.streams.get(number)
-        if stream is None or isinstance(stream, kind):
-            return stream
-        raise TypeError(f"a program takes a {type(stream).__name__} for a {kind.__name__}")
-
     async def close(self, *numbers: int) -> None:
-        """Close these streams at the same time; each has its own bound."""
-        streams = [self.streams.pop(number) for number in numbers if number in self.streams]
+        """Close these streams, or all, at the same time; each has its own bound."""
+        streams = self.streams.take(*numbers)
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as closing:
                 for stream in streams:
@@ -221,8 +211,8 @@ async def drive(
         try:
             program.close()
         finally:
-            if turn.streams:
-                await turn.close(*turn.streams)
+            if turn.opened:
+                await turn.close()
 
 
 def spawn(resources: Resources, job: Job) -> None:
@@ -308,11 +298,11 @@ async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachab
         return body
     stream = ReadAhead(body)
     turn.resources.tasks.start_soon(stream.pump)
-    return Streaming(turn.keep(stream), body.status, body.headers)
+    return Streaming(turn.streams.keep(stream), body.status, body.headers)
 
 
 async def _next_chunk(turn: _Turn, effect: NextChunk) -> bytes | Unreachable:
-    body = turn.stream(effect.stream, ReadAhead)
+    body = turn.streams.find(effect.stream, ReadAhead)
     if body is None:
         await anyio.lowlevel.checkpoint()
         return b""
@@ -326,11 +316,11 @@ async def _call_function(
     turn: _Turn, effect: CallFunction
 ) -> Returned | Yielding | Raised | TimedOut:
     outcome = await turn.resources.functions.call(effect)
-    return Yielding(turn.keep(outcome)) if isinstance(outcome, Pieces) else outcome
+    return Yielding(turn.streams.keep(outcome)) if isinstance(outcome, Pieces) else outcome
 
 
 async def _next_piece(turn: _Turn, effect: NextPiece) -> Piece | Raised | TimedOut | None:
-    pieces = turn.stream(effect.stream, Pieces)
+    pieces = turn.streams.find(effect.stream, Pieces)
     if pieces is None:
         await anyio.lowlevel.checkpoint()
         return None

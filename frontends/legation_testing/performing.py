@@ -9,40 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import asdict, define, field, frozen
 
-from legation.effects import (
-    AwaitNudge,
-    CallFunction,
-    CloseStream,
-    Concurrently,
-    Effect,
-    Emit,
-    Fetch,
-    FetchReply,
-    Inspect,
-    Interrupted,
-    Interruptible,
-    Job,
-    Log,
-    NextChunk,
-    NextEvents,
-    NextPiece,
-    Now,
-    Nudge,
-    OpenStream,
-    Piece,
-    Program,
-    Publish,
-    RandomBytes,
-    ReadBody,
-    Record,
-    Sleep,
-    Spawn,
-    Streaming,
-    ThisNode,
-    Transact,
-    Unreachable,
-    Yielding,
-)
+from legation import effects
+from legation.effects import Effect, FetchReply, Job, Program, Unreachable
 from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
@@ -69,6 +37,8 @@ __all__ = [
 
 S = TypeVar("S", Arriving, Pieces)
 
+_Sent: TypeAlias = effects.Fetch | effects.OpenStream
+
 
 @frozen
 class Delayed:
@@ -93,7 +63,7 @@ class Misuse(AssertionError):
     """A program broke the contract of an effect, or asked for what this simulation lacks."""
 
 
-def nothing_listens(effect: Fetch | OpenStream) -> Unreachable:
+def nothing_listens(effect: _Sent) -> Unreachable:
     """Answer as a network does in which nobody is."""
     return Unreachable("connect")
 
@@ -109,7 +79,7 @@ class World:
     write_audit: WriteAudit | None
     scheduler: Scheduler
     audit: list[AuditEntry] = field(factory=list[AuditEntry])
-    logs: list[Log] = field(factory=list[Log])
+    logs: list[effects.Log] = field(factory=list[effects.Log])
 
     def start_job(self, job: Job, node: Node) -> Task[None]:
         """Start `job` beside everything else."""
@@ -121,19 +91,19 @@ def perform(world: World, task: Task[Any], effect: Effect) -> Any:
     return PERFORMERS[type(effect)](world, task, effect)
 
 
-def _now(world: World, _: Task[Any], __: Now) -> int:
+def _now(world: World, _: Task[Any], __: effects.Now) -> int:
     return world.clock.now_us
 
 
-def _random_bytes(world: World, _: Task[Any], effect: RandomBytes) -> bytes:
+def _random_bytes(world: World, _: Task[Any], effect: effects.RandomBytes) -> bytes:
     return world.chance.randbytes(effect.size)
 
 
-def _this_node(_: World, task: Task[Any], __: ThisNode) -> str:
+def _this_node(_: World, task: Task[Any], __: effects.ThisNode) -> str:
     return task.node.name
 
 
-def _read_body(_: World, task: Task[Any], effect: ReadBody) -> bytes | None:
+def _read_body(_: World, task: Task[Any], effect: effects.ReadBody) -> bytes | None:
     if task.body is None:
         raise Misuse(f"{task.label} asks for a body and answers no request")
     if task.body_was_read:
@@ -142,7 +112,7 @@ def _read_body(_: World, task: Task[Any], effect: ReadBody) -> bytes | None:
     return task.body if len(task.body) <= effect.limit else None
 
 
-def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
+def _transact(world: World, task: Task[Any], effect: effects.Transact[Any]) -> Any:
     if effect.database not in world.databases.names:
         known = ", ".join(world.databases.names)
         raise Misuse(f"{task.label} asks for database {effect.database!r}; there is {known}")
@@ -155,26 +125,28 @@ def _transact(world: World, task: Task[Any], effect: Transact[Any]) -> Any:
     return result
 
 
-def _inspect(_: World, __: Task[Any], ___: Inspect) -> Inspection:
+def _inspect(_: World, __: Task[Any], ___: effects.Inspect) -> Inspection:
     return Inspection()
 
 
-def _fetch(world: World, task: Task[Any], effect: Fetch) -> Any:
+def _fetch(world: World, task: Task[Any], effect: effects.Fetch) -> Any:
     seconds, answer = _answered(world, effect)
     if isinstance(answer, Chunks):
         seconds, answer = seconds + answer.times()[-1], answer.whole()
     return _in_time(world, task, effect, seconds, answer)
 
 
-def _answered(
-    world: World, effect: Fetch | OpenStream
-) -> tuple[float, FetchReply | Chunks | Unreachable]:
+def _answered(world: World, effect: _Sent) -> tuple[float, FetchReply | Chunks | Unreachable]:
     answer = world.fetch(effect)
     return (answer.seconds, answer.answer) if isinstance(answer, Delayed) else (0.0, answer)
 
 
 def _in_time(
-    world: World, task: Task[Any], effect: Fetch | OpenStream, seconds: float, answer: Any
+    world: World,
+    task: Task[Any],
+    effect: effects.Fetch | effects.OpenStream,
+    seconds: float,
+    answer: Any,
 ) -> Any:
     """Answer after `seconds`, unless the effect's time is over before."""
     if seconds <= 0:
@@ -185,21 +157,21 @@ def _in_time(
     return world.scheduler.wait(task, effect, effect.timeout_seconds, late)
 
 
-def _open_stream(world: World, task: Task[Any], effect: OpenStream) -> Any:
+def _open_stream(world: World, task: Task[Any], effect: effects.OpenStream) -> Any:
     seconds, answer = _answered(world, effect)
     if isinstance(answer, FetchReply):
         chunks = (answer.body,) if answer.body else ()
         answer = Chunks(answer.status, answer.headers, chunks)
     if isinstance(answer, Chunks) and (seconds <= 0 or seconds < effect.timeout_seconds):
         opened_us = world.clock.elapsed_us + microseconds(seconds)
-        number = task.keep(Arriving(answer, int(opened_us)))
+        number = task.streams.keep(Arriving(answer, int(opened_us)))
         return _in_time(
-            world, task, effect, seconds, Streaming(number, answer.status, answer.headers)
+            world, task, effect, seconds, effects.Streaming(number, answer.status, answer.headers)
         )
     return _in_time(world, task, effect, seconds, answer)
 
 
-def _next_chunk(world: World, task: Task[Any], effect: NextChunk) -> Any:
+def _next_chunk(world: World, task: Task[Any], effect: effects.NextChunk) -> Any:
     body = _stream(task, effect.stream, Arriving)
     if body is None:
         return b""
@@ -209,19 +181,19 @@ def _next_chunk(world: World, task: Task[Any], effect: NextChunk) -> Any:
     return _after(world, task, effect, took)
 
 
-def _call_function(world: World, task: Task[Any], effect: CallFunction) -> Any:
+def _call_function(world: World, task: Task[Any], effect: effects.CallFunction) -> Any:
     took = call_function(effect)
     if isinstance(took.outcome, Pieces):
-        took = StepResult(Yielding(task.keep(took.outcome)), took.seconds)
+        took = StepResult(effects.Yielding(task.streams.keep(took.outcome)), took.seconds)
     return _after(world, task, effect, took)
 
 
-def _next_piece(world: World, task: Task[Any], effect: NextPiece) -> Any:
+def _next_piece(world: World, task: Task[Any], effect: effects.NextPiece) -> Any:
     pieces = _stream(task, effect.stream, Pieces)
     if pieces is None:
         return None
     took = pieces.next(effect.timeout_seconds)
-    if not isinstance(took.outcome, Piece):
+    if not isinstance(took.outcome, effects.Piece):
         task.close_streams(effect.stream)
     return _after(world, task, effect, took)
 
@@ -233,52 +205,50 @@ def _after(world: World, task: Task[Any], effect: Effect, took: StepResult) -> A
     return world.scheduler.wait(task, effect, took.seconds, took.outcome)
 
 
-def _close_stream(_: World, task: Task[Any], effect: CloseStream) -> None:
+def _close_stream(_: World, task: Task[Any], effect: effects.CloseStream) -> None:
     task.close_streams(effect.stream)
 
 
 def _stream(task: Task[Any], number: int, kind: type[S]) -> S | None:
     """Return the stream of this number, None when it is closed."""
-    if not 0 < number <= task.opened:
-        raise Misuse(f"{task.label} names stream {number}, and has opened {task.opened}")
-    stream = task.streams.get(number)
-    if stream is None or isinstance(stream, kind):
-        return stream
-    raise Misuse(f"{task.label} takes a {type(stream).__name__} for a {kind.__name__}")
+    try:
+        return task.streams.find(number, kind)
+    except (KeyError, TypeError) as error:
+        raise Misuse(f"{task.label}: {error.args[0]}") from None
 
 
-def _sleep(world: World, task: Task[Any], effect: Sleep) -> object:
+def _sleep(world: World, task: Task[Any], effect: effects.Sleep) -> object:
     return world.scheduler.wait(task, effect, effect.seconds, None)
 
 
-def _spawn(world: World, task: Task[Any], effect: Spawn) -> None:
+def _spawn(world: World, task: Task[Any], effect: effects.Spawn) -> None:
     world.start_job(effect.job, task.node)
 
 
-def _publish(world: World, task: Task[Any], effect: Publish) -> None:
+def _publish(world: World, task: Task[Any], effect: effects.Publish) -> None:
     state = task.node.state
     for waiting in state.publish(effect.run_id, effect.events, world.clock.elapsed):
         events = state.held(effect.run_id, waiting.waits_for.after)
         world.scheduler.wake(waiting, events or ())
 
 
-def _next_events(world: World, task: Task[Any], effect: NextEvents) -> Any:
+def _next_events(world: World, task: Task[Any], effect: effects.NextEvents) -> Any:
     events = task.node.state.next_events(effect.run_id, effect.after, task)
     if events is not None:
         return events
     return world.scheduler.wait(task, effect, effect.timeout_seconds, ())
 
 
-def _nudge(world: World, task: Task[Any], effect: Nudge) -> None:
+def _nudge(world: World, task: Task[Any], effect: effects.Nudge) -> None:
     for waiting in task.node.state.nudge(effect.topic):
-        if isinstance(waiting.waits_for, Interruptible):
-            world.scheduler.wake(waiting, Interrupted("nudge"))
+        if isinstance(waiting.waits_for, effects.Interruptible):
+            world.scheduler.wake(waiting, effects.Interrupted("nudge"))
         else:
             waiting.catch_up(effect.topic)
             world.scheduler.wake(waiting, None)
 
 
-def _await_nudge(world: World, task: Task[Any], effect: AwaitNudge) -> object:
+def _await_nudge(world: World, task: Task[Any], effect: effects.AwaitNudge) -> object:
     nudged = task.node.state.await_nudge(effect.topic, task.since(effect.topic), task)
     task.catch_up(effect.topic)
     if nudged:
@@ -286,19 +256,21 @@ def _await_nudge(world: World, task: Task[Any], effect: AwaitNudge) -> object:
     return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
 
 
-def _interruptible(world: World, task: Task[Any], effect: Interruptible[Any]) -> object:
+def _interruptible(world: World, task: Task[Any], effect: effects.Interruptible[Any]) -> object:
     """Run the inner program as a task of its own, whose end is the answer.
 
     What ends the wait otherwise, the scheduler takes for a reason to close it.
     """
     if task.node.state.await_interruption(effect.topic, task.since(effect.topic), task):
         effect.program.close()
-        return Interrupted("nudge")
+        return effects.Interrupted("nudge")
     world.scheduler.enter(task, effect.program)
-    return world.scheduler.wait(task, effect, effect.timeout_seconds, Interrupted("timeout"))
+    return world.scheduler.wait(
+        task, effect, effect.timeout_seconds, effects.Interrupted("timeout")
+    )
 
 
-def _concurrently(world: World, task: Task[Any], effect: Concurrently[Any]) -> object:
+def _concurrently(world: World, task: Task[Any], effect: effects.Concurrently[Any]) -> object:
     """Run each program as a task of its own; the last to end, or the first to fail, answers."""
     if not effect.programs:
         return ()
@@ -306,13 +278,13 @@ def _concurrently(world: World, task: Task[Any], effect: Concurrently[Any]) -> o
     return world.scheduler.wait(task, effect, math.inf, None)
 
 
-def _emit(_: World, task: Task[Any], effect: Emit) -> None:
+def _emit(_: World, task: Task[Any], effect: effects.Emit) -> None:
     if task.body is None:
         raise Misuse(f"{task.label} emits and answers no request")
     task.received += effect.data
 
 
-def _record(world: World, task: Task[Any], effect: Record) -> None:
+def _record(world: World, task: Task[Any], effect: effects.Record) -> None:
     world.audit.append(effect.entry)
     if world.write_audit is not None:
         program = _store(world.write_audit, effect.entry)
@@ -325,39 +297,39 @@ def _store(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
         try:
             yield from write_audit((entry,))
         except StoreFailure:
-            yield from Sleep(pause)
+            yield from effects.Sleep(pause)
         else:
             return
-    yield from Log("warning", "audit", tuple(asdict(entry).items()))
+    yield from effects.Log("warning", "audit", tuple(asdict(entry).items()))
 
 
-def _log(world: World, _: Task[Any], effect: Log) -> None:
+def _log(world: World, _: Task[Any], effect: effects.Log) -> None:
     world.logs.append(effect)
 
 
 PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = {
-    Now: _now,
-    RandomBytes: _random_bytes,
-    ThisNode: _this_node,
-    ReadBody: _read_body,
-    Transact: _transact,
-    Inspect: _inspect,
-    Fetch: _fetch,
-    OpenStream: _open_stream,
-    NextChunk: _next_chunk,
-    CallFunction: _call_function,
-    NextPiece: _next_piece,
-    CloseStream: _close_stream,
-    Sleep: _sleep,
-    Spawn: _spawn,
-    Publish: _publish,
-    NextEvents: _next_events,
-    Nudge: _nudge,
-    AwaitNudge: _await_nudge,
-    Interruptible: _interruptible,
-    Concurrently: _concurrently,
-    Emit: _emit,
-    Record: _record,
-    Log: _log,
+    effects.Now: _now,
+    effects.RandomBytes: _random_bytes,
+    effects.ThisNode: _this_node,
+    effects.ReadBody: _read_body,
+    effects.Transact: _transact,
+    effects.Inspect: _inspect,
+    effects.Fetch: _fetch,
+    effects.OpenStream: _open_stream,
+    effects.NextChunk: _next_chunk,
+    effects.CallFunction: _call_function,
+    effects.NextPiece: _next_piece,
+    effects.CloseStream: _close_stream,
+    effects.Sleep: _sleep,
+    effects.Spawn: _spawn,
+    effects.Publish: _publish,
+    effects.NextEvents: _next_events,
+    effects.Nudge: _nudge,
+    effects.AwaitNudge: _await_nudge,
+    effects.Interruptible: _interruptible,
+    effects.Concurrently: _concurrently,
+    effects.Emit: _emit,
+    effects.Record: _record,
+    effects.Log: _log,
 }
 """A row for every member of the union."""

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from attrs import define, field, frozen
 
 from legation.effects import Concurrently, Effect, Program
+from legation.programs import Streams
 
 from .clock import Clock, microseconds
 from .matching import show
@@ -78,8 +79,7 @@ class Task(Generic[R]):
     body_was_read: bool = False
     outer: Task[Any] | None = field(default=None, repr=False)  # waits for the end of this one
     inner: tuple[Task[Any], ...] = field(default=(), repr=False)  # whose ends it waits for
-    opened: int = 0
-    streams: dict[int, Stream] = field(factory=dict[int, Stream], repr=False)
+    streams: Streams[Stream] = field(factory=Streams[Stream], repr=False)
     _value: list[R] = field(factory=list[R])
     answer: Any = None  # what the program is sent next
     ticket: int = 0  # of the wait that counts, among those in the heap
@@ -136,18 +136,10 @@ class Task(Generic[R]):
         self.close_streams()
         return None
 
-    def keep(self, stream: Stream) -> int:
-        """Return the number by which the program names `stream` from now on."""
-        self.opened += 1
-        self.streams[self.opened] = stream
-        return self.opened
-
     def close_streams(self, *numbers: int) -> None:
         """Close these streams, or all."""
-        for number in numbers or tuple(self.streams):
-            stream = self.streams.pop(number, None)
-            if stream is not None:
-                stream.close()
+        for stream in self.streams.take(*numbers):
+            stream.close()
 
     def kill(self) -> None:
         """Close the program where it stands; what it does wrong meanwhile becomes its error."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from legation.effects import Effect, Now, Program, RandomBytes, Sleep
-from legation.programs import Handlers, give, intercept
+from legation.programs import Handlers, Streams, give, intercept
 from legation_testing import YieldedWhileUnwinding, close_at_every_effect, play
 
 
@@ -109,3 +109,33 @@ def test_a_program_that_yields_while_it_unwinds_is_seen_through_it() -> None:
 
 def test_what_is_given_asks_for_nothing() -> None:
     assert play(give("x"), []) == "x"
+
+
+def test_a_stream_is_found_by_its_number_until_it_is_taken() -> None:
+    streams: Streams[str | bytes] = Streams()
+    one, two = streams.keep("one"), streams.keep(b"two")
+
+    assert (one, two, len(streams)) == (1, 2, 2)
+    assert (streams.find(1, str), streams.find(2, bytes)) == ("one", b"two")
+    assert streams.take(1, 1) == ["one"]
+    assert streams.find(1, str) is None
+    assert streams.take() == [b"two"]
+    assert (streams.take(), len(streams), streams.keep("three")) == ([], 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "says"),
+    [
+        (0, KeyError, "a program names stream 0, and has opened 1"),
+        (2, KeyError, "a program names stream 2, and has opened 1"),
+        (1, TypeError, "a program takes a str for a bytes"),
+    ],
+)
+def test_a_stream_that_is_not_there_is_a_bug(
+    number: int, error: type[Exception], says: str
+) -> None:
+    streams: Streams[str] = Streams()
+    streams.keep("one")
+
+    with pytest.raises(error, match=says):
+        streams.find(number, bytes)
