@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import evolve
 
@@ -44,12 +44,29 @@ from .runs.reaper import KeepRuns
 from .shutdown import Shutdown
 from .store.audit import AppendAudit, AuditEntry
 
-__all__ = ["Platform", "with_environment"]
+__all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
 
 # Asked for by every request, and made once.  `yield` is quicker than the `yield from` that knows
 # the type of the answer, and where every request passes that counts.
 _NOW: Final = Now()
 _ANY_ID: Final = RandomBytes(16)
+
+
+class Responder(Protocol):
+    """Whatever answers requests: a `Platform`, or a test's."""
+
+    def answer(self, request: Request) -> Program[Answer]:
+        """Return the program that answers `request`."""
+        ...
+
+
+class MeasuredResponder(Responder, Protocol):
+    """A responder that counts its answers, and those that a server gives in its place."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What answers are counted in."""
+        ...
 
 
 class Platform:

@@ -5,6 +5,6 @@ app = asgi(Platform(agents=[Agent(id="concierge")]))      # uvicorn my_module:ap
 
 from __future__ import annotations
 
-from .application import Answers, Application, asgi
+from .application import Application, asgi
 
-__all__ = ["Answers", "Application", "asgi"]
+__all__ = ["Application", "asgi"]

@@ -9,37 +9,23 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Protocol
 
 import anyio
 from attrs import define, evolve, field
 
 from legation import Platform
-from legation.effects import Program
 from legation.http.messages import Answer, Request, Response, Streamed
 from legation.http.refusals import Internal, Refusal, Unavailable, respond
 from legation.incidents import where
-from legation.observability.request_log import Arrival, Telemetry, read_request_id
+from legation.observability.request_log import Arrival, read_request_id
+from legation.platform import MeasuredResponder
 from legation_host import Host, Write, open_log
 from legation_host.hosting import open_platform
 from legation_host.observer import Observer
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
 
-__all__ = ["Answers", "Application", "asgi"]
-
-
-class Answers(Protocol):
-    """The platform of an application: `legation.Platform`, or anything else with programs."""
-
-    @property
-    def telemetry(self) -> Telemetry:
-        """The request log and the metrics, for the answers that the application gives by itself."""
-        ...
-
-    def answer(self, request: Request) -> Program[Answer]:
-        """Return the program that answers `request`."""
-        ...
+__all__ = ["Application", "asgi"]
 
 
 @define(eq=False)
@@ -51,7 +37,7 @@ class Application:
     the outer one holds `open()` open.  Without either, requests are answered with 503.
     """
 
-    platform: Answers
+    platform: MeasuredResponder
     open_host: Callable[[], AbstractAsyncContextManager[Host]]
     _host: Host | None = field(default=None, init=False)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .context import Answers, Runner
+from .context import Runner
 from .listeners import (
     ListenError,
     address_of,
@@ -25,7 +25,6 @@ from .systemd import Notifier, take_listeners
 
 __all__ = [
     "DEFAULT",
-    "Answers",
     "BadLimit",
     "BadNetwork",
     "Life",

@@ -9,8 +9,9 @@ import trio
 from attrs import Factory, define, field
 
 from legation.effects import Program
-from legation.http.messages import Answer, Request
-from legation.observability.request_log import Arrival, Telemetry, read_request_id
+from legation.http.messages import Request
+from legation.observability.request_log import Arrival, read_request_id
+from legation.platform import MeasuredResponder
 from legation_host import BodySource, Sink, Write
 
 from .memo import Memo
@@ -19,22 +20,9 @@ from .refusals import new_incident
 from .render import DateClock
 from .settings import Settings
 
-__all__ = ["Answers", "Runner", "ServerContext"]
+__all__ = ["Runner", "ServerContext"]
 
 R = TypeVar("R")
-
-
-class Answers(Protocol):
-    """The platform of a server: `legation.Answers`, or a test's."""
-
-    @property
-    def telemetry(self) -> Telemetry:
-        """The request log and the metrics, for the answers that the server gives by itself."""
-        ...
-
-    def answer(self, request: Request) -> Program[Answer]:
-        """Return the program that answers `request`."""
-        ...
 
 
 class Runner(Protocol):
@@ -63,7 +51,7 @@ class ServerContext:
         draining: Every answer from now on ends its connection.
     """
 
-    platform: Answers
+    platform: MeasuredResponder
     host: Runner
     settings: Settings
     log: Write

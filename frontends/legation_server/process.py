@@ -17,10 +17,11 @@ from attrs import frozen
 from trio.lowlevel import wait_readable
 
 from legation.effects import Program
+from legation.platform import MeasuredResponder
 from legation_host import Write
 from legation_host.logs import quiet
 
-from .context import Answers, Runner
+from .context import Runner
 from .listeners import close_listeners
 from .orders import ALONE_ORDERS, WORKER_ORDERS, Obey, Orders, release_reload
 from .proxies import NO_PROXIES, Proxies
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "Life", "run"]
 
-P = TypeVar("P", bound=Answers)
+P = TypeVar("P", bound=MeasuredResponder)
 
 Closing: TypeAlias = Callable[[float, float, Callable[[], bool]], Program[None]]
 

@@ -25,12 +25,13 @@ from trio.lowlevel import wait_readable
 
 from legation.http.refusals import Refusal
 from legation.observability.request_log import Gauge, Gauges
+from legation.platform import MeasuredResponder
 from legation_host import Write
 from legation_host.logs import quiet
 
 from .admission import Admission
 from .connection import Connection
-from .context import Answers, Runner, ServerContext
+from .context import Runner, ServerContext
 from .listeners import close_listeners
 from .proxies import NO_PROXIES, Proxies, plain
 from .settings import DEFAULT, Settings
@@ -52,7 +53,7 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 
 
 async def serve(
-    platform: Answers,
+    platform: MeasuredResponder,
     host: Runner,
     listeners: Sequence[socket.socket],
     settings: Settings = DEFAULT,
@@ -83,7 +84,7 @@ class Server:
 
     def __init__(
         self,
-        platform: Answers,
+        platform: MeasuredResponder,
         host: Runner,
         listeners: Sequence[socket.socket],
         settings: Settings,

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 from urllib.parse import quote, urlencode
 
 from legation.effects import Job, Log, Program
 from legation.http.messages import Answer, Request, Streamed, Unfinished
+from legation.platform import Responder
 from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
@@ -31,19 +32,27 @@ from .performing import Fetcher, nothing_listens
 from .simulation import Simulation
 from .watchers import tell
 
-__all__ = ["Answering", "Client"]
+__all__ = ["Client", "RequestOptions"]
 
 
-class Answering(Protocol):
-    """The platform of a client.
+class RequestOptions(TypedDict, total=False):
+    """The options of a request, beside its method and target.
 
-    Where it has them too, `startup() -> Program[None]` runs at the start, `jobs() ->
-    tuple[Job, ...]` are started after it, and `databases` names its databases.
+    Attributes:
+        query: Added to the target.
+        headers: Beside `host`, the content's own, and the token.
+        body: The content, as it is.
+        json: Or a value to send as JSON.
+        form: Or fields, in `application/x-www-form-urlencoded`.
+        token: A bearer token instead of the client's; empty to send none.
     """
 
-    def answer(self, request: Request) -> Program[Answer]:
-        """Answer one request."""
-        ...
+    query: Fields | Sequence[tuple[str, str]] | None
+    headers: HeaderFields
+    body: bytes
+    json: Any
+    form: Fields | None
+    token: str | None
 
 
 class Client:
@@ -60,7 +69,7 @@ class Client:
 
     def __init__(  # noqa: PLR0913  every one but the platform is named at the call
         self,
-        platform: Answering | Callable[[], Answering],
+        platform: Responder | Callable[[], Responder],
         *,
         databases: Mapping[str, str] | Iterable[str] | None = None,
         folder: Path | None = None,
@@ -75,7 +84,8 @@ class Client:
 
         Args:
             platform: What answers; or what makes it, called again at each restart, so that the
-                memory of a killed platform is gone.
+                memory of a killed platform is gone.  Where it has them too, `startup()` runs at the
+                start, `jobs()` are started after it, and `databases` names its databases.
             databases: Names, or names with paths of SQLite files; those of the platform if None.
             folder: Where databases without a path are files; in memory if None.
             start_us: Where the clock starts, in microseconds since the epoch.
@@ -142,7 +152,7 @@ class Client:
         """Raise what programs raised that reached no caller yet."""
         self.simulation.check()
 
-    def peer(self, platform: Answering | Callable[[], Answering] | None = None) -> Client:
+    def peer(self, platform: Responder | Callable[[], Responder] | None = None) -> Client:
         """Return another process, not yet open, with the same databases and the same clock."""
         return Client(platform or self._platform, token=self.token, simulation=self.simulation)
 
@@ -213,77 +223,47 @@ class Client:
 
     # Requests
 
-    def begin(
-        self,
-        method: str,
-        target: str,
-        *,
-        query: Fields | None = None,
-        headers: HeaderFields = (),
-        body: bytes = b"",
-        json: Any = None,
-        form: Fields | None = None,
-        token: str | None = None,
-    ) -> Exchange:
+    def begin(self, method: str, target: str, **options: Unpack[RequestOptions]) -> Exchange:
         """Send a request and return at once; nothing runs before something is waited for.
 
         Args:
             method: As on the wire.
             target: Origin-form, quoted already.
-            query: Added to `target`.
-            headers: Beside `host`, the content's own, and the token.
-            body: The content, as it is.
-            json: Or a value to send as JSON.
-            form: Or fields, in `application/x-www-form-urlencoded`.
-            token: A bearer token instead of the client's; empty to send none.
+            options: See `RequestOptions`.
         """
-        content_type, content = encode_content(body, json, form)
-        if query:
+        content_type, content = encode_content(
+            options.get("body", b""), options.get("json"), options.get("form")
+        )
+        if query := options.get("query"):
             target = f"{target}?{urlencode(query, doseq=True)}"
-        bearer = self.token if token is None else token
-        fields = request_headers(headers, content_type, content, bearer)
+        bearer = options.get("token")
+        if bearer is None:
+            bearer = self.token
+        fields = request_headers(options.get("headers", ()), content_type, content, bearer)
         request = Request(method, target, fields, "127.0.0.1")
         program = _exchange(self.platform, request)
         task = self.simulation.start(program, f"{method} {target}", body=content, node=self.node)
         return Exchange(self.simulation, task, method, partial(tell, self.platform, request))
 
     def request(
-        self,
-        method: str,
-        target: str,
-        *,
-        query: Fields | None = None,
-        headers: HeaderFields = (),
-        body: bytes = b"",
-        json: Any = None,
-        form: Fields | None = None,
-        token: str | None = None,
+        self, method: str, target: str, **options: Unpack[RequestOptions]
     ) -> ClientResponse:
-        """Send a request and return the complete response; the arguments are those of `begin`."""
-        return self.begin(
-            method,
-            target,
-            query=query,
-            headers=headers,
-            body=body,
-            json=json,
-            form=form,
-            token=token,
-        ).response()
+        """Send a request and return the complete response; the options are those of `begin`."""
+        return self.begin(method, target, **options).response()
 
-    def get(self, target: str, **options: Any) -> ClientResponse:
+    def get(self, target: str, **options: Unpack[RequestOptions]) -> ClientResponse:
         """Send a GET; the options are those of `begin`."""
         return self.request("GET", target, **options)
 
-    def post(self, target: str, **options: Any) -> ClientResponse:
+    def post(self, target: str, **options: Unpack[RequestOptions]) -> ClientResponse:
         """Send a POST; the options are those of `begin`."""
         return self.request("POST", target, **options)
 
-    def patch(self, target: str, **options: Any) -> ClientResponse:
+    def patch(self, target: str, **options: Unpack[RequestOptions]) -> ClientResponse:
         """Send a PATCH; the options are those of `begin`."""
         return self.request("PATCH", target, **options)
 
-    def delete(self, target: str, **options: Any) -> ClientResponse:
+    def delete(self, target: str, **options: Unpack[RequestOptions]) -> ClientResponse:
         """Send a DELETE; the options are those of `begin`."""
         return self.request("DELETE", target, **options)
 
@@ -344,11 +324,11 @@ class Client:
         return run
 
 
-def _make(platform: Answering | Callable[[], Answering]) -> Answering:
+def _make(platform: Responder | Callable[[], Responder]) -> Responder:
     return platform() if callable(platform) else platform
 
 
-def _exchange(platform: Answering, request: Request) -> Program[Answer | Unfinished]:
+def _exchange(platform: Responder, request: Request) -> Program[Answer | Unfinished]:
     """Answer `request` and emit the body where it is streamed, as one program."""
     answer = yield from platform.answer(request)
     if isinstance(answer, Streamed):
@@ -357,7 +337,7 @@ def _exchange(platform: Answering, request: Request) -> Program[Answer | Unfinis
 
 
 def _paths(
-    platform: Answering, databases: Mapping[str, str] | Iterable[str] | None, folder: Path | None
+    platform: Responder, databases: Mapping[str, str] | Iterable[str] | None, folder: Path | None
 ) -> Mapping[str, str]:
     """Return the path of each database by its name."""
     if isinstance(databases, Mapping):

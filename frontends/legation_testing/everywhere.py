@@ -11,57 +11,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from attrs import frozen
 
-from .faults import Crashed, PlannedFault
+from .client import Client
+from .faults import Crashed
 from .matching import Expected, show
+from .simulation import Simulation
 
-__all__ = ["Subject", "Trials", "crash_everywhere", "fail_everywhere"]
-
-
-class Subject(Protocol):
-    """The subject of the trials: a `Simulation` or a `Client`."""
-
-    def open(self) -> None:
-        """Start."""
-        ...
-
-    def close(self) -> None:
-        """Stop."""
-        ...
-
-    def check(self) -> None:
-        """Raise what went wrong where nobody looked."""
-        ...
-
-    def crash_at(self, number: int) -> None:
-        """Plan a crash at the `number`-th effect from now on."""
-        ...
-
-    def fail_at(
-        self,
-        which: Expected | int,
-        outcome: Any,
-        *,
-        after: bool = False,
-        skip: int = 0,
-        times: int | None = 1,
-    ) -> PlannedFault:
-        """Plan a failure."""
-        ...
-
-    def forget_crash(self) -> None:
-        """Plan no crash any more."""
-        ...
-
-    def restart(self) -> object:
-        """Start again on what was stored."""
-        ...
+__all__ = ["Trials", "crash_everywhere", "fail_everywhere"]
 
 
-S = TypeVar("S", bound=Subject)
+S = TypeVar("S", Simulation, Client)  # the subject of the trials
 
 
 @frozen

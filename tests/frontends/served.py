@@ -23,7 +23,8 @@ from attrs import frozen
 
 from legation import Platform
 from legation.http.messages import Headers
-from legation_asgi import Answers, Application, asgi
+from legation.platform import MeasuredResponder
+from legation_asgi import Application, asgi
 from legation_host import Host, open_host
 from legation_host.hosting import open_platform
 from legation_server import open_listeners, serve
@@ -34,7 +35,7 @@ from .conformance import Body, Conformance, Open, OpenPlatform, Reply, Wire
 __all__ = ["FRONTENDS", "HOSTS", "SERVED", "application", "hypercorn_trio", "uvicorn_asyncio"]
 
 
-def application(platform: Answers) -> Application:
+def application(platform: MeasuredResponder) -> Application:
     return Application(platform, open_host)
 
 
@@ -133,7 +134,7 @@ def hypercorn_asyncio(app: Application, *, root_path: str = "") -> Generator[Wir
 
 @contextmanager
 def trio_server(
-    platform: Answers, opened: Callable[[], AbstractAsyncContextManager[Host]] = open_host
+    platform: MeasuredResponder, opened: Callable[[], AbstractAsyncContextManager[Host]] = open_host
 ) -> Generator[Wire]:
     listeners = open_listeners("127.0.0.1", 0)
     address = listeners[0].getsockname()

@@ -140,7 +140,8 @@ def test_a_picture_given_inline_is_kept_as_an_upload_is(client: Client, how: str
         "files": [{"url": "data:text/csv;base64,MSwy", "name": "a.csv"}],
     }
     sent = {kind: json.dumps(media[kind]) if how == "form" else media[kind] for kind in media}
-    run = client.post(QUICK, **{how: {"message": "x", "stream": False, **sent}}).json()
+    options: Any = {how: {"message": "x", "stream": False, **sent}}
+    run = client.post(QUICK, **options).json()
 
     assert run["input"]["images"] == [
         {"id": "i", "mime_type": "image/png", "size": 8},
