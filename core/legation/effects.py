@@ -1,4 +1,4 @@
-"""What the core may ask of the world.
+"""The effects: all that a program may ask of its host.
 
 An effect is a frozen value.  A program yields effects and is sent their answers; only whoever
 drives the program (`legation_host`, a test) acts.  The parameter of `Asks` is the type of the
@@ -234,9 +234,9 @@ class Raised:
         """
         if isinstance(error, Exception):
             return cls(error)
-        told = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
-        told.__cause__ = error
-        return cls(told)
+        substitute = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        substitute.__cause__ = error
+        return cls(substitute)
 
 
 @frozen
@@ -246,7 +246,7 @@ class TimedOut:
 
 @frozen
 class CallFunction(Asks[Returned | Yielding | Raised | TimedOut]):
-    """What comes of calling `function` with `arguments` as keywords.
+    """The outcome of calling `function` with `arguments` as keywords.
 
     A coroutine function runs on the event loop of the host; any other in one of a bounded number
     of threads, and the wait for one counts.  What the function gives to await is awaited.  A
@@ -280,7 +280,7 @@ class NextPiece(Asks[Piece | Raised | TimedOut | None]):
 
 @frozen
 class Inspect(Asks[Inspection]):
-    """How `database` looks from outside, within a few seconds and without a statement."""
+    """The inspection of `database` from outside, within a few seconds and without a statement."""
 
     database: str
 
@@ -312,10 +312,10 @@ class Spawn(Asks[None]):
 
 @frozen
 class Publish(Asks[None]):
-    """Tell who follows `run_id` on this node of events just stored.  A hint.
+    """Show events just stored to the followers of `run_id` on this node.  A hint.
 
-    Who follows it on another node of `database` is told, where there can be one, that there are
-    events, but not which.
+    Followers on other nodes of `database`, where there can be some, learn that there are events,
+    but not which.
     """
 
     immediate: ClassVar[bool] = True

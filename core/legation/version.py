@@ -1,4 +1,4 @@
-"""Which release this is, and which version of the interface it serves."""
+"""The version of the release, and of the interface that it serves."""
 
 from __future__ import annotations
 

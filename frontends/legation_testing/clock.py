@@ -10,7 +10,7 @@ from attrs import define, field
 __all__ = ["NEW_YEAR_2026", "Clock", "microseconds"]
 
 NEW_YEAR_2026: Final = 1_767_225_600_000_000
-"""2026-01-01T00:00:00Z in microseconds since the epoch: where clocks start unless told."""
+"""2026-01-01T00:00:00Z in microseconds since the epoch: the default start of clocks."""
 
 
 def microseconds(seconds: float) -> float:

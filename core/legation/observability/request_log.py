@@ -1,4 +1,4 @@
-"""What a platform notices of itself: counters, the lines of the request log, the gauges of a host.
+"""The telemetry of a platform: counters, the lines of the request log, the gauges of a host.
 
 One for each process, changed by its event loop alone: counting takes no lock and asks for nothing.
 What is to be written somewhere is only kept here; a host takes it away, a batch at a time.
@@ -98,7 +98,7 @@ Gauges: TypeAlias = Mapping[str, Gauge]
 
 @define(eq=False)
 class _Tally:
-    """How long the requests of one kind took."""
+    """The durations of the requests of one kind."""
 
     counts: list[int] = field(factory=lambda: [0] * (len(_BUCKETS_US) + 1))
     total_us: int = 0

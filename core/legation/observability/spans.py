@@ -65,7 +65,7 @@ _RUNS: Final = 10_000
 
 
 class Kind(Enum):
-    """What side of a call a span is, in the words of OpenTelemetry."""
+    """The kind of a span, in the words of OpenTelemetry."""
 
     SERVER = "server"
     INTERNAL = "internal"
@@ -134,7 +134,7 @@ class Work:
 
 
 def run_trace_id(run_id: str) -> str:
-    """Return the trace of a run that nobody has told one."""
+    """Return the trace id of a run that came without a trace."""
     return derive_id(32, "trace", run_id)
 
 
@@ -172,13 +172,13 @@ class Recorder:
     ) -> None:
         """Record a request, whose own span `trace` names; without `end_us` it was given up."""
         method = method_label(arrival.request.method)
-        told: dict[str, str | int] = {
+        facts: dict[str, str | int] = {
             genai.HTTP_METHOD: method,
             genai.HTTP_ROUTE: arrival.template,
             genai.REQUEST_ID: arrival.request_id,
         }
         if status is not None:
-            told[genai.HTTP_STATUS] = status
+            facts[genai.HTTP_STATUS] = status
         failed = str(status) if status is not None and status >= 500 else None
         span = Span(
             f"{method} {arrival.template}",
@@ -188,7 +188,7 @@ class Recorder:
             arrival.parent_id,
             arrival.now_us,
             arrival.now_us if end_us is None else end_us,
-            told,
+            facts,
             "cut" if end_us is None else failed,
         )
         self._keep(span, self._given_up if end_us is None else self._ended)
@@ -203,7 +203,7 @@ class Recorder:
 
     def record_work(self, work: Work, start_us: int, end_us: int | None) -> None:
         """Record the work on a message; without `end_us` it was given up."""
-        told: dict[str, str | int] = {
+        facts: dict[str, str | int] = {
             genai.MESSAGING_SYSTEM: "legation",
             genai.MESSAGING_DESTINATION: work.channel,
             genai.MESSAGING_OPERATION: work.operation,
@@ -217,7 +217,7 @@ class Recorder:
             work.origin.span_id if work.origin else None,
             start_us,
             start_us if end_us is None else end_us,
-            told,
+            facts,
             "cut" if end_us is None else work.error,
             work.origin,
         )

@@ -35,7 +35,7 @@ _STATE_LENGTH: Final = 512
 
 @frozen
 class Trace:
-    """Where a request belongs: a trace, and the span in it that asks.
+    """The place of a request in a trace: the trace, and the span in it that asks.
 
     Attributes:
         trace_id: 32 hexadecimal digits.
@@ -99,8 +99,8 @@ def with_note(text: str, trace: Trace) -> str:
 def read_note(text: str) -> Trace | None:
     """Return the trace that is noted on the JSON object `text`, if any."""
     note = _split(text)[0]
-    told = [str(note.get(name, "")).encode() for name in ("traceparent", "tracestate")]
-    return read_trace(told[:1], told[1:])
+    fields = [str(note.get(name, "")).encode() for name in ("traceparent", "tracestate")]
+    return read_trace(fields[:1], fields[1:])
 
 
 def _split(text: str) -> tuple[Mapping[str, object], str]:

@@ -87,7 +87,7 @@ class ToolSet(Protocol):
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of it."""
+        """The descriptions of the tools for the model."""
         ...
 
     def admit(self, call: ToolCall, now_us: int) -> CallState:
@@ -98,7 +98,7 @@ class ToolSet(Protocol):
         """Return the call, done; or waiting, where somebody else's turn does.
 
         That it begins is stored already.  A failure of a database, and what ends the run, is
-        raised; everything else is told to the model.
+        raised; everything else is a result for the model.
         """
         ...
 
@@ -145,7 +145,7 @@ class Turn:
     # The model
 
     def _ask(self) -> Program[Reply]:
-        """Ask the model once; what it is told of is stored before."""
+        """Ask the model once; all that it reads is stored before."""
         writer = self.writer
         writer.listen()
         writer.note(ModelRequestStarted(self.model.id, self.model.provider))

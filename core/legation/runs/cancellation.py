@@ -1,4 +1,4 @@
-"""Cancelling a run: at once while it waits, else by word to whoever executes it."""
+"""The cancellation of a run: at once while it waits, else by a nudge to its executor."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def runs_topic(database: str) -> str:
 def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> Program[str | None]:
     """Cancel the run of `row`; return the status it had, None when it is gone.
 
-    A run that is executed ends a moment later: the wish is stored, so that also another node's
-    executor finds it, and this node's is told.
+    A run that is executed ends a moment later: the request is stored, so that an executor on
+    another node finds it, and one on this node is woken.
     """
     now_us = yield from Now()
     reason = CANCELLED.format(row.run_id)

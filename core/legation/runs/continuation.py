@@ -1,4 +1,4 @@
-"""Going on with a run that waits for a person: once, with what was shown."""
+"""The continuation of a paused run: once, with the answers to the calls that were shown."""
 
 from __future__ import annotations
 

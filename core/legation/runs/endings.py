@@ -81,7 +81,7 @@ class CancelledUnasked(Exception):
 
 
 class LeftWithoutTrace(Exception):
-    """Whoever took the run up was not heard of again, `MOST_TRIES` times: the log's reason."""
+    """The log's reason for a run whose executors disappeared `MOST_TRIES` times."""
 
 
 @frozen

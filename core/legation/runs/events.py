@@ -265,7 +265,7 @@ class EventOrigin:
 
 @frozen
 class Noted:
-    """What this process noted: an event and its origin.  A stored event carries it."""
+    """A note of this process: an event and its origin.  A stored event carries it."""
 
     origin: EventOrigin
     event: Event

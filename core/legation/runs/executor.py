@@ -1,4 +1,4 @@
-"""Executing a run: from the claim to its end, as one program.
+"""The run executor: it takes a run from its claim to its end, as one program.
 
 Whoever asked is not here: the program goes on when a client leaves, and tells its events to whom
 it may concern.  The state of the run is in the database alone; when this program dies with its

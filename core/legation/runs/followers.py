@@ -1,10 +1,10 @@
-"""Following a run: to its end, or event by event from wherever a client stopped.
+"""The followers of a run: to its end, or event by event from wherever a client stopped.
 
 What this node hears is a hint; what counts is the database.  So the same program follows a run of
 this node, of another one, and one that ended long ago.
 
-A run may come to no end: it is deleted with its session, or nobody can store what became of it.
-Whoever follows it is told so, and does not wait for ever.
+A run may come to no end: it is deleted with its session, or nobody can store its end.  Its
+followers get an answer that says so, and do not wait for ever.
 """
 
 from __future__ import annotations

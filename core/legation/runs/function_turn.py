@@ -62,7 +62,7 @@ class FunctionTurn:
     """Takes a turn by calling a function; `state` is as that of a `Turn`.
 
     Attributes:
-        hosted: The function, and what it is to be told.
+        hosted: The function, and the names of the arguments that it takes.
         asked: The input of the run.
         seconds: How long it may be silent.
         schema: JSON schema of the answer; None if it is whatever it is.

@@ -46,7 +46,7 @@ def tokens_apart(usage: Usage) -> dict[str, int]:
 
 
 def spent(usage: Usage) -> dict[str, int]:
-    """Return tokens as metrics have them: a part of them is told where there is one."""
+    """Return tokens as metrics have them; a part that is zero is left out."""
     apart = {name: count for name, count in tokens_apart(usage).items() if count}
     return {**tokens(usage), **apart}
 

@@ -35,9 +35,9 @@ _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers t
 def begin(
     database: str, run: ClaimedRun, asked: Mapping[str, Any], instructions: str | None, runs: int
 ) -> Program[TurnState]:
-    """Return the state of a turn in which nothing has been said but what was asked.
+    """Return the state of a turn at its start: the instructions, the history and the message.
 
-    `runs` is how many earlier runs of the session are told; its first run looks for none.
+    `runs` is the number of earlier runs of the session in the history; its first run has none.
     """
     before = [] if instructions is None else [Message("system", instructions)]
     if runs and run.run_no > 1:
@@ -81,7 +81,7 @@ def _image(item: Mapping[str, Any]) -> Image | None:
 
 
 def _read_out(item: Mapping[str, Any]) -> str:
-    """Return a file as the model is told of it: its text, else no more than its name."""
+    """Return a file as text for the model: its content, else no more than its name."""
     name = _attribute(item.get("filename") or item.get("name") or "file")
     kind = _attribute(item.get("mime_type") or "")
     text = _text(item, kind)

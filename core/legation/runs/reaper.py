@@ -1,4 +1,4 @@
-"""Keeping runs: leases are extended, wishes to cancel passed on, and what nobody works on ended."""
+"""The reaper: it extends leases, passes cancellations on, and ends or releases neglected runs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Teams: a leader whose tool is its members.
+"""The turn of a team: a leader whose tools are its members.
 
 A member's turn is taken within the call of `delegate_task_to_member` that asked for it.  It is a
 run of its own, under the one that it is part of; its events stand in the journal of the run at the
 top, which also has the lease.  What becomes of it is the result of the call: an answer, a failure
-that the leader is told of, or a pause, which is then a pause of the whole.
+that the leader reads, or a pause, which is then a pause of the whole.
 
 The modes differ in little: in `coordinate` the leader asks whom it likes; in `route` it must choose
 one, and that one's answer is the team's; in `collaborate` every member has been asked already when
@@ -110,7 +110,7 @@ class LeaderToolSet:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of it."""
+        """The descriptions of the tools for the model."""
         members = self.team.members
         return (*((_delegation(self.team),) if members else ()), *self.toolbox.specs)
 
@@ -261,7 +261,7 @@ class LeaderToolSet:
 def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState:
     """Return the turn of a team that collaborates, with every member asked."""
     task = state.said[0].message.content
-    # Those of earlier runs are told as well, and a provider may want every id to be unlike.
+    # The prompt has those of earlier runs as well, and a provider may want every id to be unique.
     taken = [call.id for message in state.messages for call in message.calls]
     calls = tuple(
         ToolCall(

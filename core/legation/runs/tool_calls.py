@@ -1,4 +1,4 @@
-"""Calling the tools of an agent: functions of its author's, run by the host."""
+"""The tool calls of an agent: functions of its author's, run by the host."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of them."""
+        """The descriptions of the tools for the model."""
         return tuple(tool.spec for tool in self.tools)
 
     def admit(self, call: ToolCall, now_us: int) -> CallState:

@@ -1,4 +1,4 @@
-"""From a run that was asked for to the turn that is taken for it."""
+"""The choice of a turn: by an agent, by a team's leader, or by a function."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class CallState:
         standing: Due; waiting for a person to confirm it, for a result from outside, or for what
             a member of the team waits for; or done.
         needs: `CONFIRM` or `EXTERNAL` if that was asked for, also afterwards.
-        result: What the model is told.
+        result: The result for the model.
         failed: Whether that is an error.
         last: The result is the answer of the turn.
         member: The turn of the member that it was delegated to, as long as it is not over.
@@ -110,7 +110,7 @@ class TurnState:
     """The state of a turn.
 
     Attributes:
-        before: What the model is told before this turn: instructions and history.
+        before: The messages before this turn: instructions and history.
         said: The messages of this turn; the first is what was asked.
         calls: Every tool that was to be called, in order.
         answered: The results of how many of them are among the messages.

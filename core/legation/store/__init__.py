@@ -1,1 +1,1 @@
-"""What the core asks of its databases: units of work, their SQL, and how they can fail."""
+"""The store: units of work, their SQL, and their failures."""

@@ -184,7 +184,7 @@ class AppendAudit(Unit[None]):
 
 @frozen
 class Changed(Generic[R]):
-    """What an audited unit returned; `kept` is False when it undid itself."""
+    """The result of an audited unit; `kept` is False when it undid itself."""
 
     result: R
     kept: bool
@@ -217,7 +217,7 @@ PRUNED: Final = "audit.prune"
 
 @frozen
 class Anchor:
-    """Where a chain was cut: its rows up to number `seq` went, `count` of them at that time.
+    """The cut of a chain: its rows up to number `seq` went, `count` of them at that time.
 
     `hash` is that of row `seq`.  In an entry it is the resource: `writer/seq/hash/count`.
     """

@@ -1,4 +1,4 @@
-"""How much there is to do in a database, for whoever watches it."""
+"""The counts of waiting work in a database, for metrics."""
 
 from __future__ import annotations
 

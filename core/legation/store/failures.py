@@ -1,4 +1,4 @@
-"""What can go wrong between the core and its databases.
+"""The failures between the core and its databases.
 
 A host throws one of these into the program at its `Transact`.  They say what the program may
 conclude, not what the driver said: driver text never leaves the host but in its log.

@@ -40,7 +40,7 @@ WRITE_SECONDS: Final = 6.0
 
 
 class Condition(Enum):
-    """How a database is."""
+    """The condition of a database."""
 
     WORKING = "working"
     FULL = "full"

@@ -26,7 +26,7 @@ __all__ = [
 
 @frozen
 class Key:
-    """Whose key it is, for which operation, and the key."""
+    """An idempotency key with its owner and its operation."""
 
     owner: str
     route: str

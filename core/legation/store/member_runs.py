@@ -156,7 +156,7 @@ def end_members(
     reason, and when.
     """
     status, reason, now_us = ending
-    family, told = (
+    family, changes = (
         {run_id},
         {"status": status, "content": _TOLD[RunState(status)], "content_type": "str"},
     )
@@ -164,7 +164,7 @@ def end_members(
         if parent not in family:
             continue
         family.add(child)
-        shown = {**json.loads(output), **told}
+        shown = {**json.loads(output), **changes}
         shown.pop("requirements", None)
         text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
         yield END(owner=owner, run_id=child, status=status, output=text, reason=reason, now=now_us)

@@ -46,7 +46,7 @@ CANCELS: Final = Sql(
 
 @frozen
 class CancelsAsked(Unit[tuple[str, ...]]):
-    """Which of `runs` somebody asked to cancel, or deleted with their session."""
+    """The runs, of `runs`, that somebody asked to cancel or deleted with their session."""
 
     writes: ClassVar[bool] = False
 
@@ -128,7 +128,7 @@ class ReleaseRun(Unit[bool]):
 
 @frozen
 class Neglected:
-    """What nobody works on: runs whose lease has passed, and whether any waits for nothing."""
+    """The neglected work: runs whose lease has passed, and whether any waits for nothing."""
 
     expired: tuple[RunRow, ...]
     waiting: bool

@@ -43,8 +43,8 @@ _CONSUMED: Final = """select {}
     from runs where owner = :owner and session_id = :session_id and usage is not null"""
 
 
-def _sums(told: str) -> str:
-    return _CONSUMED.format(", ".join(told.format(name) for name in _COUNTED))
+def _sums(template: str) -> str:
+    return _CONSUMED.format(", ".join(template.format(name) for name in _COUNTED))
 
 
 CONSUMED: Final = Sql(

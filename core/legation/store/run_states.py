@@ -39,7 +39,7 @@ __all__ = [
 
 
 class RunState(StrEnum):
-    """Where a run stands, in the words of the interface and of the column `status`."""
+    """The state of a run, in the words of the interface and of the column `status`."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -55,7 +55,7 @@ class RunState(StrEnum):
 
 
 class RunMove(Enum):
-    """What can happen to a run."""
+    """A move of a run from one state to another."""
 
     START = "start"
     RELEASE = "release"

@@ -100,7 +100,7 @@ CONTINUE: Final = Sql(
 
 @frozen
 class Continued:
-    """What became of the wish to go on with a run.
+    """The outcome of a request to continue a run.
 
     `found` is the status that it had, None when there is no such run.  `kept`: it goes on, now if
     there is a `claim`, else when the session's active run has ended.  `busy`: it was not to wait.

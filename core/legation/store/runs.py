@@ -246,7 +246,7 @@ CLAIMED_SO: Final = Sql(
 
 @frozen
 class Ended:
-    """What ending a run did: whether the lease still held, and the session's next run.
+    """The outcome of ending a run: whether the lease still held, and the session's next run.
 
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.

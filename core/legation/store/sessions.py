@@ -318,7 +318,7 @@ DELETE: Final = Sql("delete from sessions where owner = :owner and session_id = 
 
 @frozen
 class Deleted:
-    """How many sessions are gone, and which of their runs were not over."""
+    """The deletion of sessions: their number, and those of their runs that were not over."""
 
     sessions: int
     runs: tuple[str, ...]

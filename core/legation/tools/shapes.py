@@ -172,7 +172,7 @@ def member_name(name: str) -> str:
         Unfit: It is not.
     """
     if not _MEMBER.fullmatch(name):
-        raise Unfit(f"has a name that models are not told: it is not {_MEMBER.pattern}")
+        raise Unfit(f"has a name that no provider takes: it is not {_MEMBER.pattern}")
     return name
 
 

@@ -132,7 +132,7 @@ FAULTS: list[tuple[Callable[..., Any], str]] = [
         positional,
         "tool 'positional': parameter 'a' is positional-only; tools are called by keyword",
     ),
-    (accented, "tool 'accented': parameter 'ä' has a name that models are not told: "),
+    (accented, "tool 'accented': parameter 'ä' has a name that no provider takes: "),
     (generator, "tool 'generator': it is a generator; a tool returns its result"),
     (async_generator, "tool 'async_generator': it is a generator; a tool returns its result"),
     (lambda: None, "tool '<lambda>': its name must be [A-Za-z0-9_-]{1,64}"),

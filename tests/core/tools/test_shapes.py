@@ -215,7 +215,7 @@ UNFIT: list[tuple[Any, str]] = [
     (Bare, "contains Bare, whose price is not annotated"),
     (
         Said,
-        "contains Said, whose two words has a name that models are not told",
+        "contains Said, whose two words has a name that no provider takes",
     ),
 ]
 
