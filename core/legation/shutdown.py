@@ -23,8 +23,7 @@ from .messaging.leases import WorkerLeases
 from .runs.cancellation import cancel_topic
 from .runs.executor import ExecutorContext
 from .store.failures import StoreFailure
-from .store.inbox import ReleaseMessages
-from .store.outbox import ReleaseReplies
+from .store.leased_queue import ReleaseLeases
 from .values import frozen
 
 __all__ = ["Shutdown"]
@@ -82,15 +81,12 @@ class Shutdown:
 
     def _give_back(self) -> Program[None]:
         for worker in self.workers:
-            messages, replies = tuple(worker.leases.values()), tuple(worker.sending.values())
+            leases = (*worker.leases.values(), *worker.sending.values())
+            if not leases:
+                continue
             try:
-                if messages:
-                    yield from Transact(worker.database, ReleaseMessages(messages))
-                if replies:
-                    yield from Transact(worker.database, ReleaseReplies(replies))
+                yield from Transact(worker.database, ReleaseLeases(leases))
             except StoreFailure:
                 continue  # tried again at the next step
-            for message in messages:
-                worker.let_go(message)
-            for reply in replies:
-                worker.let_go(reply)
+            for lease in leases:
+                worker.let_go(lease)

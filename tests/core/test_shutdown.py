@@ -12,8 +12,8 @@ from legation.effects import FetchReply, Log, Sleep, Transact, Unreachable
 from legation.messaging.leases import WorkerLeases
 from legation.shutdown import Shutdown
 from legation.store.failures import Busy
-from legation.store.inbox import ClaimMessages, Lease, MessageKey, ReleaseMessages
-from legation.store.outbox import ReleaseReplies
+from legation.store.inbox import INBOX
+from legation.store.leased_queue import ClaimItems, ItemKey, Lease, ReleaseLeases
 from legation.store.run_keeping import ClaimWaiting, ReleaseRun
 from legation_testing import Client, Delayed, play
 
@@ -115,13 +115,13 @@ def test_a_reply_that_was_being_sent_is_sent_again_under_its_key() -> None:
 def test_a_claim_that_is_answered_late_is_given_back_too() -> None:
     hosted = hosting(0.0)()
     worker = WorkerLeases(hosted.context, "main", claims=1)
-    lease = Lease(MessageKey("whatsapp", "a"), "n", 1)
+    lease = Lease(INBOX, ItemKey("whatsapp", "a"), "n", 1)
     program = Shutdown(hosted.context, (worker,)).program(0.0)
 
     assert program.send(None) == Sleep(0.05)
     worker.claims = 0
     worker.take(lease)
-    assert program.send(None) == Transact("main", ReleaseMessages((lease,)))
+    assert program.send(None) == Transact("main", ReleaseLeases((lease,)))
     with pytest.raises(StopIteration):
         program.send(1)
     assert not worker.busy
@@ -204,7 +204,7 @@ def test_waiting_runs_are_not_claimed_by_a_node_that_drains() -> None:
         c.platform.context.draining = True
         c.advance(5.0)
 
-        claims = (ClaimWaiting, ClaimMessages)
+        claims = (ClaimWaiting, ClaimItems)
         assert not [p for p in c.effects if isinstance(getattr(p.effect, "unit", None), claims)]
 
 
@@ -235,8 +235,7 @@ def test_a_database_that_does_not_answer_keeps_its_leases_and_the_process_ends()
     with Client(hosting(30.0), fetch=lambda _: FetchReply(200, {}, b"{}")) as c:
         deliver(c, ("4911", "a", "hi there"))
         c.advance(1.0)
-        for kind in (ReleaseMessages, ReleaseReplies):
-            c.fail_at(_failing(kind), Busy("x"), times=None)
+        c.fail_at(_failing(ReleaseLeases), Busy("x"), times=None)
         close(c, 0.0)
 
         told = [log for log in c.logs if log.event == "shutdown_incomplete"]
@@ -249,7 +248,7 @@ def test_a_release_that_fails_once_is_tried_again() -> None:
     with Client(hosting(30.0), fetch=provider) as c, c.peer(hosting(0.0)) as other:
         deliver(c, ("4911", "a", "hi"))
         c.advance(1.0)
-        c.fail_at(_failing(ReleaseMessages), Busy("x"))
+        c.fail_at(_failing(ReleaseLeases), Busy("x"))
         close(c, 0.0)
         other.advance(2.0)
 

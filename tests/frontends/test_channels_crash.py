@@ -132,7 +132,7 @@ def _correspondence(effect: Any) -> bool:
     """Tell whether `effect` is a unit of work on messages, replies, sessions or runs."""
     unit: Any = getattr(effect, "unit", None)
     module = type(unit).__module__.rpartition(".")[2]
-    return module.startswith("run") or module in {"inbox", "outbox", "conversations"}
+    return module.startswith("run") or module in {"conversations", "inbox", "leased_queue"}
 
 
 @pytest.mark.parametrize(

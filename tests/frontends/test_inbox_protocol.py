@@ -14,16 +14,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import pytest
 from attrs import evolve, frozen
 
-from legation.store.inbox import (
-    ClaimMessages,
-    CompleteMessage,
-    ExtendLeases,
-    FailMessage,
-    Lease,
-    MessageKey,
-    NewMessage,
-    PutMessages,
-)
+from legation.store.inbox import INBOX, CompleteMessage, FailMessage, NewMessage, PutMessages
+from legation.store.leased_queue import ClaimItems, ExtendLeases, ItemKey, Lease
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
 
@@ -153,7 +145,7 @@ def _actions(world: World, scene: Scene) -> Iterator[Action]:
 
 def _lease(held: Held) -> Lease:
     node, message, token = held
-    return Lease(MessageKey("c", message), node, token)
+    return Lease(INBOX, ItemKey("c", message), node, token)
 
 
 def _act(database: Database, world: World, action: Action) -> World:
@@ -195,8 +187,8 @@ def _late(rows: tuple[Row, ...], new: tuple[str, ...]) -> frozenset[str]:
 
 
 def _claim(database: Database, world: World, node: str, limit: int = 9) -> World:
-    claimed = database.run(ClaimMessages(node, NOW, NOW + LEASE, limit, MAX_ATTEMPTS))
-    tokens = {(node, m.lease.key.message_id, m.lease.attempts) for m in claimed.messages}
+    claimed = database.run(ClaimItems(INBOX, node, NOW, NOW + LEASE, limit, MAX_ATTEMPTS))
+    tokens = {(node, m.lease.key.item_id, m.lease.attempts) for m in claimed.items}
     rows = {row[ID]: row for row in world.rows}
     buried = evolve(world, rows=database.rows())  # the claim may have given up an older one
     for _, message, _ in tokens:
@@ -256,8 +248,8 @@ def _ends(database: Database, world: World) -> bool:
     database.load(world.rows)
     for turn in range(1, 9):
         now = NOW + turn * (LEASE + 1)
-        claimed = database.run(ClaimMessages("n9", now, now + LEASE, 9, MAX_ATTEMPTS))
-        for message in claimed.messages:
+        claimed = database.run(ClaimItems(INBOX, "n9", now, now + LEASE, 9, MAX_ATTEMPTS))
+        for message in claimed.items:
             if not database.run(CompleteMessage(message.lease, now)):
                 return False
     return all(row[STATE] in {"done", "dead"} for row in database.rows())

@@ -12,7 +12,8 @@ import trio
 from legation.api.handlers.audit import verify_trail
 from legation.store.audit import Intact
 from legation.store.failures import StoreFailure
-from legation.store.inbox import CountMessages
+from legation.store.inbox import INBOX
+from legation.store.leased_queue import CountItems
 from legation_host import Database, open_database
 
 from ..engines import Cluster
@@ -87,7 +88,7 @@ async def count_messages(database: Database, failed: list[StoreFailure]) -> None
     """Run units often enough to have them prepared."""
     for _ in range(12):
         try:
-            await database.run(CountMessages(0))
+            await database.run(CountItems(INBOX, 0))
         except StoreFailure as failure:
             failed.append(failure)
 

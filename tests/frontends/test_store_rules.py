@@ -45,6 +45,7 @@ FOR_ALL_OWNERS: Final = {
 LISTING: Final = """
 import importlib, json, pkgutil
 import legation
+from legation.store.leased_queue import LeasedQueue
 from legation.store.units import Sql, all_sql
 
 def named(value, name):
@@ -53,6 +54,9 @@ def named(value, name):
     elif isinstance(value, dict):
         for one in value.values():
             yield from named(one, name)
+    elif isinstance(value, LeasedQueue):
+        for key, one in vars(value).items():
+            yield from named(one, f"{name}.{key}")
 
 names = {}
 for module in pkgutil.walk_packages(legation.__path__, "legation."):

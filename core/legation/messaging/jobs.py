@@ -7,15 +7,21 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..channels.backoff import MAX_ATTEMPTS
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..incidents import where
 from ..store.failures import StoreFailure
-from ..store.inbox import ClaimMessages, ExtendLeases, ForgetMessages, Lease
-from ..store.outbox import ClaimReplies, ExtendReplyLeases, ForgetReplies, ReplyLease
-from ..store.units import Unit
+from ..store.inbox import INBOX
+from ..store.leased_queue import (
+    Claimed,
+    ClaimItems,
+    ExtendLeases,
+    ForgetItems,
+    LeasedQueue,
+)
+from ..store.outbox import OUTBOX
 from ..values import frozen
 from .answers import AnswerMessage
 from .leases import MOST, WorkerLeases
@@ -34,10 +40,9 @@ _BATCH: Final = 500
 # would keep the database busy when the node is.
 _WORTHWHILE: Final = MOST // 4
 
-R = TypeVar("R")
+C = TypeVar("C")
 
 Waiting: TypeAlias = AwaitNudge | Sleep
-Held: TypeAlias = Lease | ReplyLease
 
 
 def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
@@ -71,17 +76,16 @@ def _rounds(
 
 
 def _claim(
-    worker: WorkerLeases,
-    held: int,
-    claim: Callable[[str, int, int, int, int, tuple[str, ...]], Unit[R]],
-) -> Program[R | None]:
+    worker: WorkerLeases, queue: LeasedQueue[C, Any], held: int
+) -> Program[Claimed[C] | None]:
     """Return what was claimed; None where there is no room, or the process is about to end."""
     free = MOST - held
     if free < _WORTHWHILE or worker.context.draining:
         return None
     node = yield from ThisNode()
     now_us = yield from Now()
-    unit = claim(node, now_us, now_us + worker.lease_us, free, MAX_ATTEMPTS, worker.channels)
+    until_us = now_us + worker.lease_us
+    unit = ClaimItems(queue, node, now_us, until_us, free, MAX_ATTEMPTS, worker.channels)
     worker.claims += 1
     try:
         return (yield from Transact(worker.database, unit))
@@ -100,10 +104,10 @@ class AnswerInbox(Job):
         return _rounds(self.worker, self._round, AwaitNudge(self.worker.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.worker, len(self.worker.leases), ClaimMessages)
+        claimed = yield from _claim(self.worker, INBOX, len(self.worker.leases))
         if claimed is None:
             return
-        for message in claimed.messages:
+        for message in claimed.items:
             self.worker.take(message.lease)
             yield from Spawn(AnswerMessage(self.worker, message))
         for key in claimed.buried:
@@ -121,10 +125,10 @@ class SendOutbox(Job):
         return _rounds(self.worker, self._round, AwaitNudge(self.worker.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.worker, len(self.worker.sending), ClaimReplies)
+        claimed = yield from _claim(self.worker, OUTBOX, len(self.worker.sending))
         if claimed is None:
             return
-        for reply in claimed.replies:
+        for reply in claimed.items:
             self.worker.take(reply.lease)
             yield from Spawn(SendReply(self.worker, reply))
         for key in claimed.buried:
@@ -145,17 +149,13 @@ class KeepLeases(Job):
         """Extend; what was lost makes room, for its work comes to nothing."""
         now_us = yield from Now()
         until_us = now_us + self.worker.lease_us
-        if messages := tuple(self.worker.leases.values()):
-            extend = ExtendLeases(messages, now_us, until_us)
-            self._drop(messages, (yield from Transact(self.worker.database, extend)))
-        if replies := tuple(self.worker.sending.values()):
-            extended = ExtendReplyLeases(replies, now_us, until_us)
-            self._drop(replies, (yield from Transact(self.worker.database, extended)))
-
-    def _drop(self, held: tuple[Held, ...], kept: tuple[Held, ...]) -> None:
-        for lease in held:
-            if lease not in kept:
-                self.worker.let_go(lease)
+        for held in (self.worker.leases, self.worker.sending):
+            if leases := tuple(held.values()):
+                extend = ExtendLeases(leases, now_us, until_us)
+                kept = yield from Transact(self.worker.database, extend)
+                for lease in leases:
+                    if lease not in kept:
+                        self.worker.let_go(lease)
 
 
 @frozen
@@ -171,6 +171,7 @@ class ForgetDone(Job):
     def _round(self) -> Program[None]:
         """Delete in batches, each a transaction of its own: nobody waits long for one."""
         before_us = (yield from Now()) - KEPT_US
-        for kind in (ForgetMessages, ForgetReplies):
-            while (yield from Transact(self.worker.database, kind(before_us, _BATCH))) == _BATCH:
+        for queue in (INBOX, OUTBOX):
+            forget = ForgetItems(queue, before_us, _BATCH)
+            while (yield from Transact(self.worker.database, forget)) == _BATCH:
                 pass

@@ -8,8 +8,8 @@ from attrs import define, field
 
 from ..hosted.registry import HostedChannel
 from ..runs.executor import ExecutorContext
-from ..store.inbox import Lease, MessageKey
-from ..store.outbox import ReplyKey, ReplyLease
+from ..store.inbox import INBOX
+from ..store.leased_queue import ItemKey, Lease
 
 __all__ = ["MOST", "WorkerLeases", "leases_of"]
 
@@ -26,8 +26,8 @@ class WorkerLeases:
 
     context: ExecutorContext
     database: str
-    leases: dict[MessageKey, Lease] = field(factory=dict[MessageKey, Lease])
-    sending: dict[ReplyKey, ReplyLease] = field(factory=dict[ReplyKey, ReplyLease])
+    leases: dict[ItemKey, Lease] = field(factory=dict[ItemKey, Lease])
+    sending: dict[ItemKey, Lease] = field(factory=dict[ItemKey, Lease])
     claims: int = 0
 
     @property
@@ -60,23 +60,21 @@ class WorkerLeases:
         """Return the channel of something claimed."""
         return self.context.registry.channels[name]
 
-    def take(self, lease: Lease | ReplyLease) -> None:
+    def take(self, lease: Lease) -> None:
         """Note that work under `lease` begins."""
-        if isinstance(lease, Lease):
-            self.leases[lease.key] = lease
-        else:
-            self.sending[lease.key] = lease
+        self._held(lease)[lease.key] = lease
 
-    def let_go(self, lease: Lease | ReplyLease) -> None:
+    def let_go(self, lease: Lease) -> None:
         """Note that work under `lease` is over.
 
         A newer lease on the same thing stays: somebody else on this node works under it.
         """
-        if isinstance(lease, Lease):
-            if self.leases.get(lease.key) == lease:
-                del self.leases[lease.key]
-        elif self.sending.get(lease.key) == lease:
-            del self.sending[lease.key]
+        held = self._held(lease)
+        if held.get(lease.key) == lease:
+            del held[lease.key]
+
+    def _held(self, lease: Lease) -> dict[ItemKey, Lease]:
+        return self.leases if lease.queue is INBOX else self.sending
 
 
 def leases_of(context: ExecutorContext) -> tuple[WorkerLeases, ...]:

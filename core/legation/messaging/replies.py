@@ -13,7 +13,8 @@ from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
 from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
 from ..incidents import where
 from ..store.failures import StoreFailure
-from ..store.outbox import ClaimedReply, FailReply, MarkSent
+from ..store.leased_queue import CompleteItem, FailItem
+from ..store.outbox import ClaimedReply
 from ..values import frozen
 from .leases import WorkerLeases
 
@@ -60,7 +61,7 @@ class SendReply(Job):
         now_us = yield from Now()
         lease = self.claimed.lease
         if isinstance(outcome, Sent):
-            yield from Transact(self.worker.database, MarkSent(lease, now_us))
+            yield from Transact(self.worker.database, CompleteItem(lease, now_us))
             return
         again_us = None
         if isinstance(outcome, RetryLater):
@@ -75,5 +76,5 @@ class SendReply(Job):
             ("dead", again_us is None),
         )
         yield from Log("warning" if again_us else "error", "reply_failed", fields)
-        failed = FailReply(lease, outcome.reason[:200], again_us, now_us)
+        failed = FailItem(lease, outcome.reason[:200], again_us, now_us)
         yield from Transact(self.worker.database, failed)

@@ -35,7 +35,8 @@ from ..programs import Handlers, intercept
 from ..runs.executor import ExecuteRun
 from ..store.audit import Audited
 from ..store.inbox import CompleteMessage, FailMessage, PutMessages
-from ..store.outbox import FailReply, NewReply
+from ..store.leased_queue import FailItem
+from ..store.outbox import NewReply
 from ..store.run_keeping import Neglected
 from ..store.run_steering import ContinueRun
 from ..store.runs import StartRun
@@ -100,11 +101,12 @@ def _begin_context(
         span_id = run_span_id(run.run_id, run.events)
         return TraceContext(_within_span(origin, span_id, run_trace_id(run.run_id)), to, origin)
     if isinstance(job, AnswerMessage):
-        what, kind, name = genai.PROCESS, Kind.CONSUMER, job.claimed.lease.key.message_id
+        what, kind = genai.PROCESS, Kind.CONSUMER
     else:
-        what, kind, name = genai.SEND, Kind.CLIENT, job.claimed.lease.key.idempotency_key
-    channel = job.claimed.lease.key.channel
-    span_id = derive_id(16, what, channel, name, str(job.claimed.lease.attempts))
+        what, kind = genai.SEND, Kind.CLIENT
+    lease = job.claimed.lease
+    channel, name = lease.key.channel, lease.key.item_id
+    span_id = derive_id(16, what, channel, name, str(lease.attempts))
     trace = _within_span(origin, span_id, derive_id(32, what, channel, name))
     return TraceContext(trace, to, work=Work(what, kind, channel, trace, origin))
 
@@ -125,7 +127,7 @@ def with_trace(program: Program[R], context: TraceContext) -> Program[R]:
 def _transact(context: TraceContext, effect: Transact[R]) -> Program[R]:
     """Note the trace on what is stored, and what became of it in the records."""
     unit = effect.unit
-    if context.work is not None and isinstance(unit, FailMessage | FailReply):
+    if context.work is not None and isinstance(unit, FailItem):
         context.work.error = "failed"
     stored = unit if context.trace is None else _note_trace(unit, context.trace)
     answer: R = yield effect if stored is unit else Transact(effect.database, stored)

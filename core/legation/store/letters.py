@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from attrs import fields
-
 from ..values import frozen
-from .inbox import MessageRow
-from .outbox import ReplyRow, text_array
+from .inbox import INBOX, MessageRow
+from .leased_queue import text_array
+from .outbox import OUTBOX, ReplyRow
 from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = ["FetchMessageRecord", "MessageRecord", "Retried", "RetryDeadMessage"]
 
-_MESSAGE: Final = ", ".join(attribute.name for attribute in fields(MessageRow))
-_REPLY: Final = ", ".join(attribute.name for attribute in fields(ReplyRow))
 _AMONG: Final = "idempotency_key in (select value from json_each(:keys))"
 _AMONG_PG: Final = "idempotency_key = any (cast(:keys as text[]))"
 
 MESSAGE: Final = Sql(
-    f"select {_MESSAGE} from inbox where channel = :channel and message_id = :message_id"
+    f"select {INBOX.columns} from inbox where channel = :channel and message_id = :message_id"
 )
-_REPLIES: Final = f"""select {_REPLY} from outbox where channel = :channel and {{among}}
+_REPLIES: Final = f"""select {OUTBOX.columns} from outbox where channel = :channel and {{among}}
     order by created_us, idempotency_key"""
 REPLIES: Final = Sql(_REPLIES.format(among=_AMONG), _REPLIES.format(among=_AMONG_PG))
 REVIVE_MESSAGE: Final = Sql(

@@ -13,7 +13,8 @@ from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
 from legation.messaging.answers import _answer_of, owner_of
 from legation.store.failures import Busy, Unavailable
-from legation.store.inbox import AttachRun, ClaimMessages, CompleteMessage, FailMessage, PutMessages
+from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
+from legation.store.leased_queue import ClaimItems, ExtendLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
 from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
@@ -329,7 +330,7 @@ def test_a_run_of_an_earlier_attempt_that_is_deleted_is_not_begun_again() -> Non
     with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
         deliver(c, ("4911", "a", "hello"))
         c.advance(1)
-        c.fail_at(_named("ExtendLeases", "legation.store.inbox"), (), times=4)
+        c.fail_at(_unit(ExtendLeases), (), times=4)
         c.advance(50)
         c.delete("/sessions/whatsapp:4911?type=agent&db_id=main").expect_success()
         c.advance(60)
@@ -360,7 +361,7 @@ def test_the_run_of_an_earlier_attempt_is_waited_for_and_not_begun_again() -> No
         deliver(c, ("4911", "a", "hello"))
         c.advance(1)
         # The leases of messages are not kept for a while; that of the run is.
-        fault = c.fail_at(_named("ExtendLeases", "legation.store.inbox"), (), times=4)
+        fault = c.fail_at(_unit(ExtendLeases), (), times=4)
         c.advance(100)
         assert fault.hits >= 3
         c.advance(60)
@@ -370,18 +371,10 @@ def test_the_run_of_an_earlier_attempt_is_waited_for_and_not_begun_again() -> No
     assert texts(provider) == ["hello"]
 
 
-def _named(name: str, module: str) -> Callable[[Any], bool]:
-    def check(effect: Any) -> bool:
-        unit: Any = getattr(effect, "unit", None)
-        return type(unit).__name__ == name and type(unit).__module__ == module
-
-    return check
-
-
 # --- in the logs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failing", [StartRun, CompleteMessage, FailMessage, ClaimMessages])
+@pytest.mark.parametrize("failing", [StartRun, CompleteMessage, FailMessage, ClaimItems])
 def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value(
     failing: type[Any],
 ) -> None:
@@ -392,7 +385,7 @@ def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value(
         deliver(c, (number, "a", words), (number, "b", "/new"))
         c.advance(60)
         said = repr(c.logs)
-        claimed = repr([p.effect for p in c.effects if _unit(ClaimMessages)(p.effect)])
+        claimed = repr([p.effect for p in c.effects if _unit(ClaimItems)(p.effect)])
 
     assert provider.refused != []
     assert "reply_failed" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,25 +20,17 @@ from legation.messaging.jobs import (
 )
 from legation.messaging.leases import MOST, WorkerLeases, leases_of
 from legation.store.failures import Busy, NotServed
-from legation.store.inbox import (
-    ClaimMessages,
+from legation.store.inbox import INBOX, NewMessage, PutMessages
+from legation.store.leased_queue import (
+    ClaimItems,
     ExtendLeases,
-    ForgetMessages,
+    ForgetItems,
+    ItemKey,
     Lease,
-    ListMessages,
-    MessageKey,
-    NewMessage,
-    PutMessages,
+    LeasedQueue,
+    ListItems,
 )
-from legation.store.outbox import (
-    ClaimReplies,
-    ExtendReplyLeases,
-    ForgetReplies,
-    ListReplies,
-    NewReply,
-    ReplyKey,
-    ReplyLease,
-)
+from legation.store.outbox import OUTBOX, NewReply
 from legation_testing import Client, Delayed, play
 
 from ...providers.deliveries import ENVIRON, platform, telegram, whatsapp
@@ -47,6 +39,7 @@ from ...put_replies import PutReplies
 
 NOW = 1_767_225_600_000_000
 LEASE_US = 30_000_000
+QUEUES: Final[tuple[LeasedQueue[Any, Any], ...]] = (INBOX, OUTBOX)
 
 
 def made(**configuration: Any) -> Callable[[], Any]:
@@ -70,8 +63,12 @@ def units(c: Client, kind: type[Any]) -> list[Any]:
     return [unit for unit in found if isinstance(unit, kind)]
 
 
-def failing(kind: type[Any]) -> Callable[[Any], bool]:
-    return lambda effect: isinstance(getattr(effect, "unit", None), kind)
+def claims(queue: LeasedQueue[Any, Any], kind: type[Any] = ClaimItems) -> Callable[[Any], bool]:
+    def which(effect: Any) -> bool:
+        unit: Any = getattr(effect, "unit", None)
+        return isinstance(unit, kind) and unit.queue is queue
+
+    return which
 
 
 def test_a_platform_without_channels_has_no_rounds() -> None:
@@ -122,8 +119,8 @@ def test_messages_and_replies_of_a_channel_that_this_node_does_not_know_wait_unt
 
 def _rows(c: Client) -> Any:
     """Return the attempts at what waits, by channel: of the message and of the reply."""
-    messages = run(c, ListMessages("later", "ready", 9))
-    replies = run(c, ListReplies("later", "ready", 9))
+    messages = run(c, ListItems(INBOX, "later", "ready", 9))
+    replies = run(c, ListItems(OUTBOX, "later", "ready", 9))
     return [(m.channel, m.attempts, r.attempts) for m, r in zip(messages, replies, strict=True)]
 
 
@@ -131,9 +128,11 @@ def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
     with Client(made()) as c:
         run(c, PutMessages("whatsapp", (NewMessage("a", "4911", "{}"),), NOW))
         run(c, PutReplies("whatsapp", (NewReply("r", "4911", "{}"),), NOW))
-        for kind in (ClaimMessages, ClaimReplies):
+        for queue in QUEUES:
             for turn in range(20):
-                claim = kind("dead-node", NOW + turn * 2, NOW + turn * 2 + 1, 9, 20)
+                claim = ClaimItems[Any](
+                    queue, "dead-node", NOW + turn * 2, NOW + turn * 2 + 1, 9, 20
+                )
                 assert run(c, claim) is not None
         c.advance(2)
 
@@ -148,13 +147,13 @@ def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
     ("failure", "level"),
     [(Busy("x"), "warning"), (NotServed("x"), "warning"), (RuntimeError("x"), "error")],
 )
-@pytest.mark.parametrize("kind", [ClaimMessages, ClaimReplies])
+@pytest.mark.parametrize("queue", QUEUES, ids=repr)
 def test_trouble_of_a_round_is_told_once_and_ends_when_it_does(
-    failure: Exception, level: str, kind: type[Any]
+    failure: Exception, level: str, queue: LeasedQueue[Any, Any]
 ) -> None:
     provider = WhatsAppApi()
     with Client(made(), fetch=provider) as c:
-        fault = c.fail_at(failing(kind), failure, times=None)
+        fault = c.fail_at(claims(queue), failure, times=None)
         deliver(c, ("4911", "a", "hi"))
         c.advance(30)
         assert provider.seen == []
@@ -169,7 +168,7 @@ def test_trouble_of_a_round_is_told_once_and_ends_when_it_does(
 def test_trouble_that_comes_back_is_told_again() -> None:
     with Client(made()) as c:
         for _ in range(2):
-            c.fail_at(failing(ClaimMessages), Busy("x"), times=2)
+            c.fail_at(claims(INBOX), Busy("x"), times=2)
             c.advance(30)
 
         assert len([log for log in c.logs if log.event == "channel_round_failed"]) == 2
@@ -177,8 +176,8 @@ def test_trouble_that_comes_back_is_told_again() -> None:
 
 def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None:
     worker = WorkerLeases(platform().context, "main")
-    message, other = (Lease(MessageKey("whatsapp", name), "n", 1) for name in "ab")
-    reply = ReplyLease(ReplyKey("whatsapp", "r"), "n", 1)
+    message, other = (Lease(INBOX, ItemKey("whatsapp", name), "n", 1) for name in "ab")
+    reply = Lease(OUTBOX, ItemKey("whatsapp", "r"), "n", 1)
     for lease in (message, other, reply):
         worker.take(lease)
     program = KeepLeases(worker).program()
@@ -188,7 +187,7 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
         [
             (Now(), NOW),
             (Transact("main", ExtendLeases((message, other), NOW, NOW + LEASE_US)), (message,)),
-            (Transact("main", ExtendReplyLeases((reply,), NOW, NOW + LEASE_US)), (reply,)),
+            (Transact("main", ExtendLeases((reply,), NOW, NOW + LEASE_US)), (reply,)),
             (Sleep(10.0), None),
         ],
     )
@@ -209,7 +208,7 @@ def test_without_work_no_lease_is_asked_for() -> None:
     with Client(made()) as c:
         c.advance(60)
 
-        assert units(c, ExtendLeases) == units(c, ExtendReplyLeases) == []
+        assert units(c, ExtendLeases) == []
 
 
 def test_work_that_takes_longer_than_a_lease_is_done_once_with_two_nodes() -> None:
@@ -221,7 +220,8 @@ def test_work_that_takes_longer_than_a_lease_is_done_once_with_two_nodes() -> No
     with Client(made(**configuration), fetch=provider) as c, c.peer(made(**configuration)) as other:
         deliver(c, ("4911", "a", "hi"))
         c.advance(130)
-        assert len([u for u in units(c, ClaimMessages) if u.node != c.node.name]) > 0
+        claimed = {unit.node for unit in units(c, ClaimItems) if unit.queue is INBOX}
+        assert claimed - {c.node.name} != set()
         assert other.node.alive
 
     assert [message.text for message in provider.seen] == ["hi"]
@@ -249,9 +249,9 @@ def test_forgetting_goes_on_until_a_batch_is_not_full() -> None:
         _first(ForgetDone(WorkerLeases(platform().context, "main")).program(), 5),
         [
             (Now(), NOW),
-            (Transact("main", ForgetMessages(NOW - KEPT_US, 500)), 500),
-            (Transact("main", ForgetMessages(NOW - KEPT_US, 500)), 499),
-            (Transact("main", ForgetReplies(NOW - KEPT_US, 500)), 0),
+            (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 500),
+            (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 499),
+            (Transact("main", ForgetItems(OUTBOX, NOW - KEPT_US, 500)), 0),
             (Sleep(3600.0), None),
         ],
     )

@@ -4,13 +4,14 @@ from attrs import evolve
 
 from legation import Agent, Channel, Database
 from legation.messaging.leases import WorkerLeases
-from legation.store.inbox import Lease, MessageKey
-from legation.store.outbox import ReplyKey, ReplyLease
+from legation.store.inbox import INBOX
+from legation.store.leased_queue import ItemKey, Lease
+from legation.store.outbox import OUTBOX
 
 from ...providers.deliveries import KINDS, channels, platform
 
-MESSAGE = Lease(MessageKey("whatsapp", "m"), "n", 1)
-REPLY = ReplyLease(ReplyKey("whatsapp", "reply-m"), "n", 1)
+MESSAGE = Lease(INBOX, ItemKey("whatsapp", "m"), "n", 1)
+REPLY = Lease(OUTBOX, ItemKey("whatsapp", "reply-m"), "n", 1)
 
 
 def test_a_desk_knows_the_channels_of_its_database_alone() -> None:

@@ -13,7 +13,8 @@ from legation.effects import Fetch, FetchReply, Log, Now, Nudge, RandomBytes, Tr
 from legation.messaging.leases import WorkerLeases
 from legation.messaging.replies import SendReply
 from legation.store.failures import Unavailable
-from legation.store.outbox import ClaimedReply, FailReply, MarkSent, ReplyKey, ReplyLease
+from legation.store.leased_queue import CompleteItem, FailItem, ItemKey, Lease
+from legation.store.outbox import OUTBOX, ClaimedReply
 from legation_testing import Client, ScriptedModel, close_at_every_effect, play
 
 from ...providers.deliveries import platform, slack, standard, telegram, whatsapp
@@ -22,7 +23,7 @@ from ...providers.strict import now_us as wall_clock_us
 
 NOW = 1_767_225_600_000_000
 TEXT = "canary-of-the-text"
-LEASE = ReplyLease(ReplyKey("whatsapp", "reply-m"), "n", 3)
+LEASE = Lease(OUTBOX, ItemKey("whatsapp", "reply-m"), "n", 3)
 PAYLOAD = encode_reply(Reply("reply-m", "4911", TEXT, created_us=NOW))
 CLAIMED = ClaimedReply(LEASE, "4911", PAYLOAD, NOW)
 
@@ -47,7 +48,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
             (Fetch, FetchReply(200, {}, b'{"messages":[{"id":"wamid.1"}]}')),
             (Now(), NOW + 1),
             (Now(), NOW + 2),
-            (Transact("main", MarkSent(LEASE, NOW + 2)), True),
+            (Transact("main", CompleteItem(LEASE, NOW + 2)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -75,7 +76,7 @@ def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (log("warning", reason, dead=False), None),
-            (Transact("main", FailReply(LEASE, reason, NOW + after_us, NOW)), True),
+            (Transact("main", FailItem(LEASE, reason, NOW + after_us, NOW)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -91,7 +92,7 @@ def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
             (Now(), NOW),
             (Now(), NOW),
             (log("error", reason, dead=True), None),
-            (Transact("main", FailReply(LEASE, reason, None, NOW)), True),
+            (Transact("main", FailItem(LEASE, reason, None, NOW)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -108,7 +109,7 @@ def test_after_a_day_it_is_given_up() -> None:
             (Now(), later),
             (RandomBytes(2), b"\0\0"),
             (log("error", "timeout", dead=True), None),
-            (Transact("main", FailReply(LEASE, "timeout", None, later)), True),
+            (Transact("main", FailItem(LEASE, "timeout", None, later)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -146,7 +147,7 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
             (Now(), NOW),
-            (Transact("main", MarkSent(LEASE, NOW)), Unavailable("x")),
+            (Transact("main", CompleteItem(LEASE, NOW)), Unavailable("x")),
             (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
             (Nudge("outbox:main"), None),
         ],

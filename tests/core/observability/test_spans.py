@@ -49,7 +49,8 @@ from legation.runs.events import (
 from legation.runs.executor import ExecuteRun
 from legation.store.audit import Audited, AuditEntry
 from legation.store.failures import Busy
-from legation.store.inbox import ClaimedMessage, CompleteMessage, FailMessage, Lease, MessageKey
+from legation.store.inbox import INBOX, ClaimedMessage, CompleteMessage, FailMessage
+from legation.store.leased_queue import ItemKey, Lease
 from legation.store.outbox import NewReply
 from legation.store.run_keeping import FindNeglected, Neglected
 from legation.store.run_rows import ClaimedRun, RunRow, StoredEvent
@@ -759,7 +760,7 @@ def work() -> Work:
     return Work("process", Kind.CONSUMER, "chat", TRACE, None)
 
 
-LEASE: Final = Lease(MessageKey("chat", "m"), "n", 1)
+LEASE: Final = Lease(INBOX, ItemKey("chat", "m"), "n", 1)
 
 
 def test_work_that_fails_is_told_and_work_that_is_broken_off() -> None:

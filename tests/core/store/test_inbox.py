@@ -9,22 +9,23 @@ import pytest
 from attrs import evolve
 
 from legation.store.inbox import (
-    LOCK,
+    INBOX,
     AttachRun,
     ClaimedMessage,
-    ClaimedMessages,
-    ClaimMessages,
     CompleteMessage,
-    CountMessages,
-    ExtendLeases,
     FailMessage,
-    ForgetMessages,
-    ListMessages,
-    MessageDepth,
-    MessageKey,
-    MessagePlace,
     NewMessage,
     PutMessages,
+)
+from legation.store.leased_queue import (
+    Claimed,
+    ClaimItems,
+    CountItems,
+    ExtendLeases,
+    ForgetItems,
+    ItemKey,
+    ListItems,
+    QueueDepth,
 )
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
@@ -43,12 +44,14 @@ def put(database: Database, *ids: str, sender: str = "ada", now: int = 0) -> tup
     return database.run(PutMessages("c", messages, now))
 
 
-def claim(database: Database, now: int, node: str = "n1", limit: int = 9) -> ClaimedMessages:
-    return database.run(ClaimMessages(node, now, now + 30, limit, 20))
+def claim(
+    database: Database, now: int, node: str = "n1", limit: int = 9
+) -> Claimed[ClaimedMessage]:
+    return database.run(ClaimItems(INBOX, node, now, now + 30, limit, 20))
 
 
 def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
-    (message,) = claim(database, now, node).messages
+    (message,) = claim(database, now, node).items
     return message
 
 
@@ -78,10 +81,10 @@ def test_a_claim_brings_the_message_and_its_lease(database: Database) -> None:
 
     message = one(database, 7)
 
-    assert message.lease.key == MessageKey("c", "a")
+    assert message.lease.key == ItemKey("c", "a")
     assert (message.lease.node, message.lease.attempts) == ("n1", 1)
     assert (message.sender, message.payload, message.run_id) == ("ada", "text of a", None)
-    assert claim(database, 8) == ClaimedMessages()
+    assert claim(database, 8) == Claimed()
 
 
 def test_a_claim_takes_the_oldest_of_each_sender_up_to_its_limit(database: Database) -> None:
@@ -92,8 +95,8 @@ def test_a_claim_takes_the_oldest_of_each_sender_up_to_its_limit(database: Datab
     first = claim(database, 5, limit=2)
     second = claim(database, 5, "n2")
 
-    assert [m.lease.key.message_id for m in first.messages] == ["a1", "b1"]
-    assert [m.lease.key.message_id for m in second.messages] == ["e1"]
+    assert [m.lease.key.item_id for m in first.items] == ["a1", "b1"]
+    assert [m.lease.key.item_id for m in second.items] == ["e1"]
 
 
 def test_the_next_of_a_sender_comes_when_the_one_before_is_done(database: Database) -> None:
@@ -101,7 +104,7 @@ def test_the_next_of_a_sender_comes_when_the_one_before_is_done(database: Databa
     lease = one(database, 5).lease
 
     assert database.run(CompleteMessage(lease, 6))
-    assert one(database, 6).lease.key.message_id == "a2"
+    assert one(database, 6).lease.key.item_id == "a2"
 
 
 def test_completion_and_answer_are_one(database: Database) -> None:
@@ -109,7 +112,8 @@ def test_completion_and_answer_are_one(database: Database) -> None:
     lease = one(database, 5).lease
     replies = (NewReply("reply-a", "ada", "1"), NewReply("reply-a-2", "ada", "2"))
 
-    assert database.run(CompleteMessage(lease, 6, replies, "run-1"))
+    assert database.run(AttachRun(lease, "run-1"))
+    assert database.run(CompleteMessage(lease, 6, replies))
     assert database.ask("select state, done_us, run_id, lease_by, lease_us from inbox") == [
         ("done", 6, "run-1", None, None)
     ]
@@ -170,12 +174,12 @@ def test_a_failed_message_waits_and_holds_up_its_sender_alone(database: Database
     assert database.ask("select state, ready_us, error from inbox where message_id = 'a1'") == [
         ("ready", 50, "the model is away")
     ]
-    assert [m.sender for m in claim(database, 49).messages] == ["bob"]
+    assert [m.sender for m in claim(database, 49).items] == ["bob"]
     assert one_of(claim(database, 50), "a1").lease.attempts == 2
 
 
-def one_of(claimed: ClaimedMessages, message_id: str) -> ClaimedMessage:
-    return next(m for m in claimed.messages if m.lease.key.message_id == message_id)
+def one_of(claimed: Claimed[ClaimedMessage], message_id: str) -> ClaimedMessage:
+    return next(m for m in claimed.items if m.lease.key.item_id == message_id)
 
 
 def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Database) -> None:
@@ -188,18 +192,18 @@ def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Dat
         ("dead", "hopeless", 6)
     ]
     assert database.ask("select payload from outbox") == [("Sorry",)]
-    assert one(database, 6).lease.key.message_id == "a2"
+    assert one(database, 6).lease.key.item_id == "a2"
 
 
 def test_what_kills_every_node_is_buried(database: Database) -> None:
     put(database, "a1", "a2")
     for now in (0, 30):
-        database.run(ClaimMessages("n1", now, now + 30, 9, 2))
+        database.run(ClaimItems(INBOX, "n1", now, now + 30, 9, 2))
 
-    claimed = database.run(ClaimMessages("n2", 60, 90, 9, 2))
+    claimed = database.run(ClaimItems(INBOX, "n2", 60, 90, 9, 2))
 
-    assert claimed.buried == (MessageKey("c", "a1"),)
-    assert [m.lease.key.message_id for m in claimed.messages] == ["a2"]
+    assert claimed.buried == (ItemKey("c", "a1"),)
+    assert [m.lease.key.item_id for m in claimed.items] == ["a2"]
 
 
 def test_an_operator_revives_a_dead_message_for_one_attempt(database: Database) -> None:
@@ -219,9 +223,9 @@ def test_no_second_message_of_a_sender_beside_a_revived_one(database: Database) 
     younger = one(database, 7).lease
     assert retry(database, "a1", 8)
 
-    assert claim(database, 9, "n2").messages == ()
+    assert claim(database, 9, "n2").items == ()
     database.run(CompleteMessage(younger, 10))
-    assert one(database, 11).lease.key.message_id == "a1"
+    assert one(database, 11).lease.key.item_id == "a1"
 
 
 def test_messages_are_listed_newest_first_page_by_page(database: Database) -> None:
@@ -229,14 +233,14 @@ def test_messages_are_listed_newest_first_page_by_page(database: Database) -> No
     put(database, "d", sender="bob", now=4)
     database.run(PutMessages("other", (NewMessage("e", "ada", ""),), 9))
 
-    first = database.run(ListMessages("c", "ready", 2))
+    first = database.run(ListItems(INBOX, "c", "ready", 2))
     last = first[-1]
-    place = MessagePlace(last.received_us, last.position, last.message_id)
-    rest = database.run(ListMessages("c", "ready", 9, place))
+    place = (last.received_us, last.position, last.message_id)
+    rest = database.run(ListItems(INBOX, "c", "ready", 9, place))
 
     assert [row.message_id for row in first] == ["d", "c"]
     assert [row.message_id for row in rest] == ["b", "a"]
-    assert database.run(ListMessages("c", "dead", 9)) == ()
+    assert database.run(ListItems(INBOX, "c", "dead", 9)) == ()
     assert (last.sender, last.state, last.attempts, last.error) == ("ada", "ready", 0, None)
     assert "ada" not in repr(last)
 
@@ -245,15 +249,15 @@ def test_what_waits_is_counted_by_channel(database: Database) -> None:
     put(database, "a1", "a2", now=3)
     put(database, "b1", sender="bob", now=4)
     put(database, "e1", sender="eve", now=1)
-    for message in claim(database, 5).messages:
+    for message in claim(database, 5).items:
         if message.sender == "eve":
             database.run(FailMessage(message.lease, "it", None, 5))
         if message.sender == "bob":
             database.run(CompleteMessage(message.lease, 5))
 
-    assert database.run(CountMessages(6)) == (MessageDepth("c", 2, 1, 1, 3),)
-    assert database.run(CountMessages(99)) == (MessageDepth("c", 2, 0, 1, 3),)
-    assert Database().run(CountMessages(0)) == ()
+    assert database.run(CountItems(INBOX, 6)) == (QueueDepth("c", 2, 1, 1, 3),)
+    assert database.run(CountItems(INBOX, 99)) == (QueueDepth("c", 2, 0, 1, 3),)
+    assert Database().run(CountItems(INBOX, 0)) == ()
 
 
 def test_only_what_was_done_long_ago_is_forgotten(database: Database) -> None:
@@ -261,24 +265,24 @@ def test_only_what_was_done_long_ago_is_forgotten(database: Database) -> None:
     for now in (5, 6):
         database.run(CompleteMessage(one(database, now).lease, now))
 
-    assert database.run(ForgetMessages(6, 9)) == 1
-    assert database.run(ForgetMessages(7, 9)) == 1
-    assert database.run(ForgetMessages(99, 9)) == 0
+    assert database.run(ForgetItems(INBOX, 6, 9)) == 1
+    assert database.run(ForgetItems(INBOX, 7, 9)) == 1
+    assert database.run(ForgetItems(INBOX, 99, 9)) == 0
     assert put(database, "a1", "a3", now=50) == ("a1",)
 
 
 def test_on_postgresql_claims_take_turns() -> None:
-    unit = ClaimMessages("n1", 0, 30, 9, 20)
+    unit = ClaimItems(INBOX, "n1", 0, 30, 9, 20)
     first = next(unit.statements(Dialect.POSTGRESQL))
 
-    assert first.sql is LOCK
+    assert first.sql is INBOX.lock
     assert "pg_advisory_xact_lock" in first.text(Dialect.POSTGRESQL)
-    assert next(unit.statements(Dialect.SQLITE)).sql is not LOCK
+    assert next(unit.statements(Dialect.SQLITE)).sql is not INBOX.lock
 
 
 def test_units_are_equal_by_value() -> None:
-    unit = ClaimMessages("n1", 0, 30, 9, 20)
+    unit = ClaimItems(INBOX, "n1", 0, 30, 9, 20)
 
     assert evolve(unit) == unit
     assert unit.writes
-    assert not CountMessages(0).writes
+    assert not CountItems(INBOX, 0).writes

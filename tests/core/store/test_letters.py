@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from legation.channels.replies import keys_of
-from legation.store.inbox import (
-    ClaimMessages,
-    CompleteMessage,
-    FailMessage,
-    NewMessage,
-    PutMessages,
-)
+from legation.store.inbox import INBOX, CompleteMessage, FailMessage, NewMessage, PutMessages
+from legation.store.leased_queue import ClaimItems, FailItem
 from legation.store.letters import FetchMessageRecord, Retried, RetryDeadMessage
-from legation.store.outbox import ClaimReplies, FailReply, NewReply
+from legation.store.outbox import OUTBOX, NewReply
 from legation.store.units import Dialect
 
 from ...one_database import Database
@@ -27,8 +22,8 @@ def database() -> Database:
     made = Database()
     for name in ("m", "2-m"):
         made.run(PutMessages("c", (NewMessage(name, name, "text"),), 1))
-    for message in made.run(ClaimMessages("n", 2, 30, 9, 20)).messages:
-        name = message.lease.key.message_id
+    for message in made.run(ClaimItems(INBOX, "n", 2, 30, 9, 20)).items:
+        name = message.lease.key.item_id
         replies = tuple(NewReply(key, name, "text") for key in keys_of(name)[:2])
         made.run(CompleteMessage(message.lease, 3, replies))
     return made
@@ -36,8 +31,8 @@ def database() -> Database:
 
 def kill_replies(database: Database) -> None:
     """Make the first of the two replies dead."""
-    for reply in database.run(ClaimReplies("n", 4, 30, 9, 20)).replies:
-        database.run(FailReply(reply.lease, "no", None, 5))
+    for reply in database.run(ClaimItems(OUTBOX, "n", 4, 30, 9, 20)).items:
+        database.run(FailItem(reply.lease, "no", None, 5))
 
 
 def test_a_message_comes_with_its_own_replies_in_their_order(database: Database) -> None:
@@ -79,7 +74,7 @@ def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Dat
 def test_a_dead_message_is_revived() -> None:
     database = Database()
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 1))
-    (message,) = database.run(ClaimMessages("n", 2, 30, 9, 20)).messages
+    (message,) = database.run(ClaimItems(INBOX, "n", 2, 30, 9, 20)).items
     database.run(FailMessage(message.lease, "no", None, 3))
 
     assert database.run(RetryDeadMessage("c", "m", KEYS, 9)) == Retried(message=True, replies=0)

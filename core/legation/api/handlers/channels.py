@@ -19,9 +19,10 @@ from ...http.refusals import Conflict, NotFound
 from ...messaging.answers import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
-from ...store.inbox import CountMessages, ListMessages, MessageDepth, MessagePlace, MessageRow
+from ...store.inbox import INBOX, MessageRow
+from ...store.leased_queue import CountItems, ListItems, QueueDepth
 from ...store.letters import FetchMessageRecord, RetryDeadMessage
-from ...store.outbox import CountReplies, ListReplies, ReplyDepth, ReplyPlace, ReplyRow
+from ...store.outbox import OUTBOX, ReplyRow
 from ...values import frozen
 from ..call import Call
 from ..fields import NoQuery, choice, declare, integer
@@ -46,7 +47,6 @@ _EVERY: Final = Allow()
 SURVEY_SECONDS: Final = 1.0
 """For a database to count what waits: `/ready` answers within two."""
 
-Depth: TypeAlias = MessageDepth | ReplyDepth
 Summary: TypeAlias = dict[str, Any]
 
 
@@ -78,8 +78,8 @@ def _open(channel: str, decision: Decision) -> bool:
 class _Counted:
     """The counts of one database, by the ids of its channels."""
 
-    messages: dict[str, MessageDepth]
-    replies: dict[str, ReplyDepth]
+    messages: dict[str, QueueDepth]
+    replies: dict[str, QueueDepth]
 
 
 def _count_in_time(database: str, now_us: int) -> Program[_Counted | None]:
@@ -90,8 +90,8 @@ def _count_in_time(database: str, now_us: int) -> Program[_Counted | None]:
 
 def _count(database: str, now_us: int) -> Program[_Counted | None]:
     try:
-        messages = yield from Transact(database, CountMessages(now_us))
-        replies = yield from Transact(database, CountReplies(now_us))
+        messages = yield from Transact(database, CountItems(INBOX, now_us))
+        replies = yield from Transact(database, CountItems(OUTBOX, now_us))
     except StoreFailure:
         return None
     return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
@@ -113,7 +113,7 @@ def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Su
     return summary
 
 
-def _depth(depth: Depth | None, now_us: int) -> Summary:
+def _depth(depth: QueueDepth | None, now_us: int) -> Summary:
     """Return how much waits, how much of it is in work, how old the oldest is, what is dead."""
     if depth is None:
         return {"ready": 0, "in_work": 0, "oldest_seconds": None, "dead": 0}
@@ -188,8 +188,7 @@ class RepliesQuery:
 
 def list_messages(_call: Call, channel: HostedChannel, query: MessagesQuery) -> Program[Response]:
     """Return a page of the messages in one state, newest first."""
-    after = None if query.after is None else MessagePlace(*query.after)
-    listed = ListMessages(channel.id, query.state, query.limit + 1, after)
+    listed = ListItems(INBOX, channel.id, query.state, query.limit + 1, query.after)
     rows = yield from Transact(channel.component.database, listed)
     page = rows[: query.limit]
     following = None
@@ -201,8 +200,8 @@ def list_messages(_call: Call, channel: HostedChannel, query: MessagesQuery) -> 
 
 def list_replies(_call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
     """Return a page of the replies in one state, newest first."""
-    after = None if query.after is None else ReplyPlace(query.after[0], query.after[2])
-    listed = ListReplies(channel.id, query.state, query.limit + 1, after)
+    after = None if query.after is None else (query.after[0], query.after[2])
+    listed = ListItems(OUTBOX, channel.id, query.state, query.limit + 1, after)
     rows = yield from Transact(channel.component.database, listed)
     page = rows[: query.limit]
     following = None

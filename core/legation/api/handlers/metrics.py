@@ -10,8 +10,9 @@ from ...http.messages import Response, text_response
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
-from ...store.inbox import CountMessages, MessageDepth
-from ...store.outbox import CountReplies, ReplyDepth
+from ...store.inbox import INBOX
+from ...store.leased_queue import CountItems, QueueDepth
+from ...store.outbox import OUTBOX
 from ...store.run_states import RunState
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
@@ -33,8 +34,8 @@ class _DatabaseCounts:
 
     description: dict[str, Any]
     runs: dict[str, int] | None = None
-    inbox: tuple[MessageDepth, ...] = ()
-    outbox: tuple[ReplyDepth, ...] = ()
+    inbox: tuple[QueueDepth, ...] = ()
+    outbox: tuple[QueueDepth, ...] = ()
 
     @property
     def name(self) -> str:
@@ -95,8 +96,8 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         return _DatabaseCounts(description)
     try:
         runs = dict((yield from Transact(name, CountRuns())))
-        inbox = yield from Transact(name, CountMessages(call.now_us))
-        outbox = yield from Transact(name, CountReplies(call.now_us))
+        inbox = yield from Transact(name, CountItems(INBOX, call.now_us))
+        outbox = yield from Transact(name, CountItems(OUTBOX, call.now_us))
     except StoreFailure:
         return _DatabaseCounts(description)
     return _DatabaseCounts(description, runs, inbox, outbox)
@@ -146,7 +147,7 @@ def _schema(description: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, str(description.get(name) or "")
 
 
-def _depths(database: str, depths: Iterable[MessageDepth | ReplyDepth]) -> Iterator[Sample]:
+def _depths(database: str, depths: Iterable[QueueDepth]) -> Iterator[Sample]:
     for depth in depths:
         place: Labels = (("database", database), ("channel", depth.channel))
         counts = (depth.ready, depth.leased, depth.dead)

@@ -17,7 +17,8 @@ from legation.api.routes import ROUTES
 from legation.effects import Program, Record, Transact
 from legation.store.audit import AppendAudit, AuditEntry, AuditRow, Broken, Intact, ReadChain
 from legation.store.failures import Busy, CommitLost
-from legation.store.inbox import ClaimMessages, FailMessage, NewMessage, PutMessages
+from legation.store.inbox import INBOX, FailMessage, NewMessage, PutMessages
+from legation.store.leased_queue import ClaimItems
 from legation.store.run_reads import FetchRun, ListRuns
 from legation.store.runs import StartRun
 from legation.store.units import Unit
@@ -303,7 +304,7 @@ def test_a_retry_is_recorded_with_it(client: Client) -> None:
     client.token = ISSUER.token("channels:write", sub="ada")
     target = "/channels/chat/messages/m/retry"
     store(client, PutMessages("chat", (NewMessage("m", "s", "{}"),), 1))
-    (claimed,) = store(client, ClaimMessages("n", 2, 30, 9, 20)).messages
+    (claimed,) = store(client, ClaimItems(INBOX, "n", 2, 30, 9, 20)).items
     store(client, FailMessage(claimed.lease, "no", None, 3))
 
     statuses = [client.post(target).status, client.post(target.replace("/m/", "/x/")).status]

@@ -24,7 +24,7 @@ from legation.effects import (
     Unreachable,
 )
 from legation.store.failures import Busy, Unavailable
-from legation.store.inbox import CountMessages
+from legation.store.leased_queue import CountItems
 from legation.store.runs import StartRun
 from legation_testing import Client, effects_of, play
 
@@ -79,7 +79,7 @@ def test_a_platform_without_channels_says_nothing_of_them() -> None:
 def test_a_database_that_does_not_answer_leaves_its_channels_uncounted() -> None:
     with Client(platform) as c:
         c.fail_at(
-            lambda effect: isinstance(getattr(effect, "unit", None), CountMessages),
+            lambda effect: isinstance(getattr(effect, "unit", None), CountItems),
             Unavailable("x"),
         )
         first = c.get("/channels").json()[0]
@@ -111,7 +111,7 @@ def test_a_database_that_does_not_answer_hides_no_other() -> None:
         )
 
     with Client(two) as c:
-        c.fail_at(_unit(CountMessages), Unavailable("x"))
+        c.fail_at(_unit(CountItems), Unavailable("x"))
         first, second = c.get("/channels").json()
 
     assert (first["messages"], second["messages"]["ready"]) == (None, 0)

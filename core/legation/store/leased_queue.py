@@ -1,0 +1,343 @@
+"""Leased queues: tables of items that wait until a node has done with them.
+
+The protocol.  An item is `ready` until it has come to its end or is `dead`.  No state is called
+leased: leased means that `lease_us` lies ahead, and then `lease_by` names the node at work.
+
+* *Claim is rescue.*  One statement takes what is ready and what a dead node left behind alike.
+* *Fencing.*  Every claim counts `attempts` up, and every later statement asks for the same node
+  and the same number.  Whoever lost the lease changes nothing and learns it from the result.
+* *Lanes.*  Only the oldest ready item of a lane may be claimed, and none while another one of that
+  lane is leased; so an item that waits for its next attempt holds up the later ones of its lane,
+  and no others.
+
+On PostgreSQL claims take turns (a transaction-scoped advisory lock): otherwise two statements
+that began at once, one of which cannot see an item stored in between, could lease two items of
+one lane.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from attrs import AttrsInstance, fields
+
+from ..values import frozen
+from .units import Dialect, Sql, Statements, Unit
+
+__all__ = [
+    "ClaimItems",
+    "Claimed",
+    "CompleteItem",
+    "CountItems",
+    "ExtendLeases",
+    "FailItem",
+    "ForgetItems",
+    "ItemKey",
+    "Lease",
+    "LeasedQueue",
+    "ListItems",
+    "QueueDepth",
+    "ReleaseLeases",
+    "text_array",
+]
+
+C = TypeVar("C")
+R = TypeVar("R", bound=AttrsInstance)
+
+_FREE: Final = "lease_by = null, lease_us = null"
+
+
+class LeasedQueue(Generic[C, R]):
+    """A table of items under leases, and the statements on it.
+
+    Attributes:
+        held: The condition under which an item is changed: that the lease is not lost.
+        order: The columns from the oldest item to the youngest, the one that names it last.
+        columns: Those of a row as an operator sees it.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        order: tuple[str, ...],
+        end: str,
+        claim: Sql,
+        claimed: Callable[..., C],
+        row: type[R],
+        lock: int,
+        buried: str = "",
+    ) -> None:
+        """Write the statements.
+
+        Args:
+            end: The state of what is done with; the column `<end>_us` says since when.
+            claim: Returns the values of a `Lease`, then those of `claimed`.
+            claimed: Makes an item to work on, of its lease and those values.
+            lock: The number of the advisory lock under which claims take turns.
+            buried: What else is set where an item is given up.
+        """
+        name, since, by_order = order[-1], order[0], ", ".join(order)
+        self.table, self.order, self.name = table, order, name
+        self.claim, self.claimed, self.row = claim, claimed, row
+        self.age = attrgetter(*order[:-1], "lease.key.item_id")
+        self.columns = ", ".join(field.name for field in fields(row))
+        self.held = f"""where channel = :channel and {name} = :{name}
+    and state = 'ready' and lease_by = :node and attempts = :attempts"""
+        dead = f"state = 'dead', {buried}{_FREE}"
+        change, returning = f"update {table} set", f"{self.held}\n    returning {name}"
+        page = f"""select {self.columns} from {table} where channel = :channel and state = :state
+    {{after}} order by {" desc, ".join(order)} desc limit :limit"""
+        after = f"and ({by_order}) < ({', '.join(f':{column}' for column in order)})"
+        self.lock = Sql("select 1", f"select pg_advisory_xact_lock({lock})")
+        self.bury = Sql(
+            f"""{change} {dead}, error = 'every attempt ended without an answer'
+    where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
+    returning channel, {name}"""
+        )
+        # A lease that ran out is not revived, even where nobody took it: its lane may be in use.
+        self.extend = Sql(
+            f"""{change} lease_us = :lease_us {self.held} and lease_us > :now_us
+    returning {name}"""
+        )
+        self.release = Sql(f"{change} {_FREE} {returning}")
+        self.complete = Sql(
+            f"{change} state = '{end}', {end}_us = :now_us, error = null, {_FREE} {returning}"
+        )
+        self.fail = Sql(
+            f"{change} state = 'ready', ready_us = :retry_us, error = :error, {_FREE} {returning}"
+        )
+        self.give_up = Sql(f"{change} {dead}, error = :error {returning}")
+        self.page, self.page_after = Sql(page.format(after="")), Sql(page.format(after=after))
+        self.count = Sql(
+            f"""select channel, count(*) filter (where state = 'ready'),
+    count(*) filter (where state = 'ready' and lease_us > :now_us),
+    count(*) filter (where state = 'dead'), min({since}) filter (where state = 'ready')
+    from {table} where state in ('ready', 'dead') group by channel order by channel"""
+        )
+        self.forget = Sql(
+            f"""delete from {table} where (channel, {name}) in (
+        select channel, {name} from {table}
+        where state = '{end}' and {end}_us < :before_us limit :limit
+    ) returning {name}"""
+        )
+
+    def __repr__(self) -> str:
+        return self.table.upper()
+
+
+@frozen
+class ItemKey:
+    """The primary key of an item: the id of a message, or the idempotency key of a reply."""
+
+    channel: str
+    item_id: str
+
+
+@frozen
+class Lease:
+    """The right to work on one item of `queue`: `attempts` is the fencing token."""
+
+    queue: LeasedQueue[Any, Any]
+    key: ItemKey
+    node: str
+    attempts: int
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `held`."""
+        return {
+            "channel": self.key.channel,
+            self.queue.name: self.key.item_id,
+            "node": self.node,
+            "attempts": self.attempts,
+        }
+
+
+@frozen
+class Claimed(Generic[C]):
+    """What a claim brought: work, and the items it gave up for lost."""
+
+    items: tuple[C, ...] = ()
+    buried: tuple[ItemKey, ...] = ()
+
+
+@frozen
+class QueueDepth:
+    """How much of one channel waits; `oldest_us` is when the oldest waiting item was stored."""
+
+    channel: str
+    ready: int
+    leased: int
+    dead: int
+    oldest_us: int | None
+
+
+def text_array(dialect: Dialect, texts: tuple[str, ...] | None) -> str | list[str] | None:
+    """Return `texts` as the parameter that stands for a list: JSON on SQLite."""
+    if texts is None:
+        return None
+    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)
+
+
+# --- to work -----------------------------------------------------------------------------------
+
+
+@frozen
+class ClaimItems(Unit[Claimed[C]]):
+    """Lease up to `limit` items until `lease_us`: the oldest of each lane.
+
+    An item whose `max_attempts` leases all ran out kills whoever touches it: it is buried.
+    With `channels`, those of others are left alone: another node knows them.
+    """
+
+    queue: LeasedQueue[C, Any]
+    node: str
+    now_us: int
+    lease_us: int
+    limit: int
+    max_attempts: int
+    channels: tuple[str, ...] | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[Claimed[C]]:
+        """Bury what was tried too often without an end, then claim."""
+        queue = self.queue
+        if dialect is Dialect.POSTGRESQL:
+            yield queue.lock()
+        dead = yield queue.bury(now_us=self.now_us, max_attempts=self.max_attempts)
+        rows = yield queue.claim(
+            node=self.node,
+            now_us=self.now_us,
+            lease_us=self.lease_us,
+            limit=self.limit,
+            channels=text_array(dialect, self.channels),
+        )
+        claimed = [
+            queue.claimed(Lease(queue, ItemKey(channel, item_id), self.node, attempts), *rest)
+            for channel, item_id, attempts, *rest in rows
+        ]
+        claimed.sort(key=queue.age)
+        return Claimed(tuple(claimed), tuple(ItemKey(*row) for row in dead))
+
+
+@frozen
+class CompleteItem(Unit[bool]):
+    """The item is done with; False when the lease was lost."""
+
+    lease: Lease
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        lease = self.lease
+        rows = yield lease.queue.complete(now_us=self.now_us, **lease.parameters())
+        return bool(rows)
+
+
+@frozen
+class FailItem(Unit[bool]):
+    """Try again at `retry_us`, or never when None; False when the lease was lost."""
+
+    lease: Lease
+    error: str
+    retry_us: int | None
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        queue, changed = self.lease.queue, {**self.lease.parameters(), "error": self.error}
+        if self.retry_us is None:
+            rows = yield queue.give_up(now_us=self.now_us, **changed)
+        else:
+            rows = yield queue.fail(retry_us=self.retry_us, **changed)
+        return bool(rows)
+
+
+@frozen
+class ExtendLeases(Unit[tuple[Lease, ...]]):
+    """Keep `leases` until `lease_us`; those that are still held.  The others are to be dropped."""
+
+    leases: tuple[Lease, ...]
+    now_us: int
+    lease_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[Lease, ...]]:
+        """Extend one by one: what nobody works on any more is not named, and runs out."""
+        kept: list[Lease] = []
+        for lease in self.leases:
+            rows = yield lease.queue.extend(
+                now_us=self.now_us, lease_us=self.lease_us, **lease.parameters()
+            )
+            kept += [lease] * len(rows)
+        return tuple(kept)
+
+
+@frozen
+class ReleaseLeases(Unit[int]):
+    """Give `leases` back before their time, so that another node claims at once; how many."""
+
+    leases: tuple[Lease, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[int]:
+        """Update one by one; `attempts` stays, for a fencing token never goes back."""
+        released = 0
+        for lease in self.leases:
+            released += len((yield lease.queue.release(**lease.parameters())))
+        return released
+
+
+# --- to look after -----------------------------------------------------------------------------
+
+
+@frozen
+class ListItems(Unit[tuple[R, ...]]):
+    """The items of `channel` in `state`, newest first, behind `after`: the place of another."""
+
+    writes: ClassVar[bool] = False
+
+    queue: LeasedQueue[Any, R]
+    channel: str
+    state: str
+    limit: int
+    after: Sequence[int | str] | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[R, ...]]:
+        """Read one page."""
+        queue = self.queue
+        page: dict[str, Any] = {"channel": self.channel, "state": self.state, "limit": self.limit}
+        if self.after is None:
+            rows = yield queue.page(**page)
+        else:
+            rows = yield queue.page_after(**dict(zip(queue.order, self.after, strict=True)), **page)
+        return tuple(queue.row(*row) for row in rows)
+
+
+@frozen
+class CountItems(Unit[tuple[QueueDepth, ...]]):
+    """How much waits in each channel that has anything waiting or dead."""
+
+    writes: ClassVar[bool] = False
+
+    queue: LeasedQueue[Any, Any]
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[QueueDepth, ...]]:
+        """Count what is not done with."""
+        rows = yield self.queue.count(now_us=self.now_us)
+        return tuple(QueueDepth(*row) for row in rows)
+
+
+@frozen
+class ForgetItems(Unit[int]):
+    """Delete up to `limit` items that came to their end before `before_us`; how many."""
+
+    queue: LeasedQueue[Any, Any]
+    before_us: int
+    limit: int
+
+    def statements(self, dialect: Dialect) -> Statements[int]:
+        """Delete one batch."""
+        rows = yield self.queue.forget(before_us=self.before_us, limit=self.limit)
+        return len(rows)
