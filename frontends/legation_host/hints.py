@@ -24,6 +24,7 @@ import anyio
 import anyio.to_thread
 from attrs import define, field
 
+from legation.backoff import Backoff
 from legation.node_state import digest
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
@@ -44,8 +45,7 @@ REST_SECONDS: Final = 0.02
 PAYLOAD_BYTES: Final = 7_900  # PostgreSQL takes less than 8,000
 PENDING: Final = 4_096
 ANSWER_SECONDS: Final = 10.0
-FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 60.0
+BACKOFF: Final = Backoff(0.5, 60.0)
 
 _ASK: Final = (
     b"select pg_backend_pid(), 'legation_' || to_hex(hashtext(coalesce(current_schema(), '')))"
@@ -229,7 +229,7 @@ class Hints:
     _pending: Pending = field(factory=dict[str, int], init=False)
     _wanted: anyio.Event = field(factory=anyio.Event, init=False)
     _lost: bool = field(default=False, init=False)
-    _pause: float = field(default=FIRST_PAUSE_SECONDS, init=False)
+    _failures: int = field(default=0, init=False)
 
     @property
     def is_connected(self) -> bool:
@@ -264,8 +264,8 @@ class Hints:
                 return
             except Exception as error:  # noqa: BLE001 (hints are no reason to end a host)
                 self._note(error)
-            await anyio.sleep(random.uniform(self._pause / 2, self._pause))  # noqa: S311 (jitter)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+            self._failures += 1
+            await anyio.sleep(BACKOFF.seconds(self._failures, random.random()))  # noqa: S311 (jitter)
 
     def _note(self, error: Exception) -> None:
         """Write that hints are lost, once until they are back."""
@@ -278,7 +278,7 @@ class Hints:
         """Connect, and talk until that is no longer possible."""
         connection, channel = await _Opening(self._conninfo).run()
         line = self._line = _Line(connection, channel)
-        self._pause = FIRST_PAUSE_SECONDS
+        self._failures = 0
         if self._lost:
             self.log("info", "hints_restored", {"database": self.database})
             self._lost = False

@@ -29,6 +29,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from attrs import define, field
 
+from legation.backoff import Backoff
 from legation.store.failures import (
     Busy,
     CommitLost,
@@ -84,7 +85,7 @@ WAIT_SECONDS: Final = 35.0
 """For a connection to be free."""
 
 TRIES: Final = 8
-RETRY_SECONDS: Final = 0.01
+BACKOFF: Final = Backoff(0.02, 1.28)
 
 SERIALIZATION: Final = frozenset({"40001", "40P01"})
 CHANGED_PLAN: Final = "0A000"
@@ -351,7 +352,7 @@ class PostgresDatabase:
             except _Again as again:
                 if tries >= TRIES or time.monotonic() > due:
                     raise again.failure from again.__cause__
-            time.sleep(random.uniform(0, RETRY_SECONDS * 2**tries))  # noqa: S311 (jitter)
+            time.sleep(BACKOFF.seconds(tries, random.random()))  # noqa: S311 (jitter)
             tries += 1
 
     def _try(self, unit: Unit[R], due: float) -> R:

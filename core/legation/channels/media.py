@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from ..effects import Fetch, FetchReply, Program, Sleep, Unreachable
+from ..backoff import Backoff
+from ..effects import Fetch, FetchReply, Program, Unreachable
 from .deliveries import Attachment
 
 __all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider"]
@@ -24,7 +25,8 @@ MOST_BYTES: Final = 10 << 20
 _TOO_LARGE: Final = "it is too large"
 _GONE: Final = "the provider does not give it out"
 _FAILED: Final = "the provider did not answer"
-_PAUSES: Final = (0.5, 2.0)
+_BACKOFF: Final = Backoff(0.5, 2.0)
+_TRIES: Final = 3
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST: Final = re.compile(r"[a-z0-9.-]+", re.ASCII)
 
@@ -69,7 +71,7 @@ def _is_page(answer: FetchReply, media: Attachment) -> bool:
 
 def _ask(request: Fetch) -> Program[FetchReply | str]:
     """Return a successful answer, after a few tries if need be, else what went wrong."""
-    for pause in (*_PAUSES, None):
+    for attempt in range(1, _TRIES + 1):
         answer = yield from request
         if isinstance(answer, Unreachable):
             if answer.reason == "too-large":
@@ -78,8 +80,8 @@ def _ask(request: Fetch) -> Program[FetchReply | str]:
             return answer
         elif answer.status != 429 and answer.status < 500:
             return _GONE
-        if pause is not None:
-            yield from Sleep(pause)
+        if attempt < _TRIES:
+            yield from _BACKOFF.wait(attempt)
     return _FAILED
 
 

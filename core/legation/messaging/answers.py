@@ -14,7 +14,6 @@ from typing import Final
 
 from attrs import evolve
 
-from ..channels.backoff import retry_us
 from ..channels.deliveries import (
     Ask,
     IncomingMessage,
@@ -25,7 +24,7 @@ from ..channels.deliveries import (
     treat,
 )
 from ..channels.replies import apology_key, outbox_rows, replies_to
-from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
+from ..effects import Job, Log, Now, Nudge, Program, Transact
 from ..hosted.registry import HostedChannel
 from ..incidents import where
 from ..runs.endings import INTERRUPTED
@@ -42,12 +41,12 @@ from ..store.run_states import RunState
 from ..values import frozen
 from .attachments import Attached, attachments
 from .leases import WorkerLeases
+from .retry import draw_retry_us
 
 __all__ = ["AnswerMessage", "owner_of"]
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
 _MOST_RUNS: Final = 3
-_FRACTION: Final = 1 << 16
 
 
 class _LeaseLost(Exception):
@@ -183,8 +182,7 @@ class AnswerMessage(Job):
         """Put the message back with a growing pause; in the end among the dead letters."""
         key, lease = self.claimed.lease.key, self.claimed.lease
         now_us = yield from Now()
-        fraction = int.from_bytes((yield from RandomBytes(2)), "big") / _FRACTION
-        again_us = retry_us(lease.attempts, self.claimed.received_us, now_us, fraction)
+        again_us = yield from draw_retry_us(lease.attempts, self.claimed.received_us, now_us)
         replies = self._apology(now_us) if again_us is None else ()
         fields = (
             ("channel", key.channel),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ..channels.backoff import MAX_ATTEMPTS
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..incidents import where
 from ..store.failures import StoreFailure
@@ -26,6 +25,7 @@ from ..values import frozen
 from .answers import AnswerMessage
 from .leases import MOST, WorkerLeases
 from .replies import SendReply
+from .retry import MAX_ATTEMPTS
 
 __all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
 

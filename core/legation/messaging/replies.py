@@ -6,21 +6,17 @@ same idempotency key.
 
 from __future__ import annotations
 
-from typing import Final
-
-from ..channels.backoff import retry_us
 from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
-from ..effects import Job, Log, Now, Nudge, Program, RandomBytes, Transact
+from ..effects import Job, Log, Now, Nudge, Program, Transact
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.leased_queue import CompleteItem, FailItem
 from ..store.outbox import ClaimedReply
 from ..values import frozen
 from .leases import WorkerLeases
+from .retry import draw_retry_us
 
 __all__ = ["SendReply"]
-
-_FRACTION: Final = 1 << 16
 
 
 @frozen
@@ -65,9 +61,8 @@ class SendReply(Job):
             return
         again_us = None
         if isinstance(outcome, RetryLater):
-            fraction = int.from_bytes((yield from RandomBytes(2)), "big") / _FRACTION
-            again_us = retry_us(
-                lease.attempts, self.claimed.created_us, now_us, fraction, outcome.after_seconds
+            again_us = yield from draw_retry_us(
+                lease.attempts, self.claimed.created_us, now_us, outcome.after_seconds
             )
         fields = (
             ("channel", lease.key.channel),

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, TypeAlias, TypeVar
 
-from ..effects import Now, Program, RandomBytes, Sleep, Transact
+from ..backoff import Backoff
+from ..effects import Now, Program, RandomBytes, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Dialect, Statements, Undo, Unit
 from ..values import frozen
@@ -39,8 +40,7 @@ __all__ = [
 
 R = TypeVar("R")
 
-_FIRST_PAUSE: Final = 0.05  # seconds; doubled after each attempt, and cut by up to half
-_LONGEST_PAUSE: Final = 0.4
+_BACKOFF: Final = Backoff(0.05, 0.4)
 _ATTEMPT_BYTES: Final = 16
 
 
@@ -277,15 +277,14 @@ def _insist(
     Returns its result or its last failure.  A clock set back ends the patience, too.
     """
     start = yield from Now()
-    pause = _FIRST_PAUSE
+    attempt = 1
     while True:
         outcome = yield from _transact(database, unit)
         now = yield from Now()
         if not isinstance(outcome, again) or not start <= now < start + patience_us:
             return outcome
-        share = (yield from RandomBytes(1))[0] / 255  # who began together does not meet again
-        yield from Sleep(pause * (1 + share) / 2)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        yield from _BACKOFF.wait(attempt)
+        attempt += 1
 
 
 def _transact(database: str, unit: Unit[R]) -> Program[R | StoreFailure]:

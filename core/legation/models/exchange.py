@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from attrs import define, evolve, field
 
+from ..backoff import Backoff
 from ..effects import (
     CloseStream,
     Log,
@@ -25,7 +26,6 @@ from ..effects import (
     Now,
     OpenStream,
     Program,
-    RandomBytes,
     Sleep,
     Streaming,
     Unreachable,
@@ -42,8 +42,7 @@ __all__ = ["Answer", "Question", "ask"]
 LONGEST_ASKED_SECONDS: Final = 60
 """Whoever asks us to wait longer is not asked again: somebody waits for the answer."""
 
-_FIRST_SECONDS: Final = 0.5
-_LONGEST_SECONDS: Final = 8.0
+_BACKOFF: Final = Backoff(0.5, 8.0)
 _AGAIN: Final = frozenset({408, 409, 429})
 # A body that breaks off says that the provider is there, and works: it is worth more tries than a
 # refusal or a silence.
@@ -192,15 +191,12 @@ class _Tries:
 def _pause(trouble: Trouble, attempt: int) -> Program[float | None]:
     """Return the seconds to wait before the next attempt; None when there is to be none.
 
-    Half a second, doubled by every attempt up to 8 s; of it at least half, so that what failed
-    together does not come back together.
+    At least as long as the provider asks for.
     """
     asked = trouble.wait_seconds or 0
     if not trouble.passing or asked > LONGEST_ASKED_SECONDS:
         return None
-    whole: float = min(_FIRST_SECONDS * 2 ** (attempt - 1), _LONGEST_SECONDS)
-    fraction = int.from_bytes((yield from RandomBytes(2)), "big") / 0xFFFF
-    return max(float(asked), whole / 2 + whole / 2 * fraction)
+    return max(float(asked), (yield from _BACKOFF.draw(attempt)))
 
 
 def _log(question: Question, trouble: Trouble, attempt: int, pause: float | None) -> Program[None]:

@@ -12,7 +12,7 @@ from .retry import FEW, with_retry
 __all__ = ["release_run"]
 
 
-def release_run(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW) -> Program[bool]:
+def release_run(database: str, run: ClaimedRun, retries: int = FEW) -> Program[bool]:
     """Let `run` wait again, for any node to execute; whether that could be done.
 
     It cannot where an event of it is stored, where somebody asked to cancel it, and where the
@@ -21,7 +21,7 @@ def release_run(database: str, run: ClaimedRun, pauses: tuple[float, ...] = FEW)
     node = yield from ThisNode()
     release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
     try:
-        given = yield from with_retry(database, release, pauses)
+        given = yield from with_retry(database, release, retries)
     except StoreFailure:
         return False
     if given:

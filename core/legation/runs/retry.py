@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ..effects import Program, Sleep, Transact
+from ..backoff import Backoff
+from ..effects import Program, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
 
-__all__ = ["FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "transact", "with_retry"]
+__all__ = ["BACKOFF", "FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "transact", "with_retry"]
 
 R = TypeVar("R")
 
@@ -26,11 +27,13 @@ It gives what the unit gives; no alias of a callable can say that, so it says `A
 PASSING: Final[tuple[type[StoreFailure], ...]] = (Busy, CommitLost, Unavailable)
 """What may be otherwise at the next try."""
 
-FEW: Final = (0.05, 0.1, 0.2)
-"""Seconds between the tries while a client waits."""
+BACKOFF: Final = Backoff(0.05, 1.0)
 
-MANY: Final = (0.05, 0.1, 0.2, 0.4, 0.8, *(1.0,) * 20)
-"""Seconds between the tries under a lease: as long as it lasts without being extended."""
+FEW: Final = 3
+"""Retries while a client waits: for a third of a second at most."""
+
+MANY: Final = 32
+"""Retries under a lease: for about 21 seconds, as long as it lasts without being extended."""
 
 MOST_TRIES: Final = 3
 """How often a run is taken up in which nothing happens: it may be what ends its nodes."""
@@ -44,19 +47,19 @@ def transact(database: str, unit: Unit[R]) -> Program[R]:
 def with_retry(
     database: str,
     unit: Unit[R],
-    pauses: tuple[float, ...] = MANY,
+    retries: int = MANY,
     passing: tuple[type[StoreFailure], ...] = PASSING,
     change: Change = transact,
 ) -> Program[R]:
     """Return the result of `unit`.
 
     Raises:
-        StoreFailure: One that does not pass, or the last after every pause.
+        StoreFailure: One that does not pass, or that of the last retry.
     """
-    for pause in pauses:
+    for attempt in range(1, retries + 1):
         try:
             return (yield from change(database, unit))  # type: ignore[no-any-return]
         except passing:
             pass
-        yield from Sleep(pause)
+        yield from BACKOFF.wait(attempt)
     return (yield from change(database, unit))  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import field
 
-from ..effects import Now, Program, Sleep, Spawn, ThisNode, Transact
+from ..effects import Now, Program, Spawn, ThisNode, Transact
 from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..store.failures import Busy, CommitLost, Conflict
@@ -18,7 +18,7 @@ from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
-from .retry import FEW, Change, transact
+from .retry import BACKOFF, FEW, Change, transact
 
 __all__ = ["NewRun", "start"]
 
@@ -83,7 +83,7 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
     A run that is found after a lost commit was claimed by that commit, and nobody has begun it.
     One that was there before is somebody else's to execute.
     """
-    for pause in FEW:
+    for attempt in range(1, FEW + 1):
         lost = False
         try:
             started: Started = yield from change(database, unit)
@@ -95,7 +95,7 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
         row = yield from Transact(database, FetchRun(unit.run_id, unit.owner))
         if row is not None:
             return Started(row.run_no, _own(row, unit.node) if lost else None)
-        yield from Sleep(pause)
+        yield from BACKOFF.wait(attempt)
     started = yield from change(database, unit)
     return started
 

@@ -225,8 +225,8 @@ def tried(**changes: Any) -> Effect:
 BEGIN: Script = [(RandomBytes(16), ID), (Now(), START), (Now(), START)]
 
 
-def paused(seconds: float, share: bytes = b"\xff") -> Script:
-    return [(RandomBytes(1), share), (Sleep(seconds), None)]
+def paused(seconds: float, share: bytes = b"\xff\xff") -> Script:
+    return [(RandomBytes(2), share), (Sleep(seconds), None)]
 
 
 THEN: Script = [(Now(), START)]
@@ -268,7 +268,9 @@ def test_a_busy_database_is_tried_again_with_longer_and_longer_pauses() -> None:
     assert play(start(patience_us=PATIENCE), script) == MIGRATED
 
 
-@pytest.mark.parametrize(("share", "seconds"), [(b"\x00", 0.025), (b"\x33", 0.03), (b"\xff", 0.05)])
+@pytest.mark.parametrize(
+    ("share", "seconds"), [(b"\0\0", 0.025), (b"\x33\x33", 0.03), (b"\xff\xff", 0.05)]
+)
 def test_who_began_together_comes_back_apart(share: bytes, seconds: float) -> None:
     script: Script = [
         *BEGIN,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from legation.effects import AwaitNudge, Now, Nudge, Publish, Sleep, Transact
+from legation.effects import AwaitNudge, Now, Nudge, Publish, RandomBytes, Sleep, Transact
 from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from legation.runs.events import EventOrigin, RunContinued, RunStarted, ToolCallStarted
 from legation.store.failures import CommitLost, StatementFailed
@@ -37,6 +37,7 @@ def test_events_are_stored_before_they_are_shown_and_again_after_a_lost_commit()
         [
             (Now(), 5),
             (AppendEvents, CommitLost("no answer")),
+            (RandomBytes(2), b"\xff\xff"),
             (Sleep(0.05), None),
             (AppendEvents, False),
             (Publish, None),

@@ -24,7 +24,7 @@ from legation.effects import (
 from legation.runs.cancellation import cancel_topic
 from legation.runs.executor import ExecuteRun
 from legation.runs.reaper import KeepRuns
-from legation.runs.retry import MOST_TRIES
+from legation.runs.retry import MANY, MOST_TRIES
 from legation.store.failures import Busy, StatementFailed
 from legation.store.run_keeping import (
     CancelsAsked,
@@ -84,7 +84,7 @@ def logged(client: Client, event: str) -> list[dict[str, Any]]:
 
 def neglected(client: Client, session_id: str) -> Any:
     """Begin a run that its node forgets, with nothing stored of it."""
-    client.fail_at(own_end, StatementFailed("no"), times=26)
+    client.fail_at(own_end, StatementFailed("no"), times=MANY + 1)
     exchange = begin(client, session_id)
     client.advance(25)
     return exchange
@@ -124,7 +124,7 @@ def test_a_run_that_kills_its_node_kills_three_and_not_all(client: Client) -> No
 
 def test_the_next_run_of_the_session_goes_on_after_one_that_failed_so(client: Client) -> None:
     begin(client, "s")
-    client.fail_at(own_end, StatementFailed("no"), times=26 * MOST_TRIES)
+    client.fail_at(own_end, StatementFailed("no"), times=(MANY + 1) * MOST_TRIES)
     begin(client, "s")
     client.post(PATH, form={"message": "next", "background": True, "session_id": "s"})
     client.advance(MINUTES)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from legation.effects import Nudge, Sleep, ThisNode, Transact
+from legation.effects import Nudge, RandomBytes, Sleep, ThisNode, Transact
 from legation.runs.release import release_run
-from legation.runs.retry import FEW
 from legation.store.failures import Unavailable
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_rows import ClaimedRun, Lease
@@ -28,7 +27,7 @@ def test_nobody_is_told_of_a_run_that_does_not() -> None:
 
 def test_a_database_that_does_not_answer_keeps_the_lease() -> None:
     script: list[tuple[Any, Any]] = [(ThisNode(), "n"), (RELEASE, Unavailable())]
-    for pause in FEW:
-        script += [(Sleep(pause), None), (RELEASE, Unavailable())]
+    for pause in (0.025, 0.05, 0.1):
+        script += [(RandomBytes(2), b"\0\0"), (Sleep(pause), None), (RELEASE, Unavailable())]
 
     assert not play(release_run("main", RUN), script)

@@ -4,7 +4,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent
-from legation.effects import Now, Sleep, ThisNode
+from legation.effects import Now, RandomBytes, Sleep, ThisNode
 from legation.runs.start import NewRun, start
 from legation.store.failures import Busy, Conflict
 from legation.store.run_reads import FetchRun
@@ -33,7 +33,12 @@ def test_a_database_that_stays_busy_is_not_asked_for_ever() -> None:
     tries = [
         step
         for pause in (0.05, 0.1, 0.2)
-        for step in ((StartRun, Busy("x")), (FetchRun, None), (Sleep(pause), None))
+        for step in (
+            (StartRun, Busy("x")),
+            (FetchRun, None),
+            (RandomBytes(2), b"\xff\xff"),
+            (Sleep(pause), None),
+        )
     ]
     script = [(ThisNode(), "n"), (Now(), 1), *tries]
     agent = PLATFORM.registry.agents["a"]
