@@ -23,7 +23,9 @@ from .messaging.leases import WorkerLeases
 from .runs.cancellation import cancel_topic
 from .runs.executor import ExecutorContext
 from .store.failures import StoreFailure
+from .store.inbox import INBOX
 from .store.leased_queue import ReleaseLeases
+from .store.outbox import OUTBOX
 from .values import frozen
 
 __all__ = ["Shutdown"]
@@ -75,13 +77,13 @@ class Shutdown:
     def _count_left(self) -> tuple[tuple[str, int], ...]:
         return (
             ("runs", len(self.context.executing)),
-            ("messages", sum(len(worker.leases) for worker in self.workers)),
-            ("replies", sum(len(worker.sending) for worker in self.workers)),
+            ("messages", sum(len(worker.held(INBOX)) for worker in self.workers)),
+            ("replies", sum(len(worker.held(OUTBOX)) for worker in self.workers)),
         )
 
     def _give_back(self) -> Program[None]:
         for worker in self.workers:
-            leases = (*worker.leases.values(), *worker.sending.values())
+            leases = (*worker.held(INBOX), *worker.held(OUTBOX))
             if not leases:
                 continue
             try:
@@ -89,4 +91,4 @@ class Shutdown:
             except StoreFailure:
                 continue  # tried again at the next step
             for lease in leases:
-                worker.let_go(lease)
+                worker.leave(lease)

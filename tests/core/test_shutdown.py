@@ -120,7 +120,7 @@ def test_a_claim_that_is_answered_late_is_given_back_too() -> None:
 
     assert program.send(None) == Sleep(0.05)
     worker.claims = 0
-    worker.take(lease)
+    worker.enter(lease)
     assert program.send(None) == Transact("main", ReleaseLeases((lease,)))
     with pytest.raises(StopIteration):
         program.send(1)

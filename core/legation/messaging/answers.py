@@ -75,7 +75,7 @@ class AnswerMessage(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.worker.let_go(self.claimed.lease)
+        self.worker.leave(self.claimed.lease)
         if trouble is not None:
             yield from self._try_later(where(trouble))
         yield from Nudge(self.worker.inbox)

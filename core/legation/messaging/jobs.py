@@ -7,17 +7,17 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
-from ..incidents import where
-from ..store.failures import StoreFailure
+from ..runs.rounds import Pause, repeat
 from ..store.inbox import INBOX
 from ..store.leased_queue import (
-    Claimed,
+    ClaimedItem,
     ClaimItems,
     ExtendLeases,
     ForgetItems,
+    ItemKey,
     LeasedQueue,
 )
 from ..store.outbox import OUTBOX
@@ -40,9 +40,7 @@ _BATCH: Final = 500
 # would keep the database busy when the node is.
 _WORTHWHILE: Final = MOST // 4
 
-C = TypeVar("C")
-
-Waiting: TypeAlias = AwaitNudge | Sleep
+C = TypeVar("C", bound=ClaimedItem)
 
 
 def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
@@ -51,46 +49,42 @@ def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
     return tuple(kind(worker) for worker in workers for kind in kinds)
 
 
-def _rounds(
-    worker: WorkerLeases, one_round: Callable[[], Program[None]], pause: Waiting
+def _repeat(
+    worker: WorkerLeases, one_round: Callable[[], Program[None]], pause: Pause
 ) -> Program[None]:
-    """Go round for ever, whatever goes wrong; the same trouble is told once."""
-    logged = ""
-    while True:
-        trouble: Exception | None = None
-        try:
-            yield from one_round()
-        except Exception as error:  # noqa: BLE001 (a bug in one round must not end all of them)
-            trouble = error
-        if trouble is None:
-            logged = ""
-            yield from pause
-            continue
-        found = where(trouble)
-        if found != logged:
-            fields = (("database", worker.database), ("error", found))
-            level = "warning" if isinstance(trouble, StoreFailure) else "error"
-            yield from Log(level, "channel_round_failed", fields)
-        logged = found
-        yield from Sleep(_TROUBLE_SECONDS)
+    """Go round for ever."""
+    return repeat(
+        worker.database,
+        one_round,
+        lambda level, fields: Log(level, "channel_round_failed", fields),
+        pause,
+        Sleep(_TROUBLE_SECONDS),
+    )
 
 
 def _claim(
-    worker: WorkerLeases, queue: LeasedQueue[C, Any], held: int
-) -> Program[Claimed[C] | None]:
-    """Return what was claimed; None where there is no room, or the process is about to end."""
-    free = MOST - held
+    worker: WorkerLeases, queue: LeasedQueue[C, Any], work: Callable[[WorkerLeases, C], Job]
+) -> Program[tuple[ItemKey, ...]]:
+    """Claim what there is room for and start the work on each; return what was given up.
+
+    Nothing is claimed where the process is about to end.
+    """
+    free = MOST - len(worker.held(queue))
     if free < _WORTHWHILE or worker.context.draining:
-        return None
+        return ()
     node = yield from ThisNode()
     now_us = yield from Now()
     until_us = now_us + worker.lease_us
     unit = ClaimItems(queue, node, now_us, until_us, free, MAX_ATTEMPTS, worker.channels)
     worker.claims += 1
     try:
-        return (yield from Transact(worker.database, unit))
+        claimed = yield from Transact(worker.database, unit)
     finally:
         worker.claims -= 1
+    for item in claimed.items:
+        worker.enter(item.lease)
+        yield from Spawn(work(worker, item))
+    return claimed.buried
 
 
 @frozen
@@ -101,16 +95,10 @@ class AnswerInbox(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.worker, self._round, AwaitNudge(self.worker.inbox, _ROUND_SECONDS))
+        return _repeat(self.worker, self._round, AwaitNudge(self.worker.inbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.worker, INBOX, len(self.worker.leases))
-        if claimed is None:
-            return
-        for message in claimed.items:
-            self.worker.take(message.lease)
-            yield from Spawn(AnswerMessage(self.worker, message))
-        for key in claimed.buried:
+        for key in (yield from _claim(self.worker, INBOX, AnswerMessage)):
             yield from Log("error", "message_abandoned", (("channel", key.channel),))
 
 
@@ -122,16 +110,10 @@ class SendOutbox(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.worker, self._round, AwaitNudge(self.worker.outbox, _ROUND_SECONDS))
+        return _repeat(self.worker, self._round, AwaitNudge(self.worker.outbox, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        claimed = yield from _claim(self.worker, OUTBOX, len(self.worker.sending))
-        if claimed is None:
-            return
-        for reply in claimed.items:
-            self.worker.take(reply.lease)
-            yield from Spawn(SendReply(self.worker, reply))
-        for key in claimed.buried:
+        for key in (yield from _claim(self.worker, OUTBOX, SendReply)):
             yield from Log("error", "reply_abandoned", (("channel", key.channel),))
 
 
@@ -143,19 +125,18 @@ class KeepLeases(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.worker, self._round, Sleep(self.worker.lease_us / 3 / 1_000_000))
+        return _repeat(self.worker, self._round, Sleep(self.worker.lease_us / 3 / 1_000_000))
 
     def _round(self) -> Program[None]:
         """Extend; what was lost makes room, for its work comes to nothing."""
-        now_us = yield from Now()
-        until_us = now_us + self.worker.lease_us
-        for held in (self.worker.leases, self.worker.sending):
-            if leases := tuple(held.values()):
-                extend = ExtendLeases(leases, now_us, until_us)
-                kept = yield from Transact(self.worker.database, extend)
+        worker, now_us = self.worker, (yield from Now())
+        for queue in (INBOX, OUTBOX):
+            if leases := worker.held(queue):
+                extend = ExtendLeases(leases, now_us, now_us + worker.lease_us)
+                kept = yield from Transact(worker.database, extend)
                 for lease in leases:
                     if lease not in kept:
-                        self.worker.let_go(lease)
+                        worker.leave(lease)
 
 
 @frozen
@@ -166,7 +147,7 @@ class ForgetDone(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _rounds(self.worker, self._round, Sleep(_FORGET_SECONDS))
+        return _repeat(self.worker, self._round, Sleep(_FORGET_SECONDS))
 
     def _round(self) -> Program[None]:
         """Delete in batches, each a transaction of its own: nobody waits long for one."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field
 
 from ..hosted.registry import HostedChannel
 from ..runs.executor import ExecutorContext
-from ..store.inbox import INBOX
-from ..store.leased_queue import ItemKey, Lease
+from ..runs.register import InFlight, Key
+from ..store.leased_queue import Lease, LeasedQueue
 
 __all__ = ["MOST", "WorkerLeases", "leases_of"]
 
@@ -26,14 +26,13 @@ class WorkerLeases:
 
     context: ExecutorContext
     database: str
-    leases: dict[ItemKey, Lease] = field(factory=dict[ItemKey, Lease])
-    sending: dict[ItemKey, Lease] = field(factory=dict[ItemKey, Lease])
+    in_flight: InFlight[Lease] = field(factory=InFlight[Lease])
     claims: int = 0
 
     @property
     def busy(self) -> bool:
         """Whether anything is under work here, or a claim is on its way."""
-        return bool(self.leases or self.sending or self.claims)
+        return bool(self.in_flight or self.claims)
 
     @property
     def lease_us(self) -> int:
@@ -60,21 +59,21 @@ class WorkerLeases:
         """Return the channel of something claimed."""
         return self.context.registry.channels[name]
 
-    def take(self, lease: Lease) -> None:
+    def held(self, queue: LeasedQueue[Any, Any]) -> tuple[Lease, ...]:
+        """Return the leases on items of `queue`."""
+        return tuple(self.in_flight.at(queue.table).values())
+
+    def enter(self, lease: Lease) -> None:
         """Note that work under `lease` begins."""
-        self._held(lease)[lease.key] = lease
+        self.in_flight.enter(_key(lease), lease)
 
-    def let_go(self, lease: Lease) -> None:
-        """Note that work under `lease` is over.
+    def leave(self, lease: Lease) -> None:
+        """Note that work under `lease` is over."""
+        self.in_flight.leave(_key(lease), lease)
 
-        A newer lease on the same thing stays: somebody else on this node works under it.
-        """
-        held = self._held(lease)
-        if held.get(lease.key) == lease:
-            del held[lease.key]
 
-    def _held(self, lease: Lease) -> dict[ItemKey, Lease]:
-        return self.leases if lease.queue is INBOX else self.sending
+def _key(lease: Lease) -> Key:
+    return lease.queue.table, lease.key.channel, lease.key.item_id
 
 
 def leases_of(context: ExecutorContext) -> tuple[WorkerLeases, ...]:

@@ -36,7 +36,7 @@ class SendReply(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
         # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.worker.let_go(lease)
+        self.worker.leave(lease)
         lost = False
         try:
             yield from self._note(outcome or RetryLater(None, reason))

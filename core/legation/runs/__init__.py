@@ -3,12 +3,13 @@
 The modules, in the order of a run's life:
 
 * `ids` gives a run its id, and `start` stores it and spawns its executor;
-* `executor` takes a claimed run to its end, `register` has the runs that this node executes;
+* `executor` takes a claimed run to its end, `register` has what this node works on;
 * `turn` makes the turn of a run: `prompt` begins it, `turn_state` is how far it has come;
 * `agent_turn`, `team_turn` and `function_turn` take it, and `tool_calls` calls the tools;
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
 * `approvals` and `continuation` go on with a run that waits for a person;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
-* `release` and `reaper` see that none is left behind, `retry` that a database may be away a while;
+* `release` and `reaper` see that none is left behind, `rounds` is how the reaper goes round;
+* `retry` sees that a database may be away a while;
 * `payloads` and `output` show a run and its parts to callers.
 """

@@ -27,7 +27,7 @@ from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import EventWriter, Journal, LeaseLost
 from .events import EventOrigin
 from .output import RunSummary
-from .register import ExecutingRuns
+from .register import InFlight
 from .release import release_run
 from .retry import MANY, MOST_TRIES, PASSING
 from .team_turn import Taking
@@ -43,7 +43,7 @@ class ExecutorContext:
     """The context of the executor: the components that are hosted, and the runs under execution.
 
     The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
-    has gone is not kept by its node's life.
+    has gone is not kept by its node's life.  There each has the number of its attempt.
 
     Attributes:
         draining: The process is about to end: nothing that waits is claimed any more.
@@ -54,7 +54,7 @@ class ExecutorContext:
     """
 
     registry: Registry
-    executing: ExecutingRuns = field(factory=ExecutingRuns)
+    executing: InFlight[int] = field(factory=InFlight[int])
     draining: bool = False
     leaving: bool = False
     ending: bool = False
@@ -118,11 +118,11 @@ class ExecuteRun(Job):
         executing, key = self.context.executing, (self.database, self.run.run_id)
         if self.context.ending and (yield from release_run(self.database, self.run)):
             return
-        executing.enter(*key, self.run.attempt)
+        executing.enter(key, self.run.attempt)
         try:
             following = yield from self._execute()
         finally:
-            executing.leave(*key, self.run.attempt)
+            executing.leave(key, self.run.attempt)
         if following is None:
             return
         if self.context.draining and (yield from release_run(self.database, following)):

@@ -7,8 +7,6 @@ from typing import Final
 from attrs import evolve
 
 from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
-from ..incidents import where
-from ..store.failures import StoreFailure
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
 from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
@@ -21,6 +19,7 @@ from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecuteRun, ExecutorContext
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
+from .rounds import repeat
 
 __all__ = ["KeepRuns"]
 
@@ -42,35 +41,27 @@ class KeepRuns(Job):
     def program(self) -> Program[None]:
         """Go round, whatever goes wrong."""
         node = yield from ThisNode()
-        logged, beaten_us = "", 0
-        while True:
+        pause = AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
+        beaten_us = 0
+
+        def one_round() -> Program[None]:
+            nonlocal beaten_us
             now_us = yield from Now()
             beats = not 0 <= now_us - beaten_us < self.context.lease_us // _BEATS
-            trouble: Exception | None = None
-            try:
-                yield from self._round(node, now_us, beats=beats)
-            except Exception as error:  # noqa: BLE001 (a bug must not end the keeping of all runs)
-                trouble = error
-            if trouble is not None:
-                beaten_us = 0  # as soon as it can be again
-            elif beats:
-                beaten_us = now_us
-            logged = yield from self._log_trouble(trouble, logged)
-            yield from AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
+            before, beaten_us = beaten_us, 0  # a round that fails is made up for by the next
+            yield from self._round(node, now_us, beats=beats)
+            beaten_us = now_us if beats else before
 
-    def _log_trouble(self, trouble: Exception | None, logged: str) -> Program[str]:
-        """Write what went wrong, unless it was `logged` the last time; return what it is."""
-        if trouble is None:
-            return ""
-        found = where(trouble)
-        if found != logged:
-            fields = (("database", self.database), ("error", found))
-            level = "warning" if isinstance(trouble, StoreFailure) else "error"
-            yield from Log(level, "reaper_round_failed", fields)
-        return found
+        yield from repeat(
+            self.database,
+            one_round,
+            lambda level, fields: Log(level, "reaper_round_failed", fields),
+            pause,
+            pause,
+        )
 
     def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
-        if held := self.context.executing.ids(self.database):
+        if held := tuple(run_id for _, run_id in self.context.executing.at(self.database)):
             yield from self._keep(node, held, now_us, beats=beats)
         if self.context.draining:
             return

@@ -1,49 +1,55 @@
-"""The register of the runs that this node executes, by database.
-
-The id of a run means nothing without its database: whoever asks a database about a run of another
-is told that there is no such run.  So the register has no way to read the ids of all databases
-together.
-"""
+"""The register of what a node works on: runs, messages and replies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, TypeAlias, TypeVar
 
 from attrs import define, field
 
-__all__ = ["ExecutingRuns"]
+__all__ = ["InFlight", "Key"]
+
+T = TypeVar("T")
+
+Key: TypeAlias = tuple[str, ...]
+"""A place and what is unique there: the database and the id of a run, a queue and an item's key.
+
+The id of a run means nothing without its database: whoever asks a database about a run of another
+is told that there is no such run.
+"""
 
 
 @define(eq=False)
-class ExecutingRuns:
-    """Runs under execution, each with the number of the try.
+class InFlight(Generic[T]):
+    """Work in flight, each with the token of its attempt: a number, or a lease.
 
     Somebody may go on with a run that paused before whoever stored the pause has learned that it
-    is stored: so only the try that entered a run takes it out again.
+    is stored, and claim a message anew whose lease ran out: so only the attempt that entered takes
+    it out again.
     """
 
-    _attempts: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int], init=False)
+    _tokens: dict[Key, T] = field(factory=dict[Key, T], init=False)
 
     def __len__(self) -> int:
-        return len(self._attempts)
+        return len(self._tokens)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Iterate over database and id of each run, sorted."""
-        return iter(sorted(self._attempts))
+    def __iter__(self) -> Iterator[Key]:
+        """Iterate over the keys, sorted."""
+        return iter(sorted(self._tokens))
 
-    def __contains__(self, key: tuple[str, str]) -> bool:
-        """Whether a run, of a database and with an id, is executed."""
-        return key in self._attempts
+    def __contains__(self, key: Key) -> bool:
+        """Whether somebody works on `key`."""
+        return key in self._tokens
 
-    def enter(self, database: str, run_id: str, attempt: int) -> None:
-        """Note that the try `attempt` of a run begins."""
-        self._attempts[database, run_id] = attempt
+    def enter(self, key: Key, token: T) -> None:
+        """Note that work on `key` begins."""
+        self._tokens[key] = token
 
-    def leave(self, database: str, run_id: str, attempt: int) -> None:
-        """Note that this try is over."""
-        if self._attempts.get((database, run_id)) == attempt:
-            del self._attempts[database, run_id]
+    def leave(self, key: Key, token: T) -> None:
+        """Note that the work under `token` is over."""
+        if self._tokens.get(key) == token:
+            del self._tokens[key]
 
-    def ids(self, database: str) -> tuple[str, ...]:
-        """Return the ids of the runs of `database`, sorted."""
-        return tuple(sorted(run_id for name, run_id in self._attempts if name == database))
+    def at(self, place: str) -> dict[Key, T]:
+        """Return the work at `place`, sorted."""
+        return {key: self._tokens[key] for key in self if key[0] == place}

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field
 
 from ..values import frozen
-from .leased_queue import CompleteItem, FailItem, Lease, LeasedQueue
+from .leased_queue import ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
 from .outbox import NewReply, put_replies
 from .units import Dialect, Sql, Statements, Unit
 
@@ -38,10 +38,9 @@ class NewMessage:
 
 
 @frozen
-class ClaimedMessage:
+class ClaimedMessage(ClaimedItem):
     """A message to work on; `run_id` names the run that an earlier attempt began, if any."""
 
-    lease: Lease
     sender: str = field(repr=False)
     payload: str = field(repr=False)
     received_us: int

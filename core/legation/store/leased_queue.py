@@ -30,6 +30,7 @@ from .units import Dialect, Sql, Statements, Unit
 __all__ = [
     "ClaimItems",
     "Claimed",
+    "ClaimedItem",
     "CompleteItem",
     "CountItems",
     "ExtendLeases",
@@ -44,7 +45,7 @@ __all__ = [
     "text_array",
 ]
 
-C = TypeVar("C")
+C = TypeVar("C", bound="ClaimedItem")
 R = TypeVar("R", bound=AttrsInstance)
 
 _FREE: Final = "lease_by = null, lease_us = null"
@@ -154,6 +155,13 @@ class Lease:
             "node": self.node,
             "attempts": self.attempts,
         }
+
+
+@frozen
+class ClaimedItem:
+    """Base of an item to work on: the lease under which to."""
+
+    lease: Lease
 
 
 @frozen

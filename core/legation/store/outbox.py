@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field
 
 from ..values import frozen
-from .leased_queue import Lease, LeasedQueue
+from .leased_queue import ClaimedItem, LeasedQueue
 from .units import Sql, Statements
 
 __all__ = ["OUTBOX", "ClaimedReply", "NewReply", "ReplyRow", "put_replies"]
@@ -28,10 +28,9 @@ class NewReply:
 
 
 @frozen
-class ClaimedReply:
-    """A reply to send, and the lease under which to."""
+class ClaimedReply(ClaimedItem):
+    """A reply to send."""
 
-    lease: Lease
     recipient: str = field(repr=False)
     payload: str = field(repr=False)
     created_us: int

@@ -179,7 +179,7 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
     message, other = (Lease(INBOX, ItemKey("whatsapp", name), "n", 1) for name in "ab")
     reply = Lease(OUTBOX, ItemKey("whatsapp", "r"), "n", 1)
     for lease in (message, other, reply):
-        worker.take(lease)
+        worker.enter(lease)
     program = KeepLeases(worker).program()
 
     play(
@@ -192,7 +192,7 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
         ],
     )
 
-    assert (worker.leases, worker.sending) == ({message.key: message}, {reply.key: reply})
+    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((message,), (reply,))
 
 
 def _first(program: Any, number: int) -> Program[None]:

@@ -37,26 +37,26 @@ def test_a_desk_knows_the_channels_of_its_database_alone() -> None:
 
 def test_what_is_taken_is_held_until_it_is_let_go() -> None:
     worker = WorkerLeases(platform().context, "main")
-    worker.take(MESSAGE)
-    worker.take(REPLY)
-    assert (worker.leases, worker.sending) == ({MESSAGE.key: MESSAGE}, {REPLY.key: REPLY})
+    worker.enter(MESSAGE)
+    worker.enter(REPLY)
+    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((MESSAGE,), (REPLY,))
 
     for _ in range(2):
-        worker.let_go(MESSAGE)
-        worker.let_go(REPLY)
-        assert (worker.leases, worker.sending) == ({}, {})
+        worker.leave(MESSAGE)
+        worker.leave(REPLY)
+        assert (worker.held(INBOX), worker.held(OUTBOX)) == ((), ())
 
 
 def test_work_under_an_old_lease_does_not_let_a_newer_one_go() -> None:
     worker = WorkerLeases(platform().context, "main")
     newer, later = evolve(MESSAGE, attempts=2), evolve(REPLY, attempts=2)
-    worker.take(newer)
-    worker.take(later)
+    worker.enter(newer)
+    worker.enter(later)
 
-    worker.let_go(MESSAGE)
-    worker.let_go(REPLY)
+    worker.leave(MESSAGE)
+    worker.leave(REPLY)
 
-    assert (worker.leases, worker.sending) == ({MESSAGE.key: newer}, {REPLY.key: later})
+    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((newer,), (later,))
 
 
 def test_topics_are_those_of_the_database() -> None:

@@ -30,7 +30,7 @@ CLAIMED = ClaimedReply(LEASE, "4911", PAYLOAD, NOW)
 
 def worker() -> WorkerLeases:
     made = WorkerLeases(platform().context, "main")
-    made.take(LEASE)
+    made.enter(LEASE)
     return made
 
 
@@ -53,7 +53,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
         ],
     )
 
-    assert at.sending == {}
+    assert at.held(OUTBOX) == ()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_send_that_is_closed_says_nothing_more_and_is_let_go() -> None:
         ],
     )
 
-    assert at.sending == {}
+    assert at.held(OUTBOX) == ()
 
 
 @pytest.mark.parametrize(

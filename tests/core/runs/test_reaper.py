@@ -204,7 +204,7 @@ def test_a_lock_that_is_not_had_ends_the_round(client: Client) -> None:
 def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
     """Counted by rounds they would run out where each takes longer than three seconds."""
     context = hosting(ScriptedModel([])).context
-    context.executing.enter("main", "r", 1)
+    context.executing.enter(("main", "r"), 1)
     program, now, beats = KeepRuns(context, "main").program(), 1_000_000_000, list[int]()
     answer: Any = None
     for _ in range(200):
@@ -247,7 +247,7 @@ def test_what_is_claimed_late_in_a_round_has_a_whole_lease() -> None:
 def test_a_database_is_asked_about_its_own_runs_alone() -> None:
     context = hosting(ScriptedModel([])).context
     for database in ("main", "other"):
-        context.executing.enter(database, f"of {database}", 1)
+        context.executing.enter((database, f"of {database}"), 1)
     program, asked = KeepRuns(context, "main").program(), list[tuple[str, tuple[str, ...]]]()
     effect = next(program)
     while not isinstance(effect, AwaitNudge):
