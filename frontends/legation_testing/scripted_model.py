@@ -106,20 +106,13 @@ class ScriptedModel:
         prompts: What it was asked, in order.
     """
 
+    name = "Scripted"
+    provider = "Legation"
+
     steps: tuple[Step, ...] = field(default=(), converter=_steps)
     id: str = "scripted"
     prompts: list[Prompt] = field(factory=list[Prompt], init=False)
     _named: int = field(default=0, init=False)
-
-    @property
-    def name(self) -> str:
-        """Return the name shown to clients."""
-        return "Scripted"
-
-    @property
-    def provider(self) -> str:
-        """Return the provider shown to clients."""
-        return "Legation"
 
     @property
     def steps_left(self) -> int:

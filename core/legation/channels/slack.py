@@ -8,7 +8,7 @@ it does not prove that the first one arrived.  The inbox knows what is a duplica
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from attrs import field
@@ -17,10 +17,10 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .codec import Codec
 from .deliveries import (
     Attachment,
     ContentKind,
-    Handshake,
     Ignored,
     IncomingMessage,
     Parsed,
@@ -66,7 +66,7 @@ _PASSING: Final = frozenset(
 
 
 @frozen
-class Slack:
+class Slack(Codec):
     """One app in one workspace.
 
     With `mentions_only` the app answers in a channel where it is mentioned, and in direct
@@ -86,21 +86,9 @@ class Slack:
     previous_signing_secret: str | None = field(default=None, repr=False)
     mentions_only: bool = True
 
-    def __attrs_post_init__(self) -> None:
-        """Refuse to be without a usable secret.
-
-        Raises:
-            ValueError: There is none.
-        """
-        _ = self._secrets
-
     @property
     def _secrets(self) -> Secrets:
         return active_secrets(self.signing_secret, self.previous_signing_secret)
-
-    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
-        """Refuse: Slack verifies by a signed POST."""
-        return SignatureRefused("no handshake")
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check Slack's signature and the age of the request."""
@@ -126,10 +114,6 @@ class Slack:
             yield "not mentioned"
         else:
             yield _message(root, event)
-
-    def locate(self, media: Attachment) -> Fetch | None:
-        """Ask nothing: the address of a file stands in its event."""
-        return None
 
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; the app needs the scope `files:read`."""

@@ -7,7 +7,6 @@ so that one of our own deliveries, sent back to us, is not taken for a message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from attrs import field
@@ -16,10 +15,9 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .codec import Codec
 from .deliveries import (
-    Attachment,
     ContentKind,
-    Handshake,
     Ignored,
     IncomingMessage,
     Parsed,
@@ -48,7 +46,7 @@ _GONE: Final = 410
 
 
 @frozen
-class Standard:
+class Standard(Codec):
     """One system that signs what it sends, and takes our signed replies at `reply_url`.
 
     While a secret is replaced, replies carry a signature by each (the list exists for that).
@@ -62,22 +60,10 @@ class Standard:
     reply_url: str = field(validator=check_base_url)
     previous_secret: str | None = field(default=None, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Refuse to be without a usable secret.
-
-        Raises:
-            ValueError: There is none.
-        """
-        _ = self._secrets
-
     @property
     def _secrets(self) -> Secrets:
         current = (standard_key(self.secret),)
         return (*current, standard_key(self.previous_secret)) if self.previous_secret else current
-
-    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
-        """Refuse: the scheme has none."""
-        return SignatureRefused("no handshake")
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the signature over id, timestamp and body."""
@@ -92,14 +78,6 @@ class Standard:
         if name != "message" and not name.startswith("message."):
             return Ignored("another type")
         return gather([_message(root.get("data"), verified.delivery_id)])
-
-    def locate(self, media: Attachment) -> Fetch | None:
-        """Ask nothing: no message has a file."""
-        return None
-
-    def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
-        """Ask for nothing: no message has a file."""
-        return None
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the signed request; id and body are the same for every attempt."""

@@ -7,7 +7,7 @@ update is one event; its `update_id` is what repeats when Telegram delivers agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from attrs import field
@@ -16,10 +16,10 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .codec import Codec
 from .deliveries import (
     Attachment,
     ContentKind,
-    Handshake,
     Ignored,
     IncomingMessage,
     Parsed,
@@ -98,7 +98,7 @@ def _check_bot_token(_: object, __: object, value: str) -> None:
 
 
 @frozen
-class Telegram:
+class Telegram(Codec):
     """One bot.
 
     With `mentions_only` the bot answers in a group what is meant for a bot: commands, mentions of a
@@ -117,21 +117,9 @@ class Telegram:
     previous_secret_token: str | None = field(default=None, repr=False, validator=_check_secret)
     mentions_only: bool = True
 
-    def __attrs_post_init__(self) -> None:
-        """Refuse to be without a usable secret.
-
-        Raises:
-            ValueError: There is none.
-        """
-        _ = self._secrets
-
     @property
     def _secrets(self) -> Secrets:
         return active_secrets(self.secret_token, self.previous_secret_token)
-
-    def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
-        """Refuse: Telegram asks nothing by GET."""
-        return SignatureRefused("no handshake")
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the secret token; the scheme knows no time and signs nothing."""

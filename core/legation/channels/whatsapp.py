@@ -17,6 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .codec import Codec
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -86,7 +87,7 @@ _PASSING: Final = frozenset(
 
 
 @frozen
-class WhatsApp:
+class WhatsApp(Codec):
     """One business phone number.  Messages to another number of the same app are not for us."""
 
     kind: ClassVar[str] = "whatsapp"
@@ -101,14 +102,6 @@ class WhatsApp:
         default="https://graph.facebook.com/v22.0", converter=base_url, validator=check_base_url
     )
     previous_app_secret: str | None = field(default=None, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse to be without a usable secret.
-
-        Raises:
-            ValueError: There is none.
-        """
-        _ = self._secrets
 
     @property
     def _secrets(self) -> Secrets:

@@ -93,17 +93,10 @@ _ERRORS: Final = {
 class AnthropicMessages(HostedModel):
     """A model behind `{base_url}/v1/messages`."""
 
+    name = "Claude"
+    provider = "Anthropic"
+
     base_url: str = base_url("https://api.anthropic.com")
-
-    @property
-    def name(self) -> str:
-        """Return the name shown to clients."""
-        return "Claude"
-
-    @property
-    def provider(self) -> str:
-        """Return the provider shown to clients."""
-        return "Anthropic"
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         """Answer `prompt`.

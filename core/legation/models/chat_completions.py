@@ -71,18 +71,11 @@ _LIMITS: Final = frozenset({"429", "rate_limit_error", "rate_limit_exceeded", "r
 class ChatCompletions(HostedModel):
     """A model behind `{base_url}/chat/completions`; `temperature` is its own where it is None."""
 
+    name = "OpenAIChat"
+    provider = "OpenAI"
+
     base_url: str = base_url("https://api.openai.com/v1")
     temperature: float | None = field(default=None, validator=validators.optional(validators.ge(0)))
-
-    @property
-    def name(self) -> str:
-        """Return the name shown to clients."""
-        return "OpenAIChat"
-
-    @property
-    def provider(self) -> str:
-        """Return the provider shown to clients."""
-        return "OpenAI"
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         """Answer `prompt`.

@@ -25,18 +25,11 @@ _LONGEST_BY_WORD: Final = 4096
 class Echo:
     """Repeats the last message of the user, word by word, after `delay_seconds`."""
 
+    name = "Echo"
+    provider = "Legation"
+
     id: str = "echo"
     delay_seconds: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """Return the name shown to clients."""
-        return "Echo"
-
-    @property
-    def provider(self) -> str:
-        """Return the provider shown to clients."""
-        return "Legation"
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         """Answer with the last message of the user; a token is a word."""

@@ -17,7 +17,6 @@ one lane.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -25,12 +24,12 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from attrs import AttrsInstance, fields
 
 from ..values import frozen
-from .units import Dialect, Sql, Statements, Unit
+from .units import Dialect, Sql, Statements, Unit, text_array
 
 __all__ = [
     "ClaimItems",
-    "Claimed",
     "ClaimedItem",
+    "ClaimedItems",
     "CompleteItem",
     "CountItems",
     "ExtendLeases",
@@ -42,7 +41,6 @@ __all__ = [
     "ListItems",
     "QueueDepth",
     "ReleaseLeases",
-    "text_array",
 ]
 
 C = TypeVar("C", bound="ClaimedItem")
@@ -165,7 +163,7 @@ class ClaimedItem:
 
 
 @frozen
-class Claimed(Generic[C]):
+class ClaimedItems(Generic[C]):
     """What a claim brought: work, and the items it gave up for lost."""
 
     items: tuple[C, ...] = ()
@@ -183,18 +181,11 @@ class QueueDepth:
     oldest_us: int | None
 
 
-def text_array(dialect: Dialect, texts: tuple[str, ...] | None) -> str | list[str] | None:
-    """Return `texts` as the parameter that stands for a list: JSON on SQLite."""
-    if texts is None:
-        return None
-    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)
-
-
 # --- to work -----------------------------------------------------------------------------------
 
 
 @frozen
-class ClaimItems(Unit[Claimed[C]]):
+class ClaimItems(Unit[ClaimedItems[C]]):
     """Lease up to `limit` items until `lease_us`: the oldest of each lane.
 
     An item whose `max_attempts` leases all ran out kills whoever touches it: it is buried.
@@ -209,7 +200,7 @@ class ClaimItems(Unit[Claimed[C]]):
     max_attempts: int
     channels: tuple[str, ...] | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[Claimed[C]]:
+    def statements(self, dialect: Dialect) -> Statements[ClaimedItems[C]]:
         """Bury what was tried too often without an end, then claim."""
         queue = self.queue
         if dialect is Dialect.POSTGRESQL:
@@ -227,7 +218,7 @@ class ClaimItems(Unit[Claimed[C]]):
             for channel, item_id, attempts, *rest in rows
         ]
         claimed.sort(key=queue.age)
-        return Claimed(tuple(claimed), tuple(ItemKey(*row) for row in dead))
+        return ClaimedItems(tuple(claimed), tuple(ItemKey(*row) for row in dead))
 
 
 @frozen

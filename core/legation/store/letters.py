@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Final
 
 from ..values import frozen
 from .inbox import INBOX, MessageRow
-from .leased_queue import text_array
 from .outbox import OUTBOX, ReplyRow
-from .units import Dialect, Rows, Sql, Statements, Undo, Unit
+from .units import Dialect, Rows, Sql, Statements, Undo, Unit, text_array
 
 __all__ = ["FetchMessageRecord", "MessageRecord", "Retried", "RetryDeadMessage"]
 

@@ -17,13 +17,12 @@ from .run_rows import (
     ClaimedRun,
     Lease,
     RunRow,
-    array,
     literal,
     to_claimed_run,
 )
 from .run_states import RunMove, state_after
 from .runs import CLAIM_NEXT, FENCE
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
     "CancelsAsked",
@@ -54,7 +53,7 @@ class CancelsAsked(Unit[tuple[str, ...]]):
 
     def statements(self, dialect: Dialect) -> Statements[tuple[str, ...] | Undo[Any]]:
         """Yield one read."""
-        rows = yield CANCELS(runs=array(dialect, self.runs))
+        rows = yield CANCELS(runs=text_array(dialect, self.runs))
         return tuple(row[0] for row in rows)
 
 
@@ -97,7 +96,7 @@ class ExtendLeases(Unit[None]):
 
     def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
         """Yield one update."""
-        runs = array(dialect, self.runs)
+        runs = text_array(dialect, self.runs)
         yield ANY_EXTEND(node=self.node, until_us=self.until_us, runs=runs)
         return None
 

@@ -27,7 +27,6 @@ __all__ = [
     "Lease",
     "RunRow",
     "StoredEvent",
-    "array",
     "insert_events",
     "literal",
     "status_is",
@@ -245,8 +244,3 @@ def insert_events(
         return Statement(few, Numbered((run_id, now_us, *row)))
     rows = json.dumps([[e.seq, e.name, e.data] for e in events])
     return MANY_EVENTS(run_id=run_id, now=now_us, events=rows)
-
-
-def array(dialect: Dialect, texts: Sequence[str]) -> str | list[str]:
-    """Return `texts` as one parameter."""
-    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)

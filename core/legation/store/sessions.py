@@ -147,24 +147,25 @@ def _page(where: str, column: str, order: str) -> Sql:
     )
 
 
-LIST: Final = {
-    (*narrowed, *by): _page(_OWNED + more, *by)
-    for narrowed, more in _NARROWED.items()
-    for by in _ORDERS
-}
-COUNT: Final = {
-    narrowed: Sql(f"select count(*) from sessions where {_OWNED}{more}")
-    for narrowed, more in _NARROWED.items()
-}
-ANY_LIST: Final = {
-    (*narrowed, *by): _page(_KIND + more, *by)
-    for narrowed, more in _NARROWED.items()
-    for by in _ORDERS
-}
-ANY_COUNT: Final = {
-    narrowed: Sql(f"select count(*) from sessions where {_KIND}{more}")
-    for narrowed, more in _NARROWED.items()
-}
+def _pages(where: str) -> Mapping[tuple[object, ...], Sql]:
+    return {
+        (*narrowed, *by): _page(where + more, *by)
+        for narrowed, more in _NARROWED.items()
+        for by in _ORDERS
+    }
+
+
+def _counts(where: str) -> Mapping[tuple[object, ...], Sql]:
+    return {
+        narrowed: Sql(f"select count(*) from sessions where {where}{more}")
+        for narrowed, more in _NARROWED.items()
+    }
+
+
+LIST: Final = _pages(_OWNED)
+COUNT: Final = _counts(_OWNED)
+ANY_LIST: Final = _pages(_KIND)
+ANY_COUNT: Final = _counts(_KIND)
 
 
 @frozen

@@ -18,6 +18,7 @@ Contract with a host (`legation_host` holds the other half):
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ __all__ = [
     "Undo",
     "Unit",
     "all_sql",
+    "text_array",
 ]
 
 R = TypeVar("R")
@@ -154,3 +156,10 @@ class Unit(ABC, Generic[R]):
 def all_sql() -> Iterable[Sql]:
     """Return every statement the imported modules of the core have written."""
     return tuple(_REGISTERED)
+
+
+def text_array(dialect: Dialect, texts: Sequence[str] | None) -> str | list[str] | None:
+    """Return `texts` as the parameter that stands for a list: JSON on SQLite."""
+    if texts is None:
+        return None
+    return json.dumps(texts) if dialect is Dialect.SQLITE else list(texts)

@@ -18,7 +18,7 @@ from legation.store.inbox import (
     PutMessages,
 )
 from legation.store.leased_queue import (
-    Claimed,
+    ClaimedItems,
     ClaimItems,
     CountItems,
     ExtendLeases,
@@ -46,7 +46,7 @@ def put(database: Database, *ids: str, sender: str = "ada", now: int = 0) -> tup
 
 def claim(
     database: Database, now: int, node: str = "n1", limit: int = 9
-) -> Claimed[ClaimedMessage]:
+) -> ClaimedItems[ClaimedMessage]:
     return database.run(ClaimItems(INBOX, node, now, now + 30, limit, 20))
 
 
@@ -84,7 +84,7 @@ def test_a_claim_brings_the_message_and_its_lease(database: Database) -> None:
     assert message.lease.key == ItemKey("c", "a")
     assert (message.lease.node, message.lease.attempts) == ("n1", 1)
     assert (message.sender, message.payload, message.run_id) == ("ada", "text of a", None)
-    assert claim(database, 8) == Claimed()
+    assert claim(database, 8) == ClaimedItems()
 
 
 def test_a_claim_takes_the_oldest_of_each_sender_up_to_its_limit(database: Database) -> None:
@@ -178,7 +178,7 @@ def test_a_failed_message_waits_and_holds_up_its_sender_alone(database: Database
     assert one_of(claim(database, 50), "a1").lease.attempts == 2
 
 
-def one_of(claimed: Claimed[ClaimedMessage], message_id: str) -> ClaimedMessage:
+def one_of(claimed: ClaimedItems[ClaimedMessage], message_id: str) -> ClaimedMessage:
     return next(m for m in claimed.items if m.lease.key.item_id == message_id)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from legation.store.inbox import INBOX
-from legation.store.leased_queue import ItemKey, Lease, LeasedQueue, text_array
+from legation.store.leased_queue import ItemKey, Lease, LeasedQueue
 from legation.store.outbox import OUTBOX
-from legation.store.units import Dialect
 
 
 @pytest.mark.parametrize("queue", [INBOX, OUTBOX], ids=repr)
@@ -27,13 +26,3 @@ def test_a_queue_shows_as_its_name() -> None:
     assert repr(Lease(INBOX, ItemKey("c", "a"), "n", 1)) == (
         "Lease(queue=INBOX, key=ItemKey(channel='c', item_id='a'), node='n', attempts=1)"
     )
-
-
-@pytest.mark.parametrize(
-    ("dialect", "expected"),
-    [(Dialect.SQLITE, '["a", "b"]'), (Dialect.POSTGRESQL, ["a", "b"])],
-    ids=["sqlite", "postgresql"],
-)
-def test_a_list_of_texts_is_an_array_or_json(dialect: Dialect, expected: object) -> None:
-    assert text_array(dialect, ("a", "b")) == expected
-    assert text_array(dialect, None) is None

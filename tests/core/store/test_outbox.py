@@ -6,7 +6,7 @@ import pytest
 
 from legation.store.inbox import NewMessage, PutMessages
 from legation.store.leased_queue import (
-    Claimed,
+    ClaimedItems,
     ClaimItems,
     CompleteItem,
     CountItems,
@@ -33,7 +33,9 @@ def put(database: Database, *keys: str, to: str = "ada", now: int = 0) -> tuple[
     return database.run(PutReplies("c", tuple(NewReply(k, to, f"text {k}") for k in keys), now))
 
 
-def claim(database: Database, now: int, node: str = "n1", limit: int = 9) -> Claimed[ClaimedReply]:
+def claim(
+    database: Database, now: int, node: str = "n1", limit: int = 9
+) -> ClaimedItems[ClaimedReply]:
     return database.run(ClaimItems(OUTBOX, node, now, now + 30, limit, 20))
 
 
@@ -82,7 +84,7 @@ def test_a_sent_reply_is_not_sent_again(database: Database) -> None:
     lease = one(database, 5).lease
 
     assert database.run(CompleteItem(lease, 6))
-    assert claim(database, 99) == Claimed()
+    assert claim(database, 99) == ClaimedItems()
     assert not database.run(CompleteItem(lease, 7))
     assert database.ask("select state, sent_us, lease_by from outbox") == [("sent", 6, None)]
 
@@ -124,7 +126,9 @@ def test_what_never_ends_is_buried(database: Database) -> None:
     for now in (0, 30):
         database.run(ClaimItems(OUTBOX, "n1", now, now + 30, 9, 2))
 
-    assert database.run(ClaimItems(OUTBOX, "n2", 60, 90, 9, 2)) == Claimed((), (ItemKey("c", "r"),))
+    assert database.run(ClaimItems(OUTBOX, "n2", 60, 90, 9, 2)) == ClaimedItems(
+        (), (ItemKey("c", "r"),)
+    )
 
 
 def test_an_operator_revives_a_dead_reply(database: Database) -> None:

@@ -8,7 +8,17 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.store.units import Dialect, Numbered, Sql, Statement, Statements, Undo, Unit, all_sql
+from legation.store.units import (
+    Dialect,
+    Numbered,
+    Sql,
+    Statement,
+    Statements,
+    Undo,
+    Unit,
+    all_sql,
+    text_array,
+)
 
 ASK = Sql("select :a, '%', 'x'", "select :a::text, '%', 'x'", registered=False)
 SAME = Sql("select :a", registered=False)
@@ -100,3 +110,13 @@ def test_a_unit_without_statements_is_a_bug() -> None:
 
     with pytest.raises(TypeError, match="statements"):
         Idle()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [(Dialect.SQLITE, '["a", "b"]'), (Dialect.POSTGRESQL, ["a", "b"])],
+    ids=["sqlite", "postgresql"],
+)
+def test_a_list_of_texts_is_an_array_or_json(dialect: Dialect, expected: object) -> None:
+    assert text_array(dialect, ("a", "b")) == expected
+    assert text_array(dialect, None) is None
