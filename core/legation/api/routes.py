@@ -109,6 +109,11 @@ def _runs(kind: str) -> tuple[Route, ...]:
     )
 
 
+_session: Final = partial(Route, tag="Sessions", find=sessions.find_database)
+_database: Final = partial(Route, tag="Database", find=databases.find_database)
+_channel: Final = partial(Route, tag="Channels", find=channels.find_channel)
+_webhook: Final = partial(Route, tag="Channels", find=webhooks.find_channel)
+
 _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
@@ -160,14 +165,7 @@ ROUTES: Final = (
         find=audit.find_databases,
         query=audit.AuditQuery,
     ),
-    Route(
-        "GET",
-        "/metrics/prometheus",
-        _METRICS,
-        metrics.show,
-        "get_prometheus_metrics",
-        "Health",
-    ),
+    Route("GET", "/metrics/prometheus", _METRICS, metrics.show, "get_prometheus_metrics", "Health"),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     *_components("agent"),
@@ -195,111 +193,85 @@ ROUTES: Final = (
         body=sessions.CreateSessionRequest,
         success=201,
     ),
-    Route(
+    _session(
         "DELETE",
         "/sessions",
         _sessions("delete"),
         sessions.delete_sessions,
         "delete_sessions",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.DeleteSessionQuery,
         body=sessions.DeleteSessionRequest,
         success=204,
     ),
-    Route(
+    _session(
         "GET",
         "/sessions/{session_id}",
         _sessions("read"),
         sessions.get_session,
         "get_session_by_id",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.GetSessionQuery,
     ),
-    Route(
+    _session(
         "PATCH",
         "/sessions/{session_id}",
         _sessions("write"),
         sessions.update_session,
         "update_session",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.UpdateSessionQuery,
         body=sessions.UpdateSessionRequest,
     ),
-    Route(
+    _session(
         "DELETE",
         "/sessions/{session_id}",
         _sessions("delete"),
         sessions.delete_session,
         "delete_session",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.DeleteSessionQuery,
         success=204,
     ),
-    Route(
+    _session(
         "POST",
         "/sessions/{session_id}/rename",
         _sessions("write"),
         sessions.rename_session,
         "rename_session",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.RenameSessionQuery,
         body=sessions.RenameSessionRequest,
     ),
-    Route(
+    _session(
         "GET",
         "/sessions/{session_id}/runs",
         _sessions("read"),
         sessions.get_session_runs,
         "get_session_runs",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.SessionRunsQuery,
     ),
-    Route(
+    _session(
         "GET",
         "/sessions/{session_id}/runs/{run_id}",
         _sessions("read"),
         sessions.get_session_run,
         "get_session_run",
-        "Sessions",
-        find=sessions.find_database,
         query=sessions.SessionRunQuery,
     ),
     Route(
         "GET", "/databases", _LIST_DATABASES, databases.list_databases, "get_databases", "Database"
     ),
-    Route(
-        "GET",
-        "/databases/{db_id}",
-        READ_DATABASE,
-        databases.get_database,
-        "get_database",
-        "Database",
-        find=databases.find_database,
-    ),
-    Route(
+    _database("GET", "/databases/{db_id}", READ_DATABASE, databases.get_database, "get_database"),
+    _database(
         "GET",
         "/databases/{db_id}/migrations",
         READ_DATABASE,
         databases.get_migrations,
         "get_migrations",
-        "Database",
-        find=databases.find_database,
         query=databases.MigrationsQuery,
     ),
-    Route(
+    _database(
         "GET",
         "/databases/{db_id}/migrations/plan",
         READ_DATABASE,
         databases.get_plan,
         "get_migration_plan",
-        "Database",
-        find=databases.find_database,
         query=databases.PlanQuery,
     ),
     Route(
@@ -311,14 +283,12 @@ ROUTES: Final = (
         "Database",
         **_MIGRATION,
     ),
-    Route(
+    _database(
         "POST",
         "/databases/{db_id}/migrate",
         _databases("migrate", "config:write"),
         databases.migrate_one,
         "migrate_database",
-        "Database",
-        find=databases.find_database,
         **_MIGRATION,
     ),
     Route(
@@ -330,42 +300,34 @@ ROUTES: Final = (
         "Channels",
         query=NoQuery,
     ),
-    Route(
+    _channel(
         "GET",
         "/channels/{channel}/messages",
         _channels("read"),
         channels.list_messages,
         "get_channel_messages",
-        "Channels",
-        find=channels.find_channel,
         query=channels.MessagesQuery,
     ),
-    Route(
+    _channel(
         "GET",
         "/channels/{channel}/messages/{message_id}",
         _channels("read"),
         channels.get_message,
         "get_channel_message",
-        "Channels",
-        find=channels.find_channel,
     ),
-    Route(
+    _channel(
         "POST",
         "/channels/{channel}/messages/{message_id}/retry",
         _channels("write"),
         channels.retry_message,
         "retry_channel_message",
-        "Channels",
-        find=channels.find_channel,
     ),
-    Route(
+    _channel(
         "GET",
         "/channels/{channel}/replies",
         _channels("read"),
         channels.list_replies,
         "get_channel_replies",
-        "Channels",
-        find=channels.find_channel,
         query=channels.RepliesQuery,
     ),
     *(
@@ -380,31 +342,7 @@ ROUTES: Final = (
         )
         for empty in collections.COLLECTIONS
     ),
-    Route(
-        "GET",
-        "/{channel}/status",
-        AnyToken(),
-        channels.status,
-        "channel_status",
-        "Channels",
-        find=channels.find_channel,
-    ),
-    Route(
-        "GET",
-        "/{channel}/webhook",
-        Signed(),
-        webhooks.verify,
-        "verify_webhook",
-        "Channels",
-        find=webhooks.find_channel,
-    ),
-    Route(
-        "POST",
-        "/{channel}/webhook",
-        Signed(),
-        webhooks.receive,
-        "receive_webhook",
-        "Channels",
-        find=webhooks.find_channel,
-    ),
+    _channel("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status"),
+    _webhook("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook"),
+    _webhook("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook"),
 )
