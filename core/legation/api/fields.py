@@ -13,7 +13,7 @@ fault is reported at once; `http.bodies.Reader` knows the rules of each type and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -56,10 +56,6 @@ Reading: TypeAlias = Callable[[Reader, str], Any]
 _DECLARED: Final = "field"
 
 
-def _ignore(read: Reader, name: str) -> None:
-    read.ignore(name)
-
-
 PAGES: Final[Mapping[str, int]] = {"minimum": 1, "maximum": 1_000_000}
 """The bounds of the number of a page."""
 
@@ -80,6 +76,7 @@ class Field:
         where: `query`, `header`, `path` or `body`.
         fault: What may be wrong with it, for the document, where the schema does not say.
         read: Takes it.
+        default: Its value where there is none.
     """
 
     name: str
@@ -88,7 +85,8 @@ class Field:
     required: bool = False
     where: str = "query"
     fault: str = ""
-    read: Reading = _ignore
+    read: Reading = Reader.ignore
+    default: Any = None
 
 
 @frozen
@@ -116,7 +114,7 @@ def declare(
         schema: What it may be, as the document has it.
         read: Takes it.
         about: Its description in the document.
-        default: Its value where it was not sent.
+        default: Its value where `read` returns none.
         required: It has to be sent; `read` sees to it.
         nullable: The document lets a parameter be null, as clients made for AgentOS have it.
         name: As it is sent, where that is not the name of the attribute.
@@ -124,7 +122,7 @@ def declare(
     """
     if nullable:
         schema = _with_null(schema)
-    field = Field(name, schema, about, required, fault=fault, read=read)
+    field = Field(name, schema, about, required, fault=fault, read=read, default=default)
     return attrs.field(default=default, metadata={_DECLARED: field})
 
 
@@ -147,25 +145,13 @@ def text(
     limits: dict[str, Any] = {"minLength": 1} if required else {}
     if max_length is not None:
         limits["maxLength"] = max_length
-
-    def read(reader: Reader, name: str) -> str | None:
-        if required:
-            return reader.text(name, required=True, max_length=max_length)
-        found = reader.text(name, max_length=max_length)
-        return (found or None) if or_none else found
-
+    read = partial(Reader.text, required=required, or_none=or_none, max_length=max_length)
     return declare({**TEXT, **limits, **(schema or {})}, read, about, required=required, **more)
 
 
 def line(schema: Schema, about: str = "", *, required: bool = False, **more: Any) -> Any:
     """Declare a string without control characters; `schema` has its `maxLength`."""
-    longest: int = schema["maxLength"]
-
-    def read(reader: Reader, name: str) -> str | None:
-        if required and reader.lacks(name):
-            reader.fault(name, "is required")
-        return reader.line(name, max_length=longest)
-
+    read = partial(Reader.line, max_length=schema["maxLength"], required=required)
     return declare(schema, read, about, required=required, **more)
 
 
@@ -178,25 +164,17 @@ def integer(
     **more: Any,
 ) -> Any:
     """Declare an integer between two bounds, both included."""
-    bounds = {"minimum": minimum, "maximum": maximum, "default": default}
-    schema = {"type": "integer", **{k: v for k, v in bounds.items() if v is not None}}
-
-    def read(reader: Reader, name: str) -> int | None:
-        found = reader.integer(name, minimum=minimum, maximum=maximum)
-        return default if found is None else found
-
+    schema: dict[str, Any] = {"type": "integer", "minimum": minimum, "maximum": maximum}
+    if default is not None:
+        schema["default"] = default
+    read = partial(Reader.integer, minimum=minimum, maximum=maximum)
     return declare(schema, read, about, default=default, **more)
 
 
 def boolean(about: str = "", *, default: bool, **more: Any) -> Any:
     """Declare a truth value."""
-    return declare(
-        {**BOOLEAN, "default": default},
-        lambda read, name: read.boolean(name, default=default),
-        about,
-        default=default,
-        **more,
-    )
+    schema = {**BOOLEAN, "default": default}
+    return declare(schema, Reader.boolean, about, default=default, **more)
 
 
 def choice(
@@ -211,22 +189,18 @@ def choice(
     words: Schema = schema or {**TEXT, "enum": list(choices)}
     if default is not None:
         words = {**words, "default": default}
-
-    def read(reader: Reader, name: str) -> str | None:
-        found = reader.choice(name, choices)
-        return default if found is None else found
-
+    read: Reading = partial(Reader.choice, choices=choices)
     return declare(words, read, about, default=default, **more)
 
 
 def json_object(about: str = "", **more: Any) -> Any:
     """Declare a JSON object."""
-    return declare(OBJECT, lambda read, name: read.json_object(name), about, **more)
+    return declare(OBJECT, Reader.json_object, about, **more)
 
 
 def ignored(about: str = "Accepted, without effect", **more: Any) -> Any:
     """Declare a field that clients send and that changes nothing."""
-    return declare(TEXT, _ignore, about, **more)
+    return declare(TEXT, Reader.ignore, about, **more)
 
 
 def header(name: str, schema: Schema, about: str = "") -> Any:
@@ -261,7 +235,11 @@ _fields: Final = cache(fields_of)
 def take(read: Reader, shape: type[T]) -> T:
     """Return the fields of `shape`; where `read` has faults, the value means nothing."""
     one: Any = shape  # a class can be hashed, which mypy does not see
-    return shape(*[field.read(read, field.name) for field in _fields(one)])
+    values: list[Any] = []
+    for field in _fields(one):
+        value = field.read(read, field.name)
+        values.append(field.default if value is None else value)
+    return shape(*values)
 
 
 def read_query(shape: type[T], query: str) -> tuple[T, tuple[Fault, ...]]:

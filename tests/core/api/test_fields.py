@@ -63,6 +63,20 @@ def test_of_an_empty_query_everything_has_its_default() -> None:
     assert Everything().size == 20
 
 
+@pytest.mark.parametrize("sent", ["colour=green", "size=x", "size=0", "size=1&size=2", "all=2"])
+def test_what_is_wrong_has_its_default_too(sent: str) -> None:
+    query, faults = read_query(Everything, sent)
+
+    assert query == Everything()
+    assert len(faults) == 1
+
+
+def test_null_is_as_good_as_absent() -> None:
+    nothing: dict[str, JsonValue] = dict.fromkeys(("colour", "size", "all", "name"))
+
+    assert read_json(Everything, nothing) == (Everything(), ())
+
+
 def test_every_field_is_read() -> None:
     query = (
         "colour=blue&shade=dark&size=3&number=4&all=yes&name=abcd&owner=o&title=t"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 from ...http.bodies import Form, JsonObject, Reader, Upload
@@ -65,7 +66,7 @@ class Kind:
     Attributes:
         schema: Of a member of a JSON body.
         read: Takes one that was sent.
-        absent: The value of one that was not sent.
+        absent: The value of one that was not sent, or null.
         form: The schema of a field of a form, where `schema` does not lead to it.
     """
 
@@ -117,7 +118,7 @@ _BIT: Final[_Schema] = {"type": "integer", "minimum": 0, "maximum": 1}
 def _truth(*, default: bool) -> Kind:
     return Kind(
         {"anyOf": [_BOOLEAN, _BIT, _WORD], "default": default},
-        lambda read, name: read.boolean(name, default=default),
+        Reader.boolean,
         absent=default,
         form={"anyOf": [_BOOLEAN, _WORD_OR_EMPTY], "default": default},
     )
@@ -141,10 +142,6 @@ def _unwrap_schema(sent: JsonObject | None) -> JsonObject | None:
             return sent
 
 
-def _list(read: Reader, name: str) -> list[JsonValue]:
-    return read.json_list(name) or []
-
-
 def _describe_text(form: str) -> _Schema:
     return {"type": "string", "format": form, "contentMediaType": "application/json"}
 
@@ -152,7 +149,7 @@ def _describe_text(form: str) -> _Schema:
 def _make_answers(shape: str) -> Kind:
     schema = {"type": "array", "items": {"$ref": f"#/components/schemas/{shape}"}}
     text = {**_describe_text("json-answers"), "contentSchema": schema}
-    return Kind(schema, _list, absent=(), form=text)
+    return Kind(schema, Reader.json_list, absent=(), form=text)
 
 
 _OBJECT: Final[_Schema] = {"type": "object", "additionalProperties": True}
@@ -164,13 +161,11 @@ _MESSAGE: Final = Kind(
         "maxLength": _MESSAGE_LENGTH,
         "examples": ["What can you do?"],
     },
-    lambda read, name: read.text(name, required=True, max_length=_MESSAGE_LENGTH),
+    partial(Reader.text, required=True, max_length=_MESSAGE_LENGTH),
 )
-_NEW_SESSION: Final = Kind(
-    CHOSEN_SESSION, lambda read, name: read_chosen_session(read, name) or "", absent=""
-)
+_NEW_SESSION: Final = Kind(CHOSEN_SESSION, read_chosen_session, absent="")
 _ID: Final = Kind(CHOSEN_ID, read_chosen_id)
-_JSON_OBJECT: Final = Kind(_OBJECT, lambda read, name: read.json_object(name))
+_JSON_OBJECT: Final = Kind(_OBJECT, Reader.json_object)
 _ANSWER_SCHEMA: Final = Kind(
     {
         "type": "object",
@@ -186,7 +181,7 @@ _CALLS: Final = _make_answers("ToolAnswer")
 _REQUIREMENTS: Final = _make_answers("RequirementAnswer")
 _INDEX: Final = Kind(
     {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
-    lambda read, name: read.integer(name, default=-1, minimum=-1),
+    partial(Reader.integer, minimum=-1),
     absent=-1,
 )
 
@@ -347,7 +342,8 @@ def _read_arguments(read: Reader, action: Action) -> dict[str, Any]:
         if name not in sent and not argument.required:
             continue
         if argument.kind is not None:
-            values[name] = argument.kind.read(read, name)
+            if (value := argument.kind.read(read, name)) is not None:
+                values[name] = value
         elif argument.treatment is Treatment.REFUSED:
             read.refuse(name, argument.meaning, argument.harmless)
         else:

@@ -2,21 +2,21 @@
 
     read = form.reader()
     message = read.text("message", required=True)
-    stream = read.boolean("stream", default=True)
+    stream = read.boolean("stream")
     session_state = read.json_object("session_state")
     if faults := read.faults():
         return Invalid(faults)
 
-A method returns a value of the promised type also after a fault; the value means nothing then, and
-`faults` tells.  A field that nobody took is a fault as well: what a caller sends has an effect or
-is refused.  Handlers declare their fields (`api.fields`); this is what reads a declared one.
+A method returns a value of the promised type also after a fault, mostly None; the value means
+nothing then, and `faults` tells.  A field that nobody took is a fault as well: what a caller sends
+has an effect or is refused.  Handlers declare their fields (`api.fields`); each is read here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal, TypeVar, overload
+from typing import Final, TypeVar
 
 from attrs import define, field
 
@@ -64,29 +64,15 @@ class Reader:
     _taken: set[str] = field(factory=set[str], init=False)
     _faults: list[Fault] = field(factory=list[Fault], init=False)
 
-    @overload
-    def text(self, name: str, *, required: Literal[True], max_length: int | None = None) -> str: ...
-
-    @overload
-    def text(
-        self, name: str, *, default: str, non_empty: bool = False, max_length: int | None = None
-    ) -> str: ...
-
-    @overload
-    def text(
-        self, name: str, *, non_empty: bool = False, max_length: int | None = None
-    ) -> str | None: ...
-
     def text(
         self,
         name: str,
         *,
         required: bool = False,
-        default: str | None = None,
-        non_empty: bool = False,
+        or_none: bool = False,
         max_length: int | None = None,
     ) -> str | None:
-        """Return a string of at most `max_length` characters.
+        """Return a string of at most `max_length` characters; `or_none`: None for an empty one.
 
         A required one that is empty was not sent, as in AgentOS.  In a form beside
         uploads the name may also be one of theirs; each kind is taken by its own method.
@@ -95,66 +81,44 @@ class Reader:
         if value is None or (required and value == ""):
             if required and len(self._fields.get(name, ())) < 2:  # twice is a fault already
                 self.fault(name, "is required")
-            return "" if required else default
+            return "" if required else None
         if not isinstance(value, str):
             self.fault(name, "must be a string")
-        elif value == "" and non_empty:
-            self.fault(name, "must not be empty")
         elif max_length is not None and len(value) > max_length:
             self.fault(name, f"must have at most {max_length} characters")
         else:
-            return value
-        return "" if required else default
+            return None if or_none and value == "" else value
+        return "" if required else None
 
-    def line(self, name: str, *, max_length: int) -> str | None:
-        """Return a string as `text` does, but for control characters, line ends among them."""
+    def line(self, name: str, *, max_length: int, required: bool = False) -> str | None:
+        """Return a string without control characters, line ends among them; it may be empty."""
+        if required and all(value is None for value in self._fields.get(name, ())):
+            self.fault(name, "is required")
         text = self.text(name, max_length=max_length)
         if text is not None and _CONTROL.search(text):
             self.fault(name, "must not have control characters")
             return None
         return text
 
-    @overload
-    def boolean(self, name: str, *, default: bool) -> bool: ...
-
-    @overload
-    def boolean(self, name: str) -> bool | None: ...
-
-    def boolean(self, name: str, *, default: bool | None = None) -> bool | None:
+    def boolean(self, name: str) -> bool | None:
         """Return a truth value: JSON's, 0 or 1, or one of the usual words in any case."""
         value = self._single(name)
         if value is None or isinstance(value, bool):
-            return default if value is None else value
+            return value
         if isinstance(value, float):
             value = _as_whole(value)
         found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
         if found is None:
             self.fault(name, "must be true or false")
-            return default
         return found
 
-    @overload
-    def integer(
-        self, name: str, *, default: int, minimum: int | None = None, maximum: int | None = None
-    ) -> int: ...
-
-    @overload
     def integer(
         self, name: str, *, minimum: int | None = None, maximum: int | None = None
-    ) -> int | None: ...
-
-    def integer(
-        self,
-        name: str,
-        *,
-        default: int | None = None,
-        minimum: int | None = None,
-        maximum: int | None = None,
     ) -> int | None:
         """Return an integer of at most 18 digits between the bounds, both included."""
         value = self._single(name)
         if value is None:
-            return default
+            return None
         number = _as_integer(value)
         if number is None:
             self.fault(name, "must be an integer")
@@ -164,24 +128,18 @@ class Reader:
             self.fault(name, f"must be at most {maximum}")
         else:
             return number
-        return default
+        return None
 
-    @overload
-    def choice(self, name: str, choices: Sequence[C], *, default: C) -> C: ...
-
-    @overload
-    def choice(self, name: str, choices: Sequence[C]) -> C | None: ...
-
-    def choice(self, name: str, choices: Sequence[C], *, default: C | None = None) -> C | None:
+    def choice(self, name: str, choices: Sequence[C]) -> C | None:
         """Return the one of `choices` that was sent; an enumeration of strings will do."""
         value = self._single(name)
         if value is None:
-            return default
+            return None
         for candidate in choices:
             if value == candidate:
                 return candidate
         self.fault(name, f"must be one of {', '.join(str(choice) for choice in choices)}")
-        return default
+        return None
 
     def json_object(self, name: str) -> JsonObject | None:
         """Return an object: a member of a JSON body, or the JSON text of one in a form."""
@@ -233,10 +191,6 @@ class Reader:
     def names(self) -> Collection[str]:
         """The names of the fields that were sent, uploads left out."""
         return self._fields.keys()
-
-    def lacks(self, name: str) -> bool:
-        """Say whether there is no value of the field `name`.  Takes nothing."""
-        return all(value is None for value in self._fields.get(name, ()))
 
     def fault(self, name: str, message: str) -> None:
         """Add a fault of the handler's own finding, under the path of `name`.

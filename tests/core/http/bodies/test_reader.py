@@ -34,10 +34,10 @@ def test_every_method_is_total_and_keeps_its_type(sent: list[JsonValue]) -> None
     read = Reader("body", {"a": tuple(sent)})
 
     assert isinstance(read.text("a", required=True), str)
-    assert isinstance(read.text("a", default=""), str)
-    assert isinstance(read.boolean("a", default=True), bool)
-    assert isinstance(read.integer("a", default=0), int)
-    assert read.choice("a", ("x", "y"), default="x") in ("x", "y")
+    assert isinstance(read.text("a"), str | None)
+    assert isinstance(read.boolean("a"), bool | None)
+    assert isinstance(read.integer("a"), int | None)
+    assert read.choice("a", ("x", "y")) in ("x", "y", None)
     assert isinstance(read.json_object("a"), dict | None)
     assert isinstance(read.json_list("a"), list | None)
     assert isinstance(read.texts("a"), tuple)
@@ -48,8 +48,8 @@ def test_all_faults_come_at_once_in_the_order_of_reading() -> None:
     read = body(stream="maybe", limit="x", monitor="true", version="1", surplus="1")
 
     read.text("message", required=True)
-    read.boolean("stream", default=True)
-    read.integer("limit", default=20)
+    read.boolean("stream")
+    read.integer("limit")
     read.ignore("monitor", "version")
     read.fault("limit", "is odd")
 
@@ -62,14 +62,14 @@ def test_all_faults_come_at_once_in_the_order_of_reading() -> None:
     )
 
 
-def test_what_was_not_sent_is_its_default() -> None:
+def test_what_was_not_sent_is_none() -> None:
     read = body(null=None)
 
     assert read.text("a") is None
-    assert read.text("a", default="d") == "d"
-    assert read.text("null", default="d") == "d"
+    assert read.text("null") is None
+    assert read.line("a", max_length=1) is None
     assert read.boolean("a") is None
-    assert read.boolean("null", default=False) is False
+    assert read.boolean("null") is None
     assert read.integer("a") is None
     assert read.choice("a", ("x",)) is None
     assert read.json_object("null") is None
@@ -77,14 +77,24 @@ def test_what_was_not_sent_is_its_default() -> None:
     assert read.json("a") is None
     assert read.texts("a") == ()
     assert read.uploads("a") == ()
-    assert (read.lacks("a"), read.lacks("null")) == (True, True)
     assert list(read.names) == ["null"]
     assert read.faults() == ()
 
 
-@pytest.mark.parametrize("value", ["", 0, False, []])
-def test_any_value_but_null_is_one(value: JsonValue) -> None:
-    assert not Reader("body", {"a": (value,)}).lacks("a")
+@pytest.mark.parametrize("sent", [{}, {"a": None}])
+def test_a_required_line_has_to_be_sent(sent: dict[str, JsonValue]) -> None:
+    read = body(**sent)
+
+    assert read.line("a", max_length=9, required=True) is None
+    assert messages(read) == ["body.a: is required"]
+
+
+def test_a_required_line_may_be_empty() -> None:
+    read = body(a="", b=1)
+
+    assert read.line("a", max_length=9, required=True) == ""
+    assert read.line("b", max_length=9, required=True) is None
+    assert messages(read) == ["body.b: must be a string"]
 
 
 @pytest.mark.parametrize("sent", [{}, {"message": ""}, {"message": None}])
@@ -98,14 +108,13 @@ def test_a_required_text_that_is_empty_was_not_sent(sent: dict[str, JsonValue]) 
 def test_texts_are_bounded() -> None:
     read = body(a="", b="abc", c=5)
 
-    assert read.text("a", default="d") == ""
-    assert read.text("a", non_empty=True) is None
+    assert read.text("a") == ""
+    assert read.text("a", or_none=True) is None
     assert read.text("b", max_length=3) == "abc"
     assert read.text("b", max_length=2) is None
     assert read.text("b", required=True, max_length=2) == ""
-    assert read.text("c", default="d") == "d"
+    assert read.text("c") is None
     assert messages(read) == [
-        "body.a: must not be empty",
         "body.b: must have at most 2 characters",
         "body.b: must have at most 2 characters",
         "body.c: must be a string",
@@ -132,7 +141,7 @@ def test_booleans_as_clients_write_them(sent: JsonValue, expected: bool) -> None
 def test_what_is_no_boolean(sent: JsonValue) -> None:
     read = body(stream=sent)
 
-    assert read.boolean("stream", default=True) is True
+    assert read.boolean("stream") is None
     assert messages(read) == ["body.stream: must be true or false"]
 
 
@@ -156,14 +165,14 @@ def test_a_number_of_json_without_a_fraction_is_an_integer() -> None:
 def test_what_is_no_integer(sent: JsonValue) -> None:
     read = body(limit=sent)
 
-    assert read.integer("limit", default=20) == 20
+    assert read.integer("limit") is None
     assert messages(read) == ["body.limit: must be an integer"]
 
 
 def test_integers_are_bounded_on_both_sides() -> None:
     read = Reader("query", {"limit": ("0",), "page": ("9",), "ok": ("1",)})
 
-    assert read.integer("limit", minimum=1, default=20) == 20
+    assert read.integer("limit", minimum=1) is None
     assert read.integer("page", minimum=1, maximum=8) is None
     assert read.integer("ok", minimum=1, maximum=1) == 1
     assert messages(read) == ["query.limit: must be at least 1", "query.page: must be at most 8"]
@@ -178,7 +187,7 @@ def test_a_choice_is_the_member_itself() -> None:
     read = body(order="asc", other="up", kind="b")
 
     assert read.choice("order", tuple(Order)) is Order.ASC
-    assert read.choice("other", tuple(Order), default=Order.DESC) is Order.DESC
+    assert read.choice("other", tuple(Order)) is None
     assert read.choice("kind", ("a", "b")) == "b"
     assert messages(read) == ["body.other: must be one of asc, desc"]
 
@@ -219,7 +228,7 @@ def test_each_wrong_item_of_a_list_of_texts_is_named() -> None:
 
 
 READS: dict[str, Callable[[Reader], object]] = {
-    "text": lambda read: read.text("a", default="d"),
+    "text": lambda read: read.text("a"),
     "boolean": lambda read: read.boolean("a"),
     "integer": lambda read: read.integer("a"),
     "choice": lambda read: read.choice("a", ("1",)),
