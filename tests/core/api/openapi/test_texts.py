@@ -107,6 +107,42 @@ def test_the_operations_of_the_interface_are_as_it_says(contract: Contract) -> N
     assert "\n".join([*lines, ""]) == golden
 
 
+def asked(contract: Contract, method: str, path: str, told: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that say what an operation takes, and what it refuses."""
+    yield f"{method} {path}"
+    for parameter in told["parameters"]:
+        need = "required" if parameter["required"] else "optional"
+        schema = json.dumps(parameter["schema"], sort_keys=True)
+        about = parameter.get("description", "-")
+        yield f"  {parameter['in']} {parameter['name']} {need} {schema} | {about}"
+    if body := told.get("requestBody"):
+        need = "required" if body["required"] else "optional"
+        for media, content in body["content"].items():
+            yield f"  body {media} {need} {json.dumps(content['schema'], sort_keys=True)}"
+    answers = sorted(told["responses"].items())
+    yield f"  as others {' '.join(status for status, one in answers if '$ref' in one) or 'none'}"
+    for status, one in answers:
+        example = one.get("content", {}).get("application/json", {}).get("example", {})
+        if "detail" in example:
+            yield f"  {status} {example['detail']}"
+
+
+def test_what_operations_take_and_refuse_is_as_it_was_reviewed(contract: Contract) -> None:
+    """Whoever changes it changes the golden file, so that a review sees what clients will."""
+    lines = [line for one in operations(contract) for line in asked(contract, *one)]
+    named = {name for line in lines if " body " in line for name in NAME.findall(line)}
+    for name in sorted(named):
+        schema = contract.document["components"]["schemas"][name]
+        lines.append(name)
+        for key in sorted(schema.keys() - {"properties"}):
+            lines.append(f"  {key} {json.dumps(schema[key], sort_keys=True)}")
+        for member, field in schema["properties"].items():
+            lines.append(f"  .{member} {json.dumps(field, sort_keys=True)}")
+
+    golden = (GOLDEN / "openapi-requests.txt").read_text("utf-8")
+    assert "\n".join([*lines, ""]) == golden
+
+
 def test_every_example_of_an_answer_has_the_shape_of_the_answer(contract: Contract) -> None:
     seen: set[str] = set()
     components = {"components": contract.document["components"]}
