@@ -21,8 +21,10 @@ __all__ = ["EXCUSED", "report"]
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = ("core", "frontends")
-# Imports are ruff's; behind a `return` stands the `yield` that makes a program of a function.
-KINDS: Final = frozenset({"attribute", "class", "function", "method", "property", "variable"})
+# Imports are ruff's.
+KINDS: Final = frozenset(
+    {"attribute", "class", "function", "method", "property", "unreachable_code", "variable"}
+)
 
 EXCUSED: Final = (
     # Read by another name.
@@ -91,7 +93,8 @@ def unused(root: Path) -> Iterator[Unused]:
     for item in judge.get_unused_code():
         if item.typ in KINDS:
             file = item.filename.as_posix()
-            line = f"{file}:{item.first_lineno}: nothing uses the {item.typ} {item.name}"
+            kind = "code after" if item.typ == "unreachable_code" else item.typ
+            line = f"{file}:{item.first_lineno}: nothing uses the {kind} {item.name}"
             yield Unused(f"{file}:{item.name}", line)
 
 

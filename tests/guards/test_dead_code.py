@@ -34,6 +34,10 @@ PLANTED = {
         "the property question",
     ),
     "constant": ("QUESTION = 6 * 9\n", "the variable QUESTION"),
+    "statement": (
+        "def question():\n    return 1\n    yield\n\n\nquestion()\n",
+        "the code after return",
+    ),
     "alias": ("Question = int | str\n", "the variable Question"),
 }
 
