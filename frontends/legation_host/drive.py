@@ -87,7 +87,7 @@ class BodySource(Protocol):
 
 
 class Sink(Protocol):
-    """Where the streamed body of a response goes."""
+    """The sink of a streamed body."""
 
     async def send(self, data: bytes) -> None:
         """Send `data`, never empty; raise when nobody is there any more."""
@@ -97,7 +97,7 @@ class Sink(Protocol):
 # Made for every program.  Written out, because three factories of containers would cost as much
 # as three effects.
 class _Turn:
-    """What one program has beside the resources of its host."""
+    """The state of one program while it is driven."""
 
     __slots__ = (
         "body",

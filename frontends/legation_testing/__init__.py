@@ -16,7 +16,7 @@ from .exchange import BadResponse, ClientResponse, Exchange, Refused
 from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
 from .node import Node
-from .performing import Delayed, Fetcher, Misuse, nothing_listens
+from .performing import Delayed, Fetcher, Misuse, refuse_connections
 from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
@@ -62,9 +62,9 @@ __all__ = [
     "crash_everywhere",
     "effects_of",
     "fail_everywhere",
-    "nothing_listens",
     "parse_events",
     "play",
+    "refuse_connections",
     "unwind",
     "watch_responses",
 ]

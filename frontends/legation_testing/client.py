@@ -28,7 +28,7 @@ from .exchange import ClientResponse, Exchange
 from .faults import Performed, PlannedFault
 from .matching import Expected
 from .node import Node
-from .performing import Fetcher, nothing_listens
+from .performing import Fetcher, refuse_connections
 from .simulation import Simulation
 from .watchers import tell
 
@@ -76,7 +76,7 @@ class Client:
         start_us: int = NEW_YEAR_2026,
         seed: int = 0,
         order: int | None = None,
-        fetch: Fetcher = nothing_listens,
+        fetch: Fetcher = refuse_connections,
         token: str | None = None,
         simulation: Simulation | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""How a simulation performs each effect."""
+"""The performers of a simulation: one for each effect."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = [
     "Misuse",
     "World",
     "WriteAudit",
-    "nothing_listens",
     "perform",
+    "refuse_connections",
 ]
 
 S = TypeVar("S", Arriving, Pieces)
@@ -63,14 +63,14 @@ class Misuse(AssertionError):
     """A program broke the contract of an effect, or asked for what this simulation lacks."""
 
 
-def nothing_listens(effect: _Sent) -> Unreachable:
+def refuse_connections(effect: _Sent) -> Unreachable:
     """Answer as a network does in which nobody is."""
     return Unreachable("connect")
 
 
 @define(eq=False)
 class World:
-    """What effects act on."""
+    """The world that effects act on."""
 
     clock: Clock
     chance: Random
@@ -130,13 +130,13 @@ def _inspect(_: World, __: Task[Any], ___: effects.Inspect) -> Inspection:
 
 
 def _fetch(world: World, task: Task[Any], effect: effects.Fetch) -> Any:
-    seconds, answer = _answered(world, effect)
+    seconds, answer = _fetch_answer(world, effect)
     if isinstance(answer, Chunks):
         seconds, answer = seconds + answer.times()[-1], answer.whole()
     return _in_time(world, task, effect, seconds, answer)
 
 
-def _answered(world: World, effect: _Sent) -> tuple[float, FetchReply | Chunks | Unreachable]:
+def _fetch_answer(world: World, effect: _Sent) -> tuple[float, FetchReply | Chunks | Unreachable]:
     answer = world.fetch(effect)
     return (answer.seconds, answer.answer) if isinstance(answer, Delayed) else (0.0, answer)
 
@@ -158,7 +158,7 @@ def _in_time(
 
 
 def _open_stream(world: World, task: Task[Any], effect: effects.OpenStream) -> Any:
-    seconds, answer = _answered(world, effect)
+    seconds, answer = _fetch_answer(world, effect)
     if isinstance(answer, FetchReply):
         chunks = (answer.body,) if answer.body else ()
         answer = Chunks(answer.status, answer.headers, chunks)

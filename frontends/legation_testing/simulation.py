@@ -20,7 +20,7 @@ from .databases import MEMORY, Databases
 from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
 from .node import Node
-from .performing import Fetcher, Misuse, World, WriteAudit, nothing_listens, perform
+from .performing import Fetcher, Misuse, World, WriteAudit, perform, refuse_connections
 from .scheduling import Scheduler, Task, Throw
 
 __all__ = ["Simulation"]
@@ -46,7 +46,7 @@ class Simulation:
         start_us: int = NEW_YEAR_2026,
         seed: int = 0,
         order: int | None = None,
-        fetch: Fetcher = nothing_listens,
+        fetch: Fetcher = refuse_connections,
         write_audit: WriteAudit | None = None,
         limit: int = 1_000_000,
     ) -> None:

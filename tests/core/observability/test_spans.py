@@ -57,7 +57,7 @@ from legation.store.run_rows import ClaimedRun, RunRow, StoredEvent
 from legation.store.run_steering import ContinueRun
 from legation.store.sessions import FetchSession
 from legation_testing import Client, ScriptedModel, call, close_at_every_effect, play
-from legation_testing.performing import nothing_listens
+from legation_testing.performing import refuse_connections
 
 from ...callers import demo
 from ...providers.deliveries import platform as with_channels
@@ -494,7 +494,7 @@ def test_a_message_of_which_nobody_is_told_goes_its_own_way() -> None:
 def test_each_run_of_a_session_is_in_the_trace_of_its_own_request() -> None:
     platform = demo(None)
     recorder = platform.record_spans()
-    with Client(platform, fetch=nothing_listens) as client:
+    with Client(platform, fetch=refuse_connections) as client:
         form = {"message": "hi", "session_id": "s1", "background": "true", "stream": "false"}
         for number in range(3):
             trace = f"00-{number + 1:032x}-{'b' * 16}-01"
