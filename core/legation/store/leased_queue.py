@@ -79,28 +79,34 @@ class LeasedQueue(Generic[C, R]):
             lock: The number of the advisory lock under which claims take turns.
             buried: What else is set where an item is given up.
         """
-        name, since, by_order = order[-1], order[0], ", ".join(order)
+        name, since = order[-1], order[0]
         self.table, self.order, self.name = table, order, name
         self.claim, self.claimed, self.row = claim, claimed, row
         self.age = attrgetter(*order[:-1], "lease.key.item_id")
         self.columns = ", ".join(field.name for field in fields(row))
         self.held = f"""where channel = :channel and {name} = :{name}
     and state = 'ready' and lease_by = :node and attempts = :attempts"""
-        dead = f"state = 'dead', {buried}{_FREE}"
-        change, returning = f"update {table} set", f"{self.held}\n    returning {name}"
-        page = f"""select {self.columns} from {table} where channel = :channel and state = :state
-    {{after}} order by {" desc, ".join(order)} desc limit :limit"""
-        after = f"and ({by_order}) < ({', '.join(f':{column}' for column in order)})"
         self.lock = Sql("select 1", f"select pg_advisory_xact_lock({lock})")
+        self._write_moves(end, f"state = 'dead', {buried}{_FREE}")
+        self._write_reads(since, ", ".join(order))
+        self.forget = Sql(
+            f"""delete from {table} where (channel, {name}) in (
+        select channel, {name} from {table}
+        where state = '{end}' and {end}_us < :before_us limit :limit
+    ) returning {name}"""
+        )
+
+    def _write_moves(self, end: str, dead: str) -> None:
+        change, returning = f"update {self.table} set", f"{self.held}\n    returning {self.name}"
         self.bury = Sql(
             f"""{change} {dead}, error = 'every attempt ended without an answer'
     where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
-    returning channel, {name}"""
+    returning channel, {self.name}"""
         )
         # A lease that ran out is not revived, even where nobody took it: its lane may be in use.
         self.extend = Sql(
             f"""{change} lease_us = :lease_us {self.held} and lease_us > :now_us
-    returning {name}"""
+    returning {self.name}"""
         )
         self.release = Sql(f"{change} {_FREE} {returning}")
         self.complete = Sql(
@@ -110,18 +116,18 @@ class LeasedQueue(Generic[C, R]):
             f"{change} state = 'ready', ready_us = :retry_us, error = :error, {_FREE} {returning}"
         )
         self.give_up = Sql(f"{change} {dead}, error = :error {returning}")
+
+    def _write_reads(self, since: str, by_order: str) -> None:
+        rows = f"select {self.columns} from {self.table}"
+        page = f"""{rows} where channel = :channel and state = :state
+    {{after}} order by {" desc, ".join(self.order)} desc limit :limit"""
+        after = f"and ({by_order}) < ({', '.join(f':{column}' for column in self.order)})"
         self.page, self.page_after = Sql(page.format(after="")), Sql(page.format(after=after))
         self.count = Sql(
             f"""select channel, count(*) filter (where state = 'ready'),
     count(*) filter (where state = 'ready' and lease_us > :now_us),
     count(*) filter (where state = 'dead'), min({since}) filter (where state = 'ready')
-    from {table} where state in ('ready', 'dead') group by channel order by channel"""
-        )
-        self.forget = Sql(
-            f"""delete from {table} where (channel, {name}) in (
-        select channel, {name} from {table}
-        where state = '{end}' and {end}_us < :before_us limit :limit
-    ) returning {name}"""
+    from {self.table} where state in ('ready', 'dead') group by channel order by channel"""
         )
 
     def __repr__(self) -> str:
@@ -164,7 +170,7 @@ class ClaimedItem:
 
 @frozen
 class ClaimedItems(Generic[C]):
-    """What a claim brought: work, and the items it gave up for lost."""
+    """The result of a claim: items to work on, and those that were given up."""
 
     items: tuple[C, ...] = ()
     buried: tuple[ItemKey, ...] = ()
@@ -172,7 +178,7 @@ class ClaimedItems(Generic[C]):
 
 @frozen
 class QueueDepth:
-    """How much of one channel waits; `oldest_us` is when the oldest waiting item was stored."""
+    """The numbers of items of one channel, and when the oldest that waits was stored."""
 
     channel: str
     ready: int
@@ -315,7 +321,7 @@ class ListItems(Unit[tuple[R, ...]]):
 
 @frozen
 class CountItems(Unit[tuple[QueueDepth, ...]]):
-    """How much waits in each channel that has anything waiting or dead."""
+    """The depth of the queue in each channel that has an item waiting or dead."""
 
     writes: ClassVar[bool] = False
 

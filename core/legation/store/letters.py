@@ -59,7 +59,7 @@ class FetchMessageRecord(Unit[MessageRecord | None]):
 
 @frozen
 class Retried:
-    """What was taken out of the dead letters: the message, and how many of its replies."""
+    """The dead letters that are retried: the message or not, and the number of its replies."""
 
     message: bool
     replies: int
