@@ -31,6 +31,7 @@ __all__ = [
     "ContinueForm",
     "Kind",
     "ResumeForm",
+    "RunForm",
     "StartForm",
     "Treatment",
     "arguments_of",

@@ -50,6 +50,7 @@ __all__ = [
     "ListSessionsQuery",
     "RenameSessionQuery",
     "RenameSessionRequest",
+    "SessionQuery",
     "SessionRunQuery",
     "SessionRunsQuery",
     "UpdateSessionQuery",
