@@ -179,10 +179,12 @@ def test_a_write_finds_a_lost_file_before_any_look(tmp_path: Path) -> None:
 class Held(Unit[None]):
     """Stays in the writer until it is let go."""
 
+    begun: threading.Event
     gate: threading.Event
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         yield from Put("held", 1).statements(dialect)
+        self.begun.set()
         self.gate.wait(30)
 
 
@@ -190,7 +192,7 @@ class Held(Unit[None]):
 def test_who_waits_for_a_writer_that_hangs_is_told_what_is_known(
     backend: str, tmp_path: Path
 ) -> None:
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
     failed: dict[str, type[Exception]] = {}
 
     async def main() -> None:
@@ -204,10 +206,8 @@ def test_who_waits_for_a_writer_that_hangs_is_told_what_is_known(
                 failed[name] = type(failure)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(put, "in work", Held(gate))
-            await anyio.wait_all_tasks_blocked()
-            while database.usage()["units_waiting"]:
-                await anyio.sleep(0.001)
+            tasks.start_soon(put, "in work", Held(begun, gate))
+            await anyio.to_thread.run_sync(begun.wait, 30)
             tasks.start_soon(put, "queued", Put("queued", 1))
             await anyio.wait_all_tasks_blocked()
             database.expire(time.monotonic())

@@ -21,6 +21,8 @@ _VALUES: Final = st.none() | st.booleans() | st.integers(-1000, 1000) | _NAMES
 _OBJECTS: Final = st.dictionaries(_NAMES, _VALUES, max_size=3)
 
 _FORMS: Final = ("multipart/form-data", "application/x-www-form-urlencoded")
+_EMPTY: Final[tuple[Any, ...]] = (None, [], {})
+_UNREAD: Final = "without effect"
 _SCALARS: Final = ("boolean", "integer", "number", "null")
 
 # A form holds JSON as text.
@@ -47,25 +49,36 @@ def _plain_schema(schema: Any) -> bool:
     return schema in ({"type": "object"}, '{"type": "object"}')
 
 
-def _stays_text(case: Any) -> bool:
-    """Tell whether all that is wrong is a scalar where a form asks for text: there it is text."""
-    mutations: tuple[Any, ...] = getattr(case.meta.phase.data, "mutations", ())
-    return (
-        case.media_type in _FORMS
-        and bool(mutations)
-        and all(
+def _is_harmless(case: Any, mutation: Any) -> bool:
+    """Tell whether what was made wrong is right once it is sent.
+
+    A scalar where a form asks for text is text, an empty field of a form is an absent one, an empty
+    value in a query is not sent, and a filter of an empty collection is not looked at.
+    """
+    if case.media_type in _FORMS and "additionalProperties" in mutation.keywords:
+        return any(value in ("", *_EMPTY) for value in _members(case.body).values())
+    if case.media_type in _FORMS:
+        return (
             mutation.operator == "change_type"
             and "string" in str(mutation.original_value).split(" | ")
             and mutation.new_value in _SCALARS
-            for mutation in mutations
         )
-    )
+    name = mutation.parameter
+    if mutation.parameter_location != "query" or name is None:
+        return False
+    unread = {each.name for each in case.operation.query if _UNREAD in _about(each)}
+    return name in unread or (case.query or {}).get(name) in _EMPTY
+
+
+def _about(parameter: Any) -> str:
+    return str(parameter.definition.get("description", ""))
 
 
 @schemathesis.hook  # pyright: ignore[reportUnknownMemberType]
 def filter_case(_: Any, case: Any) -> bool:
     """Leave out what is not what it looks like."""
-    if _stays_text(case):
+    mutations: tuple[Any, ...] = getattr(case.meta.phase.data, "mutations", ())
+    if mutations and all(_is_harmless(case, mutation) for mutation in mutations):
         return False
     # A link may hand on an id that is empty: then the path is another one.
     path: dict[str, Any] = case.path_parameters or {}

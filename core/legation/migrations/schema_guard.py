@@ -217,8 +217,9 @@ class SchemaGuard:
             answer = yield effect
         except StoreFailure as failure:
             trouble = failure
-        if isinstance(trouble, _SAY_MORE):
-            yield from self._learn(name, trouble)
+        notice = notice_failure(trouble) if isinstance(trouble, _SAY_MORE) else None
+        if notice is not None:
+            yield from self._learn(name, notice)
         if isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt):
             yield from self._read(name)
             self._refuse(effect)
@@ -232,13 +233,11 @@ class SchemaGuard:
         if reason is not None and effect.unit.needs_schema:
             raise NotServed(reason)
 
-    def _learn(self, name: str, trouble: StoreFailure) -> Program[None]:
-        """Note what became of a unit."""
-        notice = notice_failure(trouble)
+    def _learn(self, name: str, notice: Notice) -> Program[None]:
+        """Note what the failure of a unit says of its database."""
         if notice is Notice.REFUSED:
             self.refused.add(name)
-        if notice is not None:
-            yield from self._note(name, notice)
+        yield from self._note(name, notice)
 
     def _spawn(self, effect: Spawn) -> Program[None]:
         yield Spawn(GuardedJob(self, effect.job))
