@@ -67,7 +67,7 @@ def _is_harmless(case: Any, mutation: Any) -> bool:
     if mutation.parameter_location != "query" or name is None:
         return False
     unread = {each.name for each in case.operation.query if _UNREAD in _about(each)}
-    return name in unread or (case.query or {}).get(name) in _EMPTY
+    return name in unread or _members(case.query).get(name) in _EMPTY
 
 
 def _about(parameter: Any) -> str:
