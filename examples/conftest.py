@@ -1,4 +1,4 @@
-"""What is beside the tests can be imported by them, from whatever folder they are run."""
+"""The settings of the examples' tests, which import the modules beside them from any folder."""
 
 from __future__ import annotations
 
