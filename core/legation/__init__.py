@@ -5,15 +5,14 @@ frontends.  A platform is made of configuration and answers requests:
 
     platform = Platform(agents=[Agent(id="concierge")])
     program = platform.answer(Request("GET", "/agents"))
+
+A name is imported when it is first asked for (PEP 562), so that a part of the core costs what it
+needs: `import legation.http.sse` loads four modules of this package.
 """
 
 from __future__ import annotations
 
-from .config import Agent, AuthorizationConfig, Channel, ConfigurationError, Database, Model, Team
-from .http.messages import Request, Response, Streamed
-from .platform import Platform
-from .tools import Tool, ToolError, tool
-from .version import VERSION as __version__
+from typing import TYPE_CHECKING, Any, Final
 
 __all__ = [
     "Agent",
@@ -32,3 +31,48 @@ __all__ = [
     "__version__",
     "tool",
 ]
+
+if TYPE_CHECKING:
+    from .config import (
+        Agent,
+        AuthorizationConfig,
+        Channel,
+        ConfigurationError,
+        Database,
+        Model,
+        Team,
+    )
+    from .http.messages import Request, Response, Streamed
+    from .platform import Platform
+    from .tools import Tool, ToolError, tool
+    from .version import VERSION as __version__
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import the public name `name` from its module.
+
+        Raises:
+            AttributeError: There is none of that name.
+        """
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = __import__(f"{__name__}.{home}", fromlist=[name])
+        value = globals()[name] = getattr(module, "VERSION" if name == "__version__" else name)
+        return value
+
+
+_CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Database Model Team"
+_HOMES: Final = {
+    **dict.fromkeys(_CONFIG.split(), "config"),
+    **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
+    **dict.fromkeys(("Tool", "ToolError", "tool"), "tools"),
+    "Platform": "platform",
+    "__version__": "version",
+}
+"""The module of each name; a checker reads the imports instead, and refuses an unknown name."""
+
+
+def __dir__() -> list[str]:
+    """Return what is here, and what can be had."""
+    return sorted({*globals(), *__all__})

@@ -17,15 +17,27 @@ Rules between the two halves:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 from attrs import field
 
-from .store.audit import AuditEntry
-from .store.health import Inspection
-from .store.run_rows import StoredEvent
-from .store.units import Unit
 from .values import frozen
+
+if TYPE_CHECKING:  # a program that asks for none of them does not load the store
+    from .store.audit import AuditEntry
+    from .store.health import Inspection  # noqa: F401 (in quotes: the answer to `Inspect`)
+    from .store.run_rows import StoredEvent
+    from .store.units import Unit
 
 __all__ = [
     "Asks",
@@ -279,7 +291,7 @@ class NextPiece(Asks[Piece | Raised | TimedOut | None]):
 
 
 @frozen
-class Inspect(Asks[Inspection]):
+class Inspect(Asks["Inspection"]):
     """The inspection of `database` from outside, within a few seconds and without a statement."""
 
     database: str
@@ -326,7 +338,7 @@ class Publish(Asks[None]):
 
 
 @frozen
-class NextEvents(Asks[tuple[StoredEvent, ...]]):
+class NextEvents(Asks["tuple[StoredEvent, ...]"]):
     """The events of `run_id` behind `after`, without gap, as soon as this node hears of any.
 
     Empty when `timeout_seconds` passed, or when this node no longer holds the next one: the

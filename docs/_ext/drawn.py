@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, Final, get_args
+from typing import Any, Final, ForwardRef, get_args
 
 import attrs
 import click
@@ -280,6 +280,8 @@ def _type(kind: Any) -> str:
         return "None"
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
+    if isinstance(kind, ForwardRef):  # of what is imported for a type checker alone
+        return kind.__forward_arg__
     return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", str(kind)).replace("~", "")
 
 

@@ -12,15 +12,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import Factory, field
 
-from ..config import AuthorizationConfig
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.refusals import Fault
 from ..values import frozen
 from .jose import Malformed, is_clean
+
+if TYPE_CHECKING:  # tokens are verified without a configuration, too
+    from ..config import AuthorizationConfig
 
 __all__ = [
     "LEEWAY_US",
