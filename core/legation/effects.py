@@ -6,8 +6,11 @@ answer, so after `now = yield from Now()` a type checker knows that `now` is an 
 
 Rules between the two halves:
 
-* Failures of a database are thrown into the program at its `Transact` (`store.failures`);
-  failures of the network are values (`Unreachable`), because every caller must decide.
+* Failures of a database (`store.failures`) are thrown into the program at its `Transact`, and so
+  is any other `Exception` that the statements of the unit raise, after the roll-back; failures of
+  the network are values (`Unreachable`), because every caller must decide.
+* What a program asks for and its host does not have (a database of that name, a sink, an effect
+  by that type) is an error of whoever runs it: it closes the program, and is not thrown into it.
 * Cancellation and time-outs close the program.  **A program never yields while unwinding**: the
   host rolls back and cleans up what the program had open.
 * An effect that is `immediate` is performed within the program's turn; others have theirs before
@@ -137,6 +140,7 @@ class Transact(Asks[R], Generic[R]):
 
     Raises:
         StoreFailure: One of `store.failures`; nothing was kept, `CommitLost` aside.
+        Exception: What the statements of `unit` raised, as it is; nothing was kept.
     """
 
     database: str
@@ -388,12 +392,14 @@ class Interruptible(Asks[R | Interrupted], Generic[R]):
 
     The host drives `program` within this effect.  A nudge under `topic` since the asking program
     began, or the passing of `timeout_seconds`, closes it wherever it waits: what it asked for last
-    may have been done or not, so nothing may depend on it.  A failure of a database that it does
-    not catch is thrown into the asking program; it catches everything else itself.
+    may have been done or not, so nothing may depend on it.
 
     `label` is a JSON object that says what is executed.  A host that measures the steps of such a
     program writes the label to its log when one step took more than a second of CPU, and closes
     the program as blocked: nothing else was done meanwhile.
+
+    Raises:
+        Exception: What `program` raised.
     """
 
     program: Program[R] = field(eq=False, repr=False)
@@ -406,9 +412,10 @@ class Interruptible(Asks[R | Interrupted], Generic[R]):
 class Concurrently(Asks[tuple[R, ...]], Generic[R]):
     """The results of `programs`, in their order; they are driven side by side.
 
-    A failure of a database that one of them does not catch closes the others and is thrown into
-    the asking program; they catch everything else themselves.  None of them reads the body of a
-    request, or emits.
+    None of them reads the body of a request, or emits.
+
+    Raises:
+        Exception: What the first of them to fail raised; the others are closed.
     """
 
     programs: tuple[Program[R], ...] = field(eq=False, repr=False)

@@ -56,18 +56,20 @@ from legation.effects import (
 )
 from legation.incidents import where
 from legation.programs import Streams
-from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation.store.run_rows import StoredEvent
 
+from .databases import Database
+from .errors import Misuse, not_an_effect
 from .functions import Pieces
-from .pace import Blocked
+from .pace import Blocked, place
 from .read_ahead import ReadAhead
 from .resources import Resources
 
 __all__ = ["PERFORMERS", "BodySource", "Sink", "drive", "spawn"]
 
 R = TypeVar("R")
+S = TypeVar("S", ReadAhead, Pieces)
 
 Stream: TypeAlias = ReadAhead | Pieces
 
@@ -144,7 +146,7 @@ class _Turn:
     async def flush(self) -> None:
         """Send what was gathered, as one."""
         if self.sink is None:
-            raise TypeError("a program emits, and there is no stream to emit to")
+            raise Misuse("a program emits, and there is no stream to emit to")
         data = b"".join(self.gathered)
         self.gathered.clear()
         self.size = 0
@@ -165,12 +167,18 @@ async def drive(
     body: BodySource | None = None,
     sink: Sink | None = None,
     label: str = "",
+    *,
+    inner: bool = False,
 ) -> R:
     """Run `program` to its end and return its result.
 
     A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
-    closed before this returns, as is every stream that it left open.  A failure of a database is
-    thrown into it.  With a `label` its steps are measured.
+    closed before this returns, as is every stream that it left open.  Thrown into it is what a
+    unit of work raises, its database or its own statements, and what a program raises that it
+    waits for.  With a `label` its steps are measured.
+
+    Raises:
+        _Thrown: Of an `inner` program: an error of its own, for the program that waits for it.
     """
     turn = _Turn(resources, body, sink, label)
     databases = resources.databases
@@ -188,6 +196,10 @@ async def drive(
                     await turn.flush()
                 result: R = stop.value
                 return result
+            except Exception as error:
+                if inner and not isinstance(error, Blocked):
+                    raise _Thrown(error) from None
+                raise
             kind = type(effect)
             perform = _IMMEDIATE.get(kind)
             if turn.left <= 0:
@@ -197,22 +209,59 @@ async def drive(
             try:
                 if perform is not None:
                     value = perform(turn, effect)
-                elif isinstance(effect, Transact) and (
-                    read := databases[effect.database].inline(effect.unit)
+                elif (
+                    isinstance(effect, Transact)
+                    and (database := databases.get(effect.database))
+                    and (read := database.inline(effect.unit))
                 ):
-                    value = read(effect.unit)
+                    try:
+                        value = read(effect.unit)
+                    except Exception as error:  # noqa: BLE001 (thrown into the program)
+                        resume, value = program.throw, error
                 else:
                     if turn.gathered:
                         await turn.flush()
-                    value = await _AWAITED[kind](turn, effect)
-            except StoreFailure as failure:
-                resume, value = program.throw, failure
+                    value = await _performer(kind, program)(turn, effect)
+            except _Thrown as thrown:
+                resume, value = program.throw, thrown.error
     finally:
         try:
             program.close()
         finally:
             if turn.opened:
                 await turn.close()
+
+
+class _Thrown(Exception):
+    """The wrapping of an error that is the asking program's to handle, and not its host's."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _performer(kind: type[Any], program: Program[Any]) -> Callable[[_Turn, Any], Any]:
+    """Return what performs an effect of `kind` that is not immediate."""
+    performer = _AWAITED.get(kind)
+    if performer is None:
+        raise Misuse(not_an_effect(place(program), kind))
+    return performer
+
+
+def _database(turn: _Turn, name: str) -> Database:
+    databases = turn.resources.databases
+    if name not in databases:
+        known = ", ".join(databases) or "none"
+        raise Misuse(f"a program asks for database {name!r}; there is {known}")
+    return databases[name]
+
+
+def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
+    """Return the stream of this number, None when it is closed."""
+    try:
+        return turn.streams.find(number, kind)
+    except (KeyError, TypeError) as error:
+        raise Misuse(error.args[0]) from None
 
 
 def spawn(resources: Resources, job: Job) -> None:
@@ -281,11 +330,15 @@ async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
 
 
 async def _transact(turn: _Turn, effect: Transact[R]) -> R:
-    return await turn.resources.databases[effect.database].run(effect.unit)
+    database = _database(turn, effect.database)
+    try:
+        return await database.run(effect.unit)
+    except Exception as error:  # noqa: BLE001 (thrown into the program)
+        raise _Thrown(error) from None
 
 
 async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
-    return await turn.resources.databases[effect.database].inspect()
+    return await _database(turn, effect.database).inspect()
 
 
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
@@ -302,7 +355,7 @@ async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachab
 
 
 async def _next_chunk(turn: _Turn, effect: NextChunk) -> bytes | Unreachable:
-    body = turn.streams.find(effect.stream, ReadAhead)
+    body = _find_stream(turn, effect.stream, ReadAhead)
     if body is None:
         await anyio.lowlevel.checkpoint()
         return b""
@@ -320,7 +373,7 @@ async def _call_function(
 
 
 async def _next_piece(turn: _Turn, effect: NextPiece) -> Piece | Raised | TimedOut | None:
-    pieces = turn.streams.find(effect.stream, Pieces)
+    pieces = _find_stream(turn, effect.stream, Pieces)
     if pieces is None:
         await anyio.lowlevel.checkpoint()
         return None
@@ -367,8 +420,9 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
         if state.await_interruption(effect.topic, since, interrupt):
             interrupt()
         try:
+            label = effect.label or turn.label
             return await drive(
-                turn.resources, effect.program, turn.body, turn.sink, effect.label or turn.label
+                turn.resources, effect.program, turn.body, turn.sink, label, inner=True
             )
         except Blocked:
             return Interrupted("blocked")
@@ -387,7 +441,7 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
 
     async def drive_one(index: int, program: Program[R]) -> None:
         try:
-            results[index] = await drive(turn.resources, program, label=turn.label)
+            results[index] = await drive(turn.resources, program, label=turn.label, inner=True)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 (raised below)

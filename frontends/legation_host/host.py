@@ -62,7 +62,8 @@ class Host(Resources):
             sink: Takes what the program emits; what it raises ends the program.
 
         Raises:
-            KeyError: The program names a database this host has not.
+            Misuse: The program asked for what this host does not have.
+            Exception: What the program, `body` or `sink` raised.
         """
         return await drive(self, program, body, sink)
 

@@ -22,7 +22,7 @@ from legation.effects import Program
 
 from .logs import Write, quiet
 
-__all__ = ["NOWHERE", "SLOW_SECONDS", "Blocked", "Noted", "Pace"]
+__all__ = ["NOWHERE", "SLOW_SECONDS", "Blocked", "Noted", "Pace", "place"]
 
 SLOW_SECONDS: Final = 1.0
 """CPU of one step, on the thread of the event loop, beyond which its run ends."""
@@ -90,11 +90,11 @@ class Pace:
         return step
 
     def _name(self, label: str, program: Program[Any], seconds: float) -> None:
-        fields = {"seconds": round(seconds, 1), "place": _place(program)}
+        fields = {"seconds": round(seconds, 1), "place": place(program)}
         self.write("error", "run_blocked", json.loads(label) | fields)
 
 
-def _place(program: object) -> str:
+def place(program: object) -> str:
     """Return where `program` waits now, from the outside in: what took so long is just before.
 
     What runs another program without `yield from` calls it `program`, too.

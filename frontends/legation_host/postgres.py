@@ -357,10 +357,10 @@ class PostgresDatabase:
 
     def _try(self, unit: Unit[R], due: float) -> R:
         connection, used = self._take(due)
-        transaction = _Transaction(connection)
+        transaction = _Transaction(connection, self._driver.DataError)
         try:
             return transaction.run(unit)
-        except (self._driver.Error, UnicodeError) as error:
+        except self._driver.Error as error:
             raise self._judge(error, unit, transaction, used) from error
         finally:
             self._give_back(connection)
@@ -516,8 +516,9 @@ IMPATIENT: Final = b"set local lock_timeout = '200ms'"
 class _Transaction:
     """One transaction on one connection; `phase` tells how far it came."""
 
-    def __init__(self, connection: _ServerConnection) -> None:
+    def __init__(self, connection: _ServerConnection, data_error: type[Exception]) -> None:
         self.connection = connection
+        self._data_error = data_error
         self._exclusive = False
         self.phase = "begin"
         self._cursor: Any = connection.driver.cursor()
@@ -555,7 +556,10 @@ class _Transaction:
     def _execute(self, statement: Statement) -> Rows:
         if self._exclusive:
             self.connection.due = time.monotonic() + UNIT_SECONDS
-        self._cursor.execute(statement.sql.psycopg_text, statement.parameters)
+        try:
+            self._cursor.execute(statement.sql.psycopg_text, statement.parameters)
+        except UnicodeError as error:  # the driver's; the same from a unit would be its bug
+            raise self._data_error("a text that cannot be encoded") from error
         if self._cursor.description is None:
             return ()
         rows: Rows = self._cursor.fetchall()

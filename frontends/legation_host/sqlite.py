@@ -456,7 +456,7 @@ class SqliteDatabase:
         run("savepoint unit")
         try:
             ticket.result, kept = in_transaction(self._writer, ticket.unit)
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+        except sqlite3.Error as error:
             ticket.error = translate(error, self.name, self._log)
         except Exception as error:  # noqa: BLE001 (its caller's to handle)
             ticket.error = error

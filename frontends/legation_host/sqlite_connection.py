@@ -245,7 +245,7 @@ def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Wr
         else:
             connection.execute("rollback")
         return result
-    except (sqlite3.Error, OverflowError, UnicodeError) as error:
+    except sqlite3.Error as error:
         raise translate(error, database, write, at_commit=at_commit) from error
     finally:
         if connection.in_transaction:
@@ -264,12 +264,17 @@ def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     run = connection.execute
 
     def execute(statement: Statement) -> Rows:
-        parameters = statement.parameters
+        parameters: Any = statement.parameters
         if isinstance(parameters, Numbered):
-            _refuse_nul(parameters.row)
-            return run(statement.sql.sqlite_text, parameters.row).fetchall()
-        _refuse_nul(parameters.values())
-        return run(statement.sql.sqlite_text, parameters).fetchall()
+            parameters = parameters.row
+            _refuse_nul(parameters)
+        else:
+            _refuse_nul(parameters.values())
+        # An error of these kinds is the engine's here; the same from a unit would be its bug.
+        try:
+            return run(statement.sql.sqlite_text, parameters).fetchall()
+        except (OverflowError, UnicodeError) as error:
+            raise sqlite3.DataError("a value that SQLite does not store") from error
 
     return execute
 

@@ -100,10 +100,10 @@ def _words(error: BaseException) -> str:
     """Return what the driver said, as far as it does not quote what a user sent.
 
     The detail that PostgreSQL gives beside its message quotes rows, and its message quotes the
-    value where that is what is wrong (class 22, data exception), as does an error of encoding.
+    value where that is what is wrong (class 22, data exception).
     """
     state: str = getattr(error, "sqlstate", None) or ""
-    if state.startswith("22") or isinstance(error, UnicodeError):
-        return state or "a text that cannot be encoded"
+    if state.startswith("22"):
+        return state
     diagnosis = getattr(error, "diag", None)
     return getattr(diagnosis, "message_primary", None) or str(error)

@@ -15,6 +15,8 @@ from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation_host.audit import PATIENCE
+from legation_host.errors import Misuse as HostMisuse
+from legation_host.errors import not_an_effect
 
 from .apart import Pieces, StepResult
 from .clock import Clock, microseconds
@@ -59,7 +61,7 @@ WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
 """Makes the program that stores audit entries."""
 
 
-class Misuse(AssertionError):
+class Misuse(HostMisuse, AssertionError):
     """A program broke the contract of an effect, or asked for what this simulation lacks."""
 
 
@@ -88,7 +90,10 @@ class World:
 
 def perform(world: World, task: Task[Any], effect: Effect) -> Any:
     """Act on `effect`: return the answer, a `Throw`, or `WAITS`."""
-    return PERFORMERS[type(effect)](world, task, effect)
+    kind = type(effect)
+    if kind not in PERFORMERS:
+        raise Misuse(not_an_effect(task.label, kind))
+    return PERFORMERS[kind](world, task, effect)
 
 
 def _now(world: World, _: Task[Any], __: effects.Now) -> int:

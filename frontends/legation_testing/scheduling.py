@@ -248,6 +248,12 @@ class Scheduler:
         if task in self._ready:
             self._ready.remove(task)
 
+    def abandon(self, task: Task[Any]) -> None:
+        """Close one program, and every program that waits for its end."""
+        while task.outer is not None:
+            task = task.outer
+        self.drop(task)
+
     def run(self, done: Callable[[], bool]) -> None:
         """Go on, and let time pass, until `done()`.
 
@@ -293,8 +299,11 @@ class Scheduler:
             if self._perform(task, asked):
                 self._ready.append(task)
             return
-        while (effect := task.advance()) is not None:
-            if not effect.immediate:
+        while True:
+            effect: Any = task.advance()  # an effect, or what a faulty program yields
+            if task.done:
+                break
+            if not getattr(effect, "immediate", True):
                 task.asks_for = effect
                 self._ready.append(task)
                 return

@@ -263,7 +263,11 @@ class Simulation:
         for fault in self._faults:
             if fault.strikes(effect):
                 return self._fail(task, effect, fault)
-        return perform(self._world, task, effect)
+        try:
+            return perform(self._world, task, effect)
+        except Misuse:
+            self._scheduler.abandon(task)
+            raise
 
     def _fail(self, task: Task[Any], effect: Effect, fault: PlannedFault) -> Any:
         if fault.after:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any, cast
 
 from attrs import define, field, frozen
 
-from legation.effects import CallFunction, FetchReply, Raised, Returned, Unreachable
+from legation.effects import CallFunction, FetchReply, Raised, Returned, TimedOut, Unreachable
 
 from .apart import Loop, Pieces, StepResult
 
@@ -74,14 +75,25 @@ class Arriving:
 
 
 def call_function(effect: CallFunction) -> StepResult:
-    """Call the function: here if it is a plain one, which takes no time, or on a loop.
+    """Call the function: here if it is a plain one, or on a loop.
 
-    The outcome is that of the effect, with `Pieces` for `Yielding`.
+    A plain one takes no virtual time, unless it takes longer, by the clock on the wall, than it
+    may: then its outcome is lost as in a host, after all of its time.  The outcome is that of the
+    effect, with `Pieces` for `Yielding`.
     """
+    if effect.timeout_seconds <= 0:
+        return StepResult(TimedOut(), 0.0)
+    begun = time.monotonic()
     try:
         result = effect.function(**effect.arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001  a value for the program
-        return StepResult(Raised.by(error), 0.0)
+        result = Raised.by(error)
+    if time.monotonic() - begun > effect.timeout_seconds:
+        if inspect.iscoroutine(result):
+            result.close()  # or Python warns that it was never awaited
+        return StepResult(TimedOut(), effect.timeout_seconds)
+    if isinstance(result, Raised):
+        return StepResult(result, 0.0)
     if inspect.isawaitable(result):
         return _await(result, effect.timeout_seconds)
     if isinstance(result, AsyncIterable):

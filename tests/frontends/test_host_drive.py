@@ -12,6 +12,7 @@ import pytest
 from attrs import field, frozen
 
 from legation.effects import (
+    Asks,
     AwaitNudge,
     CallFunction,
     CloseStream,
@@ -49,11 +50,16 @@ from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
 from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
 from legation_host.drive import GATHERED_BYTES, PERFORMERS, TURN
+from legation_host.errors import Misuse
 
 from .host_units import BACKENDS, All, Count, Create, Get, Lines, Missing, Put, run
 
 ENTRY = AuditEntry(1, "r", "ada", None, "agents.read", "agents/a", "allow", "agents:read", 200, "")
 EVENTS = (StoredEvent(1, "RunStarted", "{}"), StoredEvent(2, "RunCompleted", "{}"))
+
+
+class Foreign(Asks[None]):
+    """An effect that no host has."""
 
 
 @frozen
@@ -230,8 +236,39 @@ def test_a_cancelled_host_still_closes_what_it_opened(backend: str, tmp_path: Pa
 
 @BACKENDS
 def test_an_unknown_database_is_a_fault(backend: str) -> None:
-    with pytest.raises(KeyError, match="other"):
-        performed(backend, answers(Transact("other", Count())))
+    program = answers(Transact("other", Count()))
+    with pytest.raises(Misuse, match="asks for database 'other'; there is main"):
+        performed(backend, program)
+    assert is_closed(program)
+    with pytest.raises(Misuse, match="'other'; there is main"):
+        performed(backend, answers(Inspect("other")))
+
+
+@BACKENDS
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "awaited"])
+@pytest.mark.parametrize(
+    ("yielded", "name"),
+    [(3, "int"), (None, "NoneType"), (Foreign(), r"\S+test_host_drive\.Foreign")],
+    ids=["a number", "nothing", "an effect of one's own"],
+)
+def test_what_is_no_effect_is_a_fault_with_its_place(
+    backend: str, yielded: Any, name: str, nested: bool
+) -> None:
+    caught: list[Exception] = []
+
+    def faulty() -> Program[None]:
+        try:
+            yield yielded
+        except Exception as error:  # noqa: BLE001 (must not come here)
+            caught.append(error)
+
+    program = answers(Interruptible(faulty(), "stop", 9.0)) if nested else faulty()
+    sentence = rf"test_host_drive\.py:\d+ .*faulty yields {name}, which is not an effect"
+    with pytest.raises(Misuse, match=sentence):
+        performed(backend, program)
+
+    assert is_closed(program)
+    assert caught == []
 
 
 @BACKENDS
@@ -274,7 +311,7 @@ def is_closed(program: Generator[Any, Any, Any]) -> bool:
 
 @BACKENDS
 def test_emitting_without_a_stream_is_a_fault(backend: str) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(Misuse):
         performed(backend, answers(Emit(b"a")))
 
 
@@ -782,7 +819,7 @@ def test_programs_side_by_side_have_no_request_and_no_stream(backend: str) -> No
     body, sink = Body(b"body"), Sent()
 
     assert performed(backend, answers(reading), body=body, sink=sink) == [([b""],)]
-    with pytest.raises(TypeError, match="no stream"):
+    with pytest.raises(Misuse, match="no stream"):
         performed(backend, answers(Concurrently((answers(Emit(b"a")),))), sink=Sent())
 
 
@@ -797,12 +834,16 @@ def test_streams_are_counted_for_each_program_by_itself(backend: str) -> None:
 
 @BACKENDS
 @pytest.mark.parametrize(
-    ("effect", "fault"),
-    [(NextChunk(1, 1.0), TypeError), (NextPiece(2, 1.0), KeyError), (NextPiece(0, 1.0), KeyError)],
+    ("effect", "sentence"),
+    [
+        (NextChunk(1, 1.0), "takes a Pieces for a ReadAhead"),
+        (NextPiece(2, 1.0), "names stream 2, and has opened 1"),
+        (NextPiece(0, 1.0), "names stream 0"),
+    ],
     ids=["of another kind", "not open yet", "never"],
 )
 def test_a_stream_that_is_none_of_the_program_s_is_a_fault(
-    backend: str, effect: Effect, fault: type[Exception]
+    backend: str, effect: Effect, sentence: str
 ) -> None:
-    with pytest.raises(fault):
+    with pytest.raises(Misuse, match=sentence):
         performed(backend, answers(CallFunction(items, {}, 1.0), effect))

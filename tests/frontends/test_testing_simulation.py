@@ -10,6 +10,7 @@ import pytest
 from attrs import frozen
 
 from legation.effects import (
+    Asks,
     AwaitNudge,
     CloseStream,
     Concurrently,
@@ -65,6 +66,10 @@ from .parcels import (
 
 ENTRY = AuditEntry(1, "q", "ada", None, "run", "agents/x", "allow", "agents:run", 200, "::1")
 DONE = FetchReply(204, {}, b"")
+
+
+class Foreign(Asks[None]):
+    """An effect that no host has."""
 
 
 def ask(effect: Effect) -> Program[Any]:
@@ -207,6 +212,36 @@ def test_an_unknown_database_is_named() -> None:
         Simulation() as simulation,
     ):
         simulation.run(ask(Transact("other", CreateTables())))
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "awaited"])
+@pytest.mark.parametrize(
+    ("yielded", "name"),
+    [(3, "int"), (None, "NoneType"), (Foreign(), r"\S+test_testing_simulation\.Foreign")],
+    ids=["a number", "nothing", "an effect of one's own"],
+)
+def test_what_is_no_effect_is_named_and_closes_the_program(
+    yielded: Any, name: str, nested: bool
+) -> None:
+    left: list[str] = []
+
+    def faulty() -> Program[None]:
+        try:
+            yield yielded
+        except Exception:  # noqa: BLE001 (must not come here)
+            left.append("caught")
+        finally:
+            left.append("closed")
+
+    program = ask(Interruptible(faulty(), "stop", 9.0)) if nested else faulty()
+    with (
+        pytest.raises(Misuse, match=rf"yields {name}, which is not an effect of legation.effects"),
+        Simulation() as simulation,
+    ):
+        simulation.run(program)
+
+    assert left == ["closed"]
+    assert simulation.find_running() == ()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
@@ -147,6 +148,29 @@ def test_a_chunk_can_fail_or_be_lost_on_purpose() -> None:
 
 def call(function: Callable[..., Any], seconds: float = 5.0, /, **arguments: Any) -> CallFunction:
     return CallFunction(function, arguments, seconds)
+
+
+async def do_nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises", "gives a coroutine"])
+def test_a_plain_function_over_its_time_has_no_outcome_as_in_a_host(ends: str) -> None:
+    def slow() -> Any:
+        time.sleep(0.02)
+        if ends == "raises":
+            raise ValueError
+        return do_nothing() if ends == "gives a coroutine" else "late"
+
+    assert simulated(TWO, call(slow, 0.01)) == ([TimedOut()], 0.01)
+    assert simulated(TWO, call(do_nothing, 5.0)) == ([Returned(None)], 0.0)
+
+
+def test_without_any_time_no_function_is_called() -> None:
+    called: list[int] = []
+
+    assert simulated(TWO, call(called.append, 0.0, object=1)) == ([TimedOut()], 0.0)
+    assert called == []
 
 
 def double(x: int) -> int:

@@ -13,7 +13,9 @@ Contract with a host (`legation_host` holds the other half):
   fails with `failures.Busy` without waiting;
 * the parameters of a statement are names, or on SQLite numbers (`Numbered`);
 * `needs_schema = False` is for the units of migrations, which run on whatever schema there is;
-* an error of the engine ends the unit: it is not thrown into the generator.
+* an error of the engine ends the unit: it is not thrown into the generator;
+* an `Exception` that the generator raises rolls back, and is thrown as it is into the program that
+  asked, as a `StoreFailure` is: a unit that fails, alone or in a group, fails for its caller alone.
 """
 
 from __future__ import annotations
