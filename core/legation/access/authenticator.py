@@ -10,9 +10,9 @@ from ..config import AuthorizationConfig, ConfigurationError
 from ..http.messages import Request
 from ..http.refusals import Fault, Unauthenticated
 from ..values import frozen
-from .claims import ClaimRules, Claims, claim_rules
+from .claims import ClaimRules, claim_rules
 from .claims_cache import ClaimsCache
-from .decide import Principal
+from .decide import Principal, principal_of
 from .keys import KeySet, build_keys
 from .tokens import BadToken, NoToken, bearer_token
 
@@ -53,7 +53,7 @@ class Authenticator:
         claims = self._cache.verify(token, self.keys, now_us)
         if isinstance(claims, BadToken):
             return _refuse(claims)
-        return self._principal(claims)
+        return principal_of(claims, self.config.admin_scope)
 
     def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
         """Take the keys of a new JWKS file; with faults, the old keys stay in force."""
@@ -62,18 +62,6 @@ class Authenticator:
             self.keys = keys
             return ()
         return keys
-
-    def _principal(self, claims: Claims) -> Principal:
-        admin = self.config.admin_scope
-        return Principal(
-            subject=claims.subject,
-            scopes=claims.scopes,
-            admin_scope=admin if admin in claims.scopes else "",
-            session_id=claims.session_id,
-            key_id=claims.key_id,
-            dependencies=claims.dependencies,
-            session_state=claims.session_state,
-        )
 
 
 def _refuse(token: BadToken) -> TokenRefused:

@@ -9,12 +9,15 @@ everything that reads or changes rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field
 
 from ..values import frozen
 from .scopes import Need, Scoped, well_formed_id
+
+if TYPE_CHECKING:  # a decision needs no token
+    from .claims import Claims
 
 __all__ = [
     "Allow",
@@ -26,6 +29,7 @@ __all__ = [
     "ids_held",
     "name_of",
     "owner_of",
+    "principal_of",
 ]
 
 # Names of owners that are no user's: a run without a subject, a person on a channel.
@@ -99,6 +103,19 @@ class Principal:
     def enters(self, session_id: str) -> bool:
         """Return whether the token is for this session, as one that names none is for each."""
         return self.session_id is None or self.session_id == session_id
+
+
+def principal_of(claims: Claims, admin_scope: str = "platform:admin") -> Principal:
+    """Return the caller of whom verified claims speak; `admin_scope` is the one that opens all."""
+    return Principal(
+        subject=claims.subject,
+        scopes=claims.scopes,
+        admin_scope=admin_scope if admin_scope in claims.scopes else "",
+        session_id=claims.session_id,
+        key_id=claims.key_id,
+        dependencies=claims.dependencies,
+        session_state=claims.session_state,
+    )
 
 
 @frozen

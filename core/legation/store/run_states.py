@@ -90,6 +90,7 @@ MOVES: Final[dict[RunState, dict[RunMove, RunState]]] = {
     RunState.CANCELLED: {},
     RunState.ERROR: {},
 }
+"""By state: where each legal move leads.  A move that is not there is illegal."""
 
 MEMBER_MOVES: Final[Moves] = {
     RunState.RUNNING: {
