@@ -1,7 +1,8 @@
 """Find what the packages define and nothing in them uses: `python -m tests.dead_code`.
 
 Vulture compares names over all modules.  What a module exports by `__all__` is not used by that:
-every module exports its public names.  Tests are not read, so that what only they use is dead.
+every module exports its public names.  A parameter in the text of a statement, `:name`, uses the
+field of that name.  Tests are not read, so that what only they use is dead.
 What something else uses is in `EXCUSED`, each with the reason; an excuse that excuses nothing is
 reported too.
 """
@@ -9,6 +10,7 @@ reported too.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
@@ -25,6 +27,8 @@ SOURCES: Final = ("core", "frontends")
 KINDS: Final = frozenset(
     {"attribute", "class", "function", "method", "property", "unreachable_code", "variable"}
 )
+PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+STATEMENTS: Final = "core/legation/store/"
 
 EXCUSED: Final = (
     # Read by another name.
@@ -86,14 +90,18 @@ def without_exports(text: str) -> str:
 def unused(root: Path) -> Iterator[Unused]:
     """Yield what nothing below `root` uses."""
     judge = cast("Any", vulture.Vulture())
+    parameters: set[str] = set()
     for source in SOURCES:
         for path in sorted((root / source).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             shown = text if path.name == "__init__.py" else without_exports(text)
             judge.scan(shown, filename=path.relative_to(root))
+            if path.relative_to(root).as_posix().startswith(STATEMENTS):
+                parameters.update(PARAMETER.findall(text))
     for item in judge.get_unused_code():
-        if item.typ in KINDS:
-            file = item.filename.as_posix()
+        file = item.filename.as_posix()
+        bound = file.startswith(STATEMENTS) and item.name in parameters
+        if item.typ in KINDS and not bound:
             kind = "code after" if item.typ == "unreachable_code" else item.typ
             line = f"{file}:{item.first_lineno}: nothing uses the {kind} {item.name}"
             yield Unused(f"{file}:{item.name}", line)

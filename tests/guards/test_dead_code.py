@@ -83,6 +83,14 @@ def test_a_package_exports_what_its_users_call(root: Path) -> None:
     assert report(root, ()) == []
 
 
+def test_a_parameter_of_a_statement_uses_the_field_of_its_name(root: Path) -> None:
+    (root / "core/legation/store").mkdir()
+    fields = "class Place:\n    seq: int\n    other: int\n\n\nprint(Place, 'where seq = :seq')\n"
+    (root / "core/legation/store/places.py").write_text(fields)
+
+    assert report(root, ()) == ["core/legation/store/places.py:3: nothing uses the variable other"]
+
+
 def test_an_excuse_is_for_one_name_in_one_file_and_excuses_something(root: Path) -> None:
     (root / "core/legation/planted.py").write_text("def question() -> None:\n    ...\n")
 

@@ -8,26 +8,24 @@ transaction of the move itself: there is no state in which one is there without 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final, TypeAlias
+from enum import Enum
+from typing import Any, ClassVar, Final
 
-from ..store.units import Dialect, Rows, Sql, Statements, Unit
+from attrs import fields
+
+from ..store.units import Dialect, ReadUnit, Rows, Sql, Statements
 from ..values import frozen
 from .catalogue import Catalogue
 from .schema_version import EMPTY, MalformedVersion, Version, parse_version
 
 __all__ = [
-    "AheadNotServed",
-    "AheadServed",
-    "Behind",
+    "Assessment",
     "Corrupt",
-    "Current",
-    "Drifted",
-    "EmptyDatabase",
     "Entry",
+    "Fit",
     "LedgerReading",
     "ReadLedger",
     "ReadServedLedger",
-    "Standing",
     "State",
     "add_entry",
     "assess_state",
@@ -71,16 +69,6 @@ _EXISTS: Final = Sql(
     "select 1 where to_regclass(quote_ident(current_schema()) || '.schema_ledger') is not null",
 )
 
-_COLUMNS: Final = (
-    "seq, from_version, to_version, seal, serves, actor, node, request_id, attempt, at_us"
-)
-_READ: Final = Sql(f"select {_COLUMNS} from schema_ledger order by seq")
-_FIND: Final = Sql(f"select {_COLUMNS} from schema_ledger where attempt = :attempt")
-_ADD: Final = Sql(
-    f"insert into schema_ledger ({_COLUMNS}) values (:seq, :from_version, :to_version, :seal,"
-    " :serves, :actor, :node, :request_id, :attempt, :at_us)"
-)
-
 
 @frozen
 class Entry:
@@ -105,6 +93,15 @@ class Entry:
     request_id: str
     attempt: str
     at_us: int
+
+
+_NAMES: Final = tuple(field.name for field in fields(Entry))
+_COLUMNS: Final = ", ".join(_NAMES)
+_READ: Final = Sql(f"select {_COLUMNS} from schema_ledger order by seq")
+_FIND: Final = Sql(f"select {_COLUMNS} from schema_ledger where attempt = :attempt")
+_ADD: Final = Sql(
+    f"insert into schema_ledger ({_COLUMNS}) values ({', '.join(f':{name}' for name in _NAMES)})"
+)
 
 
 @frozen
@@ -194,18 +191,8 @@ def create_ledger() -> Statements[None]:
 
 def add_entry(entry: Entry) -> Statements[None]:
     """Write `entry`."""
-    yield _ADD(
-        seq=entry.seq,
-        from_version=str(entry.from_version),
-        to_version=str(entry.to_version),
-        seal=entry.seal,
-        serves=str(entry.serves),
-        actor=entry.actor,
-        node=entry.node,
-        request_id=entry.request_id,
-        attempt=entry.attempt,
-        at_us=entry.at_us,
-    )
+    moved = {"from_version": str(entry.from_version), "to_version": str(entry.to_version)}
+    yield _ADD.of(entry, **moved, serves=str(entry.serves))
 
 
 def read_state() -> Statements[State | Corrupt]:
@@ -232,10 +219,9 @@ class LedgerReading:
 
 
 @frozen
-class ReadLedger(Unit[LedgerReading]):
+class ReadLedger(ReadUnit[LedgerReading]):
     """The ledger as it stands.  A database without one is the empty database: nothing is made."""
 
-    writes: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = False
 
     def statements(self, dialect: Dialect) -> Statements[LedgerReading]:
@@ -246,10 +232,8 @@ class ReadLedger(Unit[LedgerReading]):
 
 
 @frozen
-class ReadServedLedger(Unit[LedgerReading]):
+class ReadServedLedger(ReadUnit[LedgerReading]):
     """The ledger of a database that is served: it is there, so that one statement is enough."""
-
-    writes: ClassVar[bool] = False
 
     def statements(self, dialect: Dialect) -> Statements[LedgerReading]:
         """Read the ledger."""
@@ -266,113 +250,45 @@ def _make_reading(dialect: Dialect, rows: Rows) -> LedgerReading:
 # --- serving ----------------------------------------------------------------------------------
 
 
-@frozen
-class Current:
-    """The schema is the one this code was written for."""
+class Fit(Enum):
+    """The relation of a database's schema to this code, in the words of the interface."""
 
-    may_serve: ClassVar[bool] = True
-
-    version: Version
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return f"The schema is at {self.version}"
+    CURRENT = "current"
+    EMPTY = "empty"
+    BEHIND = "behind"
+    AHEAD = "ahead"
+    DRIFTED = "drifted"
 
 
 @frozen
-class EmptyDatabase:
-    """Nothing of the platform is there yet."""
+class Assessment:
+    """The answer to whether this code may serve a database; `detail` is a sentence for people."""
 
-    may_serve: ClassVar[bool] = False
-
-    latest: Version
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return f"The database is empty; migrate it to {self.latest}"
-
-
-@frozen
-class Behind:
-    """The schema is older than this code."""
-
-    may_serve: ClassVar[bool] = False
-
-    version: Version
-    latest: Version
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return f"The schema is at {self.version}; migrate it to {self.latest}"
-
-
-@frozen
-class AheadServed:
-    """Newer code has migrated the database, and says that this code may go on serving it."""
-
-    may_serve: ClassVar[bool] = True
-
-    version: Version
-    serves: Version
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return f"The schema is at {self.version}, which code for {self.serves} may serve"
-
-
-@frozen
-class AheadNotServed:
-    """Newer code has migrated the database, and this code may not serve it."""
-
-    may_serve: ClassVar[bool] = False
-
-    version: Version
-    serves: Version
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return f"The schema is at {self.version}, which needs code for {self.serves} or later"
-
-
-@frozen
-class Drifted:
-    """The history of the database is not the one that this code knows."""
-
-    may_serve: ClassVar[bool] = False
-
-    reason: str
-
-    @property
-    def detail(self) -> str:
-        """One sentence for people."""
-        return self.reason
-
-
-Standing: TypeAlias = Current | EmptyDatabase | Behind | AheadServed | AheadNotServed | Drifted
+    fit: Fit
+    may_serve: bool
+    detail: str
 
 
 def assess_state(
     state: State | Corrupt, catalogue: Catalogue, dialect: Dialect, code_version: Version
-) -> Standing:
+) -> Assessment:
     """Return whether code named `code_version` may serve a database that stands at `state`.
 
     `code_version` is the latest version that the code was written for: `catalogue.latest` but for
     a test.  A schema newer than the catalogue cannot be compared by seal; its own word counts.
     """
     if isinstance(state, Corrupt):
-        return Drifted(state.detail)
-    if state.version > catalogue.latest:
-        served = state.serves <= code_version
-        return (AheadServed if served else AheadNotServed)(state.version, state.serves)
+        return Assessment(Fit.DRIFTED, False, state.detail)
+    version, serves, latest = state.version, state.serves, catalogue.latest
+    at = f"The schema is at {version}"
+    if version > latest:
+        if serves <= code_version:
+            return Assessment(Fit.AHEAD, True, f"{at}, which code for {serves} may serve")
+        return Assessment(Fit.AHEAD, False, f"{at}, which needs code for {serves} or later")
     if (reason := drift(state, catalogue, dialect)) is not None:
-        return Drifted(reason)
-    if state.version == EMPTY:
-        return EmptyDatabase(catalogue.latest)
-    if state.version < catalogue.latest:
-        return Behind(state.version, catalogue.latest)
-    return Current(state.version)
+        return Assessment(Fit.DRIFTED, False, reason)
+    if version == EMPTY:
+        return Assessment(Fit.EMPTY, False, f"The database is empty; migrate it to {latest}")
+    if version < latest:
+        return Assessment(Fit.BEHIND, False, f"{at}; migrate it to {latest}")
+    return Assessment(Fit.CURRENT, True, at)

@@ -43,7 +43,7 @@ from ..store.health import (
 from ..store.units import Unit
 from ..values import frozen
 from .catalogue import CATALOGUE, Catalogue
-from .ledger import Behind, EmptyDatabase, LedgerReading, ReadLedger, Standing, assess_state
+from .ledger import Assessment, Fit, LedgerReading, ReadLedger, assess_state
 from .migrate import Attempt, Migrated, MigrationBusy, MigrationFailed, MigrationUnknown, migrate
 
 __all__ = [
@@ -164,7 +164,7 @@ class SchemaGuard:
         reason = (("condition", after.value), ("reason", REASONS[after]))
         yield from Log("error", "database_unavailable", (database, *reason))
 
-    def _read(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[Standing | None]:
+    def _read(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[Assessment | None]:
         reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED, seconds)
         if reading is None or self.conditions.get(name) is Condition.REPLACED:
             return None
@@ -253,9 +253,9 @@ def _transact(name: str, unit: Unit[R]) -> Program[R]:
     return (yield from Transact(name, unit))
 
 
-def _describe_standing(name: str, stands: Standing) -> str:
+def _describe_standing(name: str, stands: Assessment) -> str:
     """Say where a database stands, and to whom it falls to do something, what."""
-    if isinstance(stands, Behind | EmptyDatabase):
+    if stands.fit in (Fit.BEHIND, Fit.EMPTY):
         way = f"`legation migrate {name}` or POST /databases/{name}/migrate does it"
         return f"{stands.detail} ({way})"
     return stands.detail

@@ -19,12 +19,12 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import asdict, define, field, fields
 
 from ..values import frozen
-from .units import Dialect, Numbered, Sql, Statement, Statements, Undo, Unit
+from .units import Dialect, Numbered, ReadUnit, Sql, Statement, Statements, Undo, Unit
 
 __all__ = [
     "PRUNED",
@@ -176,10 +176,9 @@ class AppendAudit(Unit[None]):
     node: str
     entries: tuple[AuditEntry, ...]
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield the end of the chain, then the rows."""
         yield from append_entries(dialect, self.node, self.entries)
-        return None
 
 
 @frozen
@@ -297,15 +296,13 @@ LIST: Final = {
 
 
 @frozen
-class ListAudit(Unit[tuple[AuditRow, ...]]):
+class ListAudit(ReadUnit[tuple[AuditRow, ...]]):
     """At most `size` rows behind `place`: those before it when `newest_first`, else those after.
 
     Rows are as they are for ever, and each has one place; so pages share no row, and together
     hold every row that was there when the first of them was read.  None filters nothing;
     `until_us` itself is left out; `resource` also finds what is beneath it.
     """
-
-    writes: ClassVar[bool] = False
 
     place: Place
     newest_first: bool
@@ -317,16 +314,10 @@ class ListAudit(Unit[tuple[AuditRow, ...]]):
     resource: str | None = None
     decision: str | None = None
 
-    def statements(
-        self, dialect: Dialect
-    ) -> Statements[tuple[AuditRow, ...] | Undo[tuple[AuditRow, ...]]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[AuditRow, ...]]:
         """Yield one read."""
-        parameters = asdict(self, recurse=False)
-        place, newest_first = parameters.pop("place"), parameters.pop("newest_first")
-        if self.subject is None:
-            del parameters["subject"]
-        statement = LIST[self.subject is not None, newest_first]
-        rows = yield statement(**parameters, **asdict(place))
+        statement = LIST[self.subject is not None, self.newest_first]
+        rows = yield statement.of(self, **asdict(self.place))
         return tuple(_row(row) for row in rows)
 
 
@@ -337,20 +328,16 @@ CHAIN: Final = Sql(
 
 
 @frozen
-class ReadChain(Unit[tuple[AuditRow, ...]]):
+class ReadChain(ReadUnit[tuple[AuditRow, ...]]):
     """At most `size` rows behind `seq` of `writer`, chain after chain."""
-
-    writes: ClassVar[bool] = False
 
     writer: str
     seq: int
     size: int
 
-    def statements(
-        self, dialect: Dialect
-    ) -> Statements[tuple[AuditRow, ...] | Undo[tuple[AuditRow, ...]]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[AuditRow, ...]]:
         """Yield one read along the key."""
-        rows = yield CHAIN(writer=self.writer, seq=self.seq, size=self.size)
+        rows = yield CHAIN.of(self)
         return tuple(_row(row) for row in rows)
 
 

@@ -12,13 +12,13 @@ chain that was cut before is given a new one.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from attrs import evolve
 
 from ..values import frozen
 from .audit import PRUNED, Anchor, AuditEntry, append_entries
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
 __all__ = ["AnchorChain", "ChainSpan", "ChainSpans", "PruneChain"]
 
@@ -49,20 +49,16 @@ PRUNE: Final = Sql("delete from audit where writer = :writer and seq <= :upto")
 
 
 @frozen
-class ChainSpans(Unit[tuple[ChainSpan, ...]]):
+class ChainSpans(ReadUnit[tuple[ChainSpan, ...]]):
     """At most `size` chains behind the writer `after`, in the order of writers."""
-
-    writes: ClassVar[bool] = False
 
     before_us: int
     after: str
     size: int
 
-    def statements(
-        self, dialect: Dialect
-    ) -> Statements[tuple[ChainSpan, ...] | Undo[tuple[ChainSpan, ...]]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[ChainSpan, ...]]:
         """Yield one read of all chains."""
-        rows = yield SPANS(before_us=self.before_us, after=self.after, size=self.size)
+        rows = yield SPANS.of(self)
         return tuple(ChainSpan(*row) for row in rows)
 
 
@@ -84,10 +80,10 @@ class PruneChain(Unit[int]):
 
     def statements(self, dialect: Dialect) -> Statements[int | Undo[int]]:
         """Yield the look at what goes, the deletion, and the anchor."""
-        ((count, hashed),) = yield CUT(writer=self.writer, upto=self.upto)
+        ((count, hashed),) = yield CUT.of(self)
         if hashed is None:
             return Undo(0)
-        yield PRUNE(writer=self.writer, upto=self.upto)
+        yield PRUNE.of(self)
         anchor = Anchor(self.writer, self.upto, hashed, count)
         yield from append_entries(dialect, self.node, (_with_anchor(self.entry, anchor),))
         return int(count)
@@ -101,10 +97,9 @@ class AnchorChain(Unit[None]):
     writer: str
     entry: AuditEntry
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield the look at the first row, and the anchor."""
-        rows = yield FIRST(writer=self.writer)
+        rows = yield FIRST.of(self)
         if rows and rows[0][0] > 1:
             anchor = Anchor(self.writer, rows[0][0] - 1, rows[0][1], 0)
             yield from append_entries(dialect, self.node, (_with_anchor(self.entry, anchor),))
-        return None

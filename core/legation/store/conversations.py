@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from ..values import frozen
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Sql, Statements, Unit
 
 __all__ = ["CurrentSession", "OpenSession"]
 
@@ -23,15 +23,13 @@ OPEN: Final = Sql(
 
 
 @frozen
-class CurrentSession(Unit[str]):
+class CurrentSession(ReadUnit[str]):
     """The session a conversation is in: the one begun last, `base` when there is none yet."""
-
-    writes: ClassVar[bool] = False
 
     owner: str
     base: str
 
-    def statements(self, dialect: Dialect) -> Statements[str | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[str]:
         """Yield one read."""
         prefix = f"{self.base}#"
         rows = yield CURRENT(owner=self.owner, base=self.base, prefix=prefix, length=len(prefix))
@@ -49,13 +47,6 @@ class OpenSession(Unit[None]):
     component_id: str
     now_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield one insert."""
-        yield OPEN(
-            owner=self.owner,
-            session_id=self.session_id,
-            kind=self.kind,
-            component_id=self.component_id,
-            now_us=self.now_us,
-        )
-        return None
+        yield OPEN.of(self)

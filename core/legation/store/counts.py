@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from ..values import frozen
 from .run_rows import ACTIVE_RUN
-from .units import Dialect, Sql, Statements, Unit
+from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = ["CountRuns"]
 
@@ -19,10 +19,8 @@ ANY_COUNT_RUNS: Final = Sql(
 
 
 @frozen
-class CountRuns(Unit[tuple[tuple[str, int], ...]]):
+class CountRuns(ReadUnit[tuple[tuple[str, int], ...]]):
     """The runs that wait or go on, by their state."""
-
-    writes: ClassVar[bool] = False
 
     def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int], ...]]:
         """Count them."""

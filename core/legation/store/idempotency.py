@@ -6,10 +6,12 @@ it; a claim that nobody settles is open again when `busy_us` has passed.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from attrs import asdict
 
 from ..values import frozen
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, Sql, Statements, Unit
 
 __all__ = [
     "Answered",
@@ -61,12 +63,12 @@ KeyState: TypeAlias = Claimed | UnderWay | Other | Answered
 
 # An unsettled claim has no status; its `expires_us` is when it is open again.
 FORGET: Final = Sql(
-    """delete from idempotency where expires_us < :now and (owner, route, key) in (
-        select owner, route, key from idempotency where expires_us < :now limit 100)"""
+    """delete from idempotency where expires_us < :now_us and (owner, route, key) in (
+        select owner, route, key from idempotency where expires_us < :now_us limit 100)"""
 )
 CLAIM: Final = Sql(
     """insert into idempotency (owner, route, key, fingerprint, created_us, expires_us)
-    values (:owner, :route, :key, :fingerprint, :now, :until)
+    values (:owner, :route, :key, :fingerprint, :now_us, :busy_us)
     on conflict (owner, route, key) do nothing returning key"""
 )
 LOOK: Final = Sql(
@@ -75,17 +77,13 @@ LOOK: Final = Sql(
 )
 SETTLE: Final = Sql(
     """update idempotency set status = :status, headers = :headers, body = :body,
-        expires_us = :until
+        expires_us = :until_us
     where owner = :owner and route = :route and key = :key and fingerprint = :fingerprint"""
 )
 RELEASE: Final = Sql(
     """delete from idempotency where owner = :owner and route = :route and key = :key
     and fingerprint = :fingerprint and status is null"""
 )
-
-
-def _place(key: Key) -> dict[str, str]:
-    return {"owner": key.owner, "route": key.route, "key": key.key}
 
 
 @frozen
@@ -97,14 +95,12 @@ class ClaimKey(Unit[KeyState]):
     now_us: int
     busy_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[KeyState | Undo[KeyState]]:
+    def statements(self, dialect: Dialect) -> Statements[KeyState]:
         """Yield the removal of what has expired, the claim, and the look at what is there."""
-        place = _place(self.key)
-        yield FORGET(now=self.now_us)
-        claim = CLAIM(**place, fingerprint=self.fingerprint, now=self.now_us, until=self.busy_us)
-        if (yield claim):
+        yield FORGET.of(self)
+        if (yield CLAIM.of(self, **asdict(self.key))):
             return Claimed()
-        found = yield LOOK(**place)
+        found = yield LOOK.of(self.key)
         fingerprint, status, headers, body = found[0]
         if fingerprint != self.fingerprint:
             return Other()
@@ -124,17 +120,9 @@ class SettleKey(Unit[None]):
     body: bytes | None
     until_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield one update."""
-        yield SETTLE(
-            **_place(self.key),
-            fingerprint=self.fingerprint,
-            status=self.status,
-            headers=self.headers,
-            body=self.body,
-            until=self.until_us,
-        )
-        return None
+        yield SETTLE.of(self, **asdict(self.key))
 
 
 @frozen
@@ -144,7 +132,6 @@ class ReleaseKey(Unit[None]):
     key: Key
     fingerprint: str
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield one deletion."""
-        yield RELEASE(**_place(self.key), fingerprint=self.fingerprint)
-        return None
+        yield RELEASE.of(self, **asdict(self.key))

@@ -144,14 +144,8 @@ class PutMessages(Unit[tuple[str, ...]]):
         """Insert each in its place; an id that is there already is a duplicate."""
         new: list[str] = []
         for position, message in enumerate(self.messages):
-            rows = yield PUT(
-                channel=self.channel,
-                message_id=message.message_id,
-                sender=message.sender,
-                payload=message.payload,
-                now_us=self.now_us,
-                position=position,
-            )
+            placed = {"channel": self.channel, "position": position, "now_us": self.now_us}
+            rows = yield PUT.of(message, **placed)
             new += [message_id for (message_id,) in rows]
         return tuple(new)
 
@@ -171,7 +165,7 @@ class AttachRun(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
-        rows = yield ATTACH(run_id=self.run_id, **self.lease.parameters())
+        rows = yield ATTACH.of(self, **self.lease.parameters())
         return bool(rows)
 
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import AttrsInstance, fields
 
 from ..values import frozen
-from .units import Dialect, Sql, Statements, Unit, text_array
+from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
 
 __all__ = [
     "ClaimItems",
@@ -211,14 +211,8 @@ class ClaimItems(Unit[ClaimedItems[C]]):
         queue = self.queue
         if dialect is Dialect.POSTGRESQL:
             yield queue.lock()
-        dead = yield queue.bury(now_us=self.now_us, max_attempts=self.max_attempts)
-        rows = yield queue.claim(
-            node=self.node,
-            now_us=self.now_us,
-            lease_us=self.lease_us,
-            limit=self.limit,
-            channels=text_array(dialect, self.channels),
-        )
+        dead = yield queue.bury.of(self)
+        rows = yield queue.claim.of(self, channels=text_array(dialect, self.channels))
         claimed = [
             queue.claimed(Lease(queue, ItemKey(channel, item_id), self.node, attempts), *rest)
             for channel, item_id, attempts, *rest in rows
@@ -236,8 +230,7 @@ class CompleteItem(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
-        lease = self.lease
-        rows = yield lease.queue.complete(now_us=self.now_us, **lease.parameters())
+        rows = yield self.lease.queue.complete.of(self, **self.lease.parameters())
         return bool(rows)
 
 
@@ -252,11 +245,9 @@ class FailItem(Unit[bool]):
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
-        queue, changed = self.lease.queue, {**self.lease.parameters(), "error": self.error}
-        if self.retry_us is None:
-            rows = yield queue.give_up(now_us=self.now_us, **changed)
-        else:
-            rows = yield queue.fail(retry_us=self.retry_us, **changed)
+        queue = self.lease.queue
+        statement = queue.give_up if self.retry_us is None else queue.fail
+        rows = yield statement.of(self, **self.lease.parameters())
         return bool(rows)
 
 
@@ -272,9 +263,7 @@ class ExtendLeases(Unit[tuple[Lease, ...]]):
         """Extend one by one: what nobody works on any more is not named, and runs out."""
         kept: list[Lease] = []
         for lease in self.leases:
-            rows = yield lease.queue.extend(
-                now_us=self.now_us, lease_us=self.lease_us, **lease.parameters()
-            )
+            rows = yield lease.queue.extend.of(self, **lease.parameters())
             kept += [lease] * len(rows)
         return tuple(kept)
 
@@ -297,10 +286,8 @@ class ReleaseLeases(Unit[int]):
 
 
 @frozen
-class ListItems(Unit[tuple[R, ...]]):
+class ListItems(ReadUnit[tuple[R, ...]]):
     """The items of `channel` in `state`, newest first, behind `after`: the place of another."""
-
-    writes: ClassVar[bool] = False
 
     queue: LeasedQueue[Any, R]
     channel: str
@@ -311,26 +298,24 @@ class ListItems(Unit[tuple[R, ...]]):
     def statements(self, dialect: Dialect) -> Statements[tuple[R, ...]]:
         """Read one page."""
         queue = self.queue
-        page: dict[str, Any] = {"channel": self.channel, "state": self.state, "limit": self.limit}
         if self.after is None:
-            rows = yield queue.page(**page)
+            rows = yield queue.page.of(self)
         else:
-            rows = yield queue.page_after(**dict(zip(queue.order, self.after, strict=True)), **page)
+            place = dict(zip(queue.order, self.after, strict=True))
+            rows = yield queue.page_after.of(self, **place)
         return tuple(queue.row(*row) for row in rows)
 
 
 @frozen
-class CountItems(Unit[tuple[QueueDepth, ...]]):
+class CountItems(ReadUnit[tuple[QueueDepth, ...]]):
     """The depth of the queue in each channel that has an item waiting or dead."""
-
-    writes: ClassVar[bool] = False
 
     queue: LeasedQueue[Any, Any]
     now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[tuple[QueueDepth, ...]]:
         """Count what is not done with."""
-        rows = yield self.queue.count(now_us=self.now_us)
+        rows = yield self.queue.count.of(self)
         return tuple(QueueDepth(*row) for row in rows)
 
 
@@ -344,5 +329,5 @@ class ForgetItems(Unit[int]):
 
     def statements(self, dialect: Dialect) -> Statements[int]:
         """Delete one batch."""
-        rows = yield self.queue.forget(before_us=self.before_us, limit=self.limit)
+        rows = yield self.queue.forget.of(self)
         return len(rows)

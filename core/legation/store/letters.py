@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from ..values import frozen
 from .inbox import INBOX, MessageRow
 from .outbox import OUTBOX, ReplyRow
-from .units import Dialect, Rows, Sql, Statements, Undo, Unit, text_array
+from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, text_array
 
 __all__ = ["FetchMessageRecord", "MessageRecord", "Retried", "RetryDeadMessage"]
 
@@ -39,10 +39,8 @@ class MessageRecord:
 
 
 @frozen
-class FetchMessageRecord(Unit[MessageRecord | None]):
+class FetchMessageRecord(ReadUnit[MessageRecord | None]):
     """The message with this id, and those replies to it, of `keys`, that there are."""
-
-    writes: ClassVar[bool] = False
 
     channel: str
     message_id: str
@@ -50,10 +48,10 @@ class FetchMessageRecord(Unit[MessageRecord | None]):
 
     def statements(self, dialect: Dialect) -> Statements[MessageRecord | None]:
         """Read the message, then its replies."""
-        messages = yield MESSAGE(channel=self.channel, message_id=self.message_id)
+        messages = yield MESSAGE.of(self)
         if not messages:
             return None
-        replies = yield REPLIES(channel=self.channel, keys=text_array(dialect, self.keys))
+        replies = yield REPLIES.of(self, keys=text_array(dialect, self.keys))
         return MessageRecord(MessageRow(*messages[0]), tuple(ReplyRow(*row) for row in replies))
 
 
@@ -79,12 +77,9 @@ class RetryDeadMessage(Unit[Retried | None]):
 
     def statements(self, dialect: Dialect) -> Statements[Retried | None | Undo[Retried | None]]:
         """Look for the message, then revive what is dead."""
-        where: dict[str, Any] = {"channel": self.channel, "message_id": self.message_id}
-        if not (yield MESSAGE(**where)):
+        if not (yield MESSAGE.of(self)):
             return Undo(None)
-        message: Rows = yield REVIVE_MESSAGE(**where, now_us=self.now_us)
-        replies: Rows = yield REVIVE_REPLIES(
-            channel=self.channel, keys=text_array(dialect, self.keys), now_us=self.now_us
-        )
+        message: Rows = yield REVIVE_MESSAGE.of(self)
+        replies: Rows = yield REVIVE_REPLIES.of(self, keys=text_array(dialect, self.keys))
         retried = Retried(bool(message), len(replies))
         return retried if message or replies else Undo(retried)

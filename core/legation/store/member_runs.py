@@ -31,7 +31,7 @@ INSERT: Final = Sql(
     f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         status, input, output, created_us, started_us)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        {literal(EXECUTED)}, :input, :output, :now, :now)"""
+        {literal(EXECUTED)}, :input, :output, :now_us, :now_us)"""
 )
 _OPEN_MEMBER: Final = status_is(*MEMBER_MOVES)
 MOVE: Final = Sql(
@@ -49,7 +49,7 @@ OPEN: Final = Sql(
     order by run_no"""
 )
 END: Final = Sql(
-    """update runs set status = :status, output = :output, reason = :reason, ended_us = :now
+    """update runs set status = :status, output = :output, reason = :reason, ended_us = :now_us
     where owner = :owner and run_id = :run_id"""
 )
 
@@ -65,12 +65,7 @@ class Root:
 
     def check_lease(self) -> Statements[bool | None]:
         """Return whether somebody asked to cancel the run; None when the lease is lost."""
-        rows = yield HELD(
-            owner=self.owner,
-            run_id=self.run_id,
-            node=self.lease.node,
-            attempt=self.lease.attempt,
-        )
+        rows = yield HELD.of(self, node=self.lease.node, attempt=self.lease.attempt)
         return rows[0][0] is not None if rows else None
 
 
@@ -93,24 +88,14 @@ class StartMember(Unit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the session's lock, which gives the number, two looks, and the row."""
-        session = {"owner": self.root.owner, "session_id": self.root.session_id}
-        numbers = yield NUMBER(**session)
+        owner, session_id = self.root.owner, self.root.session_id
+        numbers = yield NUMBER.of(self.root)
         asked = yield from self.root.check_lease()
         if asked is None:
             return Undo(None)
-        if (yield KNOWN(owner=self.root.owner, run_id=self.run_id)):
+        if (yield KNOWN.of(self, owner=owner)):
             return Undo(asked)
-        yield INSERT(
-            **session,
-            run_no=numbers[0][0],
-            run_id=self.run_id,
-            parent_run_id=self.parent_run_id,
-            kind=self.kind,
-            component_id=self.component_id,
-            input=self.input,
-            output=self.output,
-            now=self.now_us,
-        )
+        yield INSERT.of(self, owner=owner, session_id=session_id, run_no=numbers[0][0])
         return asked
 
 
@@ -131,19 +116,12 @@ class MoveMember(Unit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the session's lock, a look, and the update."""
-        yield LOCK_SESSION(owner=self.root.owner, session_id=self.root.session_id)
+        yield LOCK_SESSION.of(self.root)
         asked = yield from self.root.check_lease()
         if asked is None:
             return Undo(None)
-        yield MOVE(
-            owner=self.root.owner,
-            run_id=self.run_id,
-            status=self.status,
-            output=self.output,
-            reason=self.reason,
-            usage=self.usage,
-            ended_us=None if self.status == EXECUTED else self.now_us,
-        )
+        ended_us = None if self.status == EXECUTED else self.now_us
+        yield MOVE.of(self, owner=self.root.owner, ended_us=ended_us)
         return asked
 
 
@@ -167,7 +145,8 @@ def end_members(
         shown = {**json.loads(output), **changes}
         shown.pop("requirements", None)
         text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-        yield END(owner=owner, run_id=child, status=status, output=text, reason=reason, now=now_us)
+        ended = {"status": status, "output": text, "reason": reason, "now_us": now_us}
+        yield END(owner=owner, run_id=child, **ended)
 
 
 _TOLD: Final = {

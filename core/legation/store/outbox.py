@@ -105,13 +105,6 @@ def put_replies(
     """
     new: list[str] = []
     for place, reply in enumerate(replies):
-        rows = yield PUT(
-            channel=channel,
-            idempotency_key=reply.idempotency_key,
-            recipient=reply.recipient,
-            payload=reply.payload,
-            created_us=now_us + place,
-            now_us=now_us,
-        )
+        rows = yield PUT.of(reply, channel=channel, created_us=now_us + place, now_us=now_us)
         new += [key for (key,) in rows]
     return tuple(new)

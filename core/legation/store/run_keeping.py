@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from ..values import frozen
 from .run_rows import (
@@ -22,7 +22,7 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after
 from .runs import CLAIM_NEXT, FENCE
-from .units import Dialect, Sql, Statements, Undo, Unit, text_array
+from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
     "CancelsAsked",
@@ -44,14 +44,12 @@ CANCELS: Final = Sql(
 
 
 @frozen
-class CancelsAsked(Unit[tuple[str, ...]]):
+class CancelsAsked(ReadUnit[tuple[str, ...]]):
     """The runs, of `runs`, that somebody asked to cancel or deleted with their session."""
-
-    writes: ClassVar[bool] = False
 
     runs: tuple[str, ...]
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[str, ...] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[str, ...]]:
         """Yield one read."""
         rows = yield CANCELS(runs=text_array(dialect, self.runs))
         return tuple(row[0] for row in rows)
@@ -71,7 +69,7 @@ RELEASE: Final = Sql(
     returning run_id"""
 )
 ANY_EXPIRED: Final = Sql(
-    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us < :now
+    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us < :now_us
     order by lease_us limit :size"""
 )
 ANY_WAITING: Final = Sql(
@@ -94,11 +92,9 @@ class ExtendLeases(Unit[None]):
     runs: tuple[str, ...]
     until_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[None | Undo[None]]:
+    def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield one update."""
-        runs = text_array(dialect, self.runs)
-        yield ANY_EXTEND(node=self.node, until_us=self.until_us, runs=runs)
-        return None
+        yield ANY_EXTEND.of(self, runs=text_array(dialect, self.runs))
 
 
 @frozen
@@ -113,15 +109,9 @@ class ReleaseRun(Unit[bool]):
     lease: Lease
     expired_us: int | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[bool | Undo[bool]]:
+    def statements(self, dialect: Dialect) -> Statements[bool]:
         """Yield one fenced update."""
-        rows = yield RELEASE(
-            owner=self.owner,
-            run_id=self.run_id,
-            node=self.lease.node,
-            attempt=self.lease.attempt,
-            expired_us=self.expired_us,
-        )
+        rows = yield RELEASE.of(self, node=self.lease.node, attempt=self.lease.attempt)
         return bool(rows)
 
 
@@ -134,17 +124,15 @@ class Neglected:
 
 
 @frozen
-class FindNeglected(Unit[Neglected]):
+class FindNeglected(ReadUnit[Neglected]):
     """At most `size` runs whose lease has passed, oldest first; and whether any waits."""
-
-    writes: ClassVar[bool] = False
 
     now_us: int
     size: int = 64
 
-    def statements(self, dialect: Dialect) -> Statements[Neglected | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[Neglected]:
         """Yield two reads."""
-        expired = yield ANY_EXPIRED(now=self.now_us, size=self.size)
+        expired = yield ANY_EXPIRED.of(self)
         waiting = yield ANY_WAITING()
         return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
 
@@ -160,7 +148,7 @@ class ClaimWaiting(Unit[ClaimedRun | None]):
     now_us: int
     until_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[None]]:
         """Yield the search, the session's lock, a second look under it, and the claim."""
         found = yield ANY_WAITING()
         if not found:
@@ -169,7 +157,5 @@ class ClaimWaiting(Unit[ClaimedRun | None]):
         states = yield LOCK_SESSION(**session)
         if (yield RUNNING(**session)):
             return Undo(None)
-        claimed = yield CLAIM_NEXT(
-            **session, node=self.node, now=self.now_us, until_us=self.until_us
-        )
+        claimed = yield CLAIM_NEXT.of(self, **session)
         return to_claimed_run(claimed, states)

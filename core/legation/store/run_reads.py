@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from ..values import frozen
 from .run_rows import (
@@ -16,7 +16,7 @@ from .run_rows import (
     status_is,
 )
 from .run_states import RunMove, RunState, state_after
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "Usage"]
 
@@ -24,8 +24,8 @@ FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id 
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
 _LISTED: Final = f"""select {COLUMNS} from runs where owner = :owner and session_id = :session_id
     and (cast(:status as text) is null or status = :status)
-    and (cast(:created_from as bigint) is null or created_us >= :created_from)
-    and (cast(:created_to as bigint) is null or created_us <= :created_to)
+    and (cast(:created_from_us as bigint) is null or created_us >= :created_from_us)
+    and (cast(:created_to_us as bigint) is null or created_us <= :created_to_us)
     and (:members = 1 or parent_run_id is null)"""
 LIST: Final = Sql(f"{_LISTED} order by run_no limit :size offset :start")
 LIST_NEWEST: Final = Sql(f"{_LISTED} order by run_no desc limit :size offset :start")
@@ -66,33 +66,29 @@ PROGRESS: Final = Sql(
 
 
 @frozen
-class FetchRun(Unit[RunRow | None]):
+class FetchRun(ReadUnit[RunRow | None]):
     """The run with this id, or None; `any_owner` is for callers who see all owners."""
-
-    writes: ClassVar[bool] = False
 
     run_id: str
     owner: str | None
     any_owner: bool = False
 
-    def statements(self, dialect: Dialect) -> Statements[RunRow | None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[RunRow | None]:
         """Yield one point read."""
         if self.any_owner:
-            rows = yield ANY_FETCH(run_id=self.run_id)
+            rows = yield ANY_FETCH.of(self)
         else:
-            rows = yield FETCH(owner=self.owner, run_id=self.run_id)
+            rows = yield FETCH.of(self)
         return RunRow(*rows[0]) if rows else None
 
 
 @frozen
-class ListRuns(Unit[tuple[RunRow, ...]]):
+class ListRuns(ReadUnit[tuple[RunRow, ...]]):
     """The runs of a session in the order they were asked for; `page` counts from 1.
 
     `newest`: the pages go back from the newest, each in order all the same.  `members`: with those
     that members of teams did for the runs of others.
     """
-
-    writes: ClassVar[bool] = False
 
     owner: str
     session_id: str
@@ -104,56 +100,43 @@ class ListRuns(Unit[tuple[RunRow, ...]]):
     newest: bool = False
     members: bool = False
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...]]:
         """Yield one read."""
-        rows = yield (LIST_NEWEST if self.newest else LIST)(
-            owner=self.owner,
-            session_id=self.session_id,
-            status=self.status,
-            created_from=self.created_from_us,
-            created_to=self.created_to_us,
-            members=int(self.members),
-            size=self.size,
-            start=(self.page - 1) * self.size,
-        )
+        statement = LIST_NEWEST if self.newest else LIST
+        start = (self.page - 1) * self.size
+        rows = yield statement.of(self, members=int(self.members), start=start)
         ordered = reversed(rows) if self.newest else rows
         return tuple(RunRow(*row) for row in ordered)
 
 
 @frozen
-class RecentRuns(Unit[tuple[tuple[str, str], ...]]):
+class RecentRuns(ReadUnit[tuple[tuple[str, str], ...]]):
     """Input and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
     In the order they were asked for; without those of members of teams.
     """
-
-    writes: ClassVar[bool] = False
 
     owner: str
     session_id: str
     run_no: int
     size: int
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, str], ...] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, str], ...]]:
         """Yield one read, back along the primary key."""
-        rows = yield RECENT(
-            owner=self.owner, session_id=self.session_id, run_no=self.run_no, size=self.size
-        )
+        rows = yield RECENT.of(self)
         return tuple((asked, said) for asked, said in reversed(rows))
 
 
 @frozen
-class Usage(Unit[Mapping[str, int]]):
+class Usage(ReadUnit[Mapping[str, int]]):
     """The tokens that the runs of a session took in and gave out, by the names of metrics."""
-
-    writes: ClassVar[bool] = False
 
     owner: str
     session_id: str
 
-    def statements(self, dialect: Dialect) -> Statements[Mapping[str, int] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[Mapping[str, int]]:
         """Yield one read."""
-        (sums,) = yield CONSUMED(owner=self.owner, session_id=self.session_id)
+        (sums,) = yield CONSUMED.of(self)
         return dict(zip(_COUNTED, sums, strict=True))
 
 
@@ -172,21 +155,18 @@ class EventsPage:
 
 
 @frozen
-class FetchEvents(Unit[EventsPage]):
+class FetchEvents(ReadUnit[EventsPage]):
     """The events of a run behind `after`, at most `size`."""
-
-    writes: ClassVar[bool] = False
 
     owner: str
     run_id: str
     after: int
     size: int = 256
 
-    def statements(self, dialect: Dialect) -> Statements[EventsPage | Undo[EventsPage]]:
+    def statements(self, dialect: Dialect) -> Statements[EventsPage]:
         """Yield where the run stands, then the events."""
-        run = {"owner": self.owner, "run_id": self.run_id}
-        progress = yield PROGRESS(**run)
+        progress = yield PROGRESS.of(self)
         if not progress:
             return EventsPage((), None, 0)
-        rows = yield EVENTS(**run, after=self.after, size=self.size)
+        rows = yield EVENTS.of(self)
         return EventsPage(tuple(StoredEvent(*row) for row in rows), *progress[0])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
-from attrs import field
+from attrs import field, fields
 
 from ..values import frozen
 from .run_states import RunMove, RunState, state_after, states_before
@@ -25,10 +26,12 @@ __all__ = [
     "WAITING_RUN",
     "ClaimedRun",
     "Lease",
+    "RunOrder",
     "RunRow",
     "StoredEvent",
     "insert_events",
     "literal",
+    "order_columns",
     "status_is",
     "to_claimed_run",
 ]
@@ -44,12 +47,8 @@ class Lease:
 
 
 @frozen
-class ClaimedRun:
-    """A run that this node is to execute; its lease was written by the unit that claimed it.
-
-    `state` is the JSON of the session's state as it stood then; `events` is how many events the run
-    had, which are none unless it goes on after a pause.
-    """
+class RunOrder:
+    """A run as it was ordered: whose, in which session, of which component, with which input."""
 
     owner: str
     session_id: str
@@ -57,6 +56,19 @@ class ClaimedRun:
     kind: str
     component_id: str
     input: str
+
+
+order_columns: Final = attrgetter(*(field.name for field in fields(RunOrder)))
+
+
+@frozen
+class ClaimedRun(RunOrder):
+    """A run that this node is to execute; its lease was written by the unit that claimed it.
+
+    `state` is the JSON of the session's state as it stood then; `events` is how many events the run
+    had, which are none unless it goes on after a pause.
+    """
+
     created_us: int
     attempt: int
     run_no: int = 1
@@ -101,29 +113,16 @@ class RunRow:
     @property
     def claim(self) -> ClaimedRun:
         """The run as whoever holds the lease was given it."""
-        return ClaimedRun(
-            self.owner,
-            self.session_id,
-            self.run_id,
-            self.kind,
-            self.component_id,
-            self.input,
-            self.created_us,
-            self.attempt,
-            self.run_no,
-            self.events,
-        )
+        return ClaimedRun(*_claimed_columns(self))
 
 
-COLUMNS: Final = (
-    "owner, session_id, run_no, run_id, parent_run_id, kind, component_id, status, input, output,"
-    " reason, created_us, started_us, ended_us, events, lease_by, lease_us, attempt, cancel_us"
-)
+COLUMNS: Final = ", ".join(field.name for field in fields(RunRow))
 """What a `RunRow` is made of, in its order."""
 
-CLAIMED: Final = (
-    "owner, session_id, run_id, kind, component_id, input, created_us, attempt, run_no, events"
-)
+_CLAIMED: Final = tuple(field.name for field in fields(ClaimedRun) if field.name != "state")
+_claimed_columns = attrgetter(*_CLAIMED)
+
+CLAIMED: Final = ", ".join(_CLAIMED)
 """What a `ClaimedRun` is made of, but for the session's state."""
 
 

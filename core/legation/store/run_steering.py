@@ -32,12 +32,12 @@ STANDING: Final = Sql(
     "select status, events, output from runs where owner = :owner and run_id = :run_id"
 )
 ASK_TO_CANCEL: Final = Sql(
-    f"""update runs set cancel_us = coalesce(cancel_us, :now)
+    f"""update runs set cancel_us = coalesce(cancel_us, :now_us)
     where owner = :owner and run_id = :run_id and {EXECUTED_RUN}"""
 )
 CANCEL: Final = Sql(
     f"""update runs set status = {literal(_CANCELLED)}, output = :output, reason = 'cancelled',
-        ended_us = :now, events = :last
+        ended_us = :now_us, events = :last
     where owner = :owner and run_id = :run_id and {status_is(*CANCELLED_AT_ONCE)}"""
 )
 
@@ -60,18 +60,17 @@ class CancelRun(Unit[str | None]):
 
     def statements(self, dialect: Dialect) -> Statements[str | None | Undo[str | None]]:
         """Yield the session's lock, a look, and what the status asks for."""
-        run = {"owner": self.owner, "run_id": self.run_id}
-        yield LOCK_SESSION(owner=self.owner, session_id=self.session_id)
-        found = yield STANDING(**run)
+        yield LOCK_SESSION.of(self)
+        found = yield STANDING.of(self)
         if not found:
             return Undo(None)
         status: str = found[0][0]
         if status == EXECUTED:
-            yield ASK_TO_CANCEL(**run, now=self.now_us)
+            yield ASK_TO_CANCEL.of(self)
         elif status in CANCELLED_AT_ONCE:
             last, stored = found[0][1] + 1, json.loads(found[0][2] or self.output)
             output = json.dumps({**stored, "status": _CANCELLED.value}, ensure_ascii=False)
-            yield CANCEL(**run, now=self.now_us, output=output, last=last)
+            yield CANCEL.of(self, output=output, last=last)
             event = StoredEvent(last, *self.event)
             yield insert_events(dialect, self.run_id, self.now_us, (event,))
             if self.members:
@@ -134,10 +133,8 @@ class ContinueRun(Unit[Continued]):
 
     def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
         """Yield the session's lock, two looks, and the claim."""
-        session = {"owner": self.owner, "session_id": self.session_id}
-        run = {"owner": self.owner, "run_id": self.run_id}
-        states = yield LOCK_SESSION(**session)
-        found = yield HOW_IT_STANDS(**run)
+        states = yield LOCK_SESSION.of(self)
+        found = yield HOW_IT_STANDS.of(self)
         if not found:
             return Undo(Continued(None))
         status, attempt, reason, holder, *columns = found[0]
@@ -147,13 +144,11 @@ class ContinueRun(Unit[Continued]):
             return Undo(Continued(_PAUSED.value, kept=True, claim=ClaimedRun(*columns, *states[0])))
         if status != _PAUSED or attempt != self.attempt:
             return Undo(Continued(status))
-        busy = bool((yield ACTIVE(**session)))
+        busy = bool((yield ACTIVE.of(self)))
         if busy and not self.waits:
             return Undo(Continued(status, busy=True))
-        claimed = yield CONTINUE(
-            **run,
-            attempt=self.attempt,
-            input=self.input,
+        claimed = yield CONTINUE.of(
+            self,
             mark=self._mark(busy=busy),
             status=(_QUEUED if busy else _RESUMED).value,
             started_us=None if busy else self.now_us,

@@ -27,9 +27,11 @@ from .run_rows import (
     WAITING_RUN,
     ClaimedRun,
     Lease,
+    RunOrder,
     StoredEvent,
     insert_events,
     literal,
+    order_columns,
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
@@ -52,7 +54,7 @@ _NEW: Final = RunState.PENDING
 OPEN_SESSION: Final = Sql(
     """insert into sessions
         (owner, session_id, kind, component_id, name, runs, version, created_us, updated_us)
-    values (:owner, :session_id, :kind, :component_id, :name, 1, 1, :now, :now)
+    values (:owner, :session_id, :kind, :component_id, :name, 1, 1, :now_us, :now_us)
     on conflict (owner, session_id) do update set
         runs = sessions.runs + 1, version = sessions.version + 1, updated_us = excluded.updated_us,
         name = coalesce(sessions.name, excluded.name),
@@ -73,7 +75,7 @@ INSERT_RUN: Final = Sql(
     """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         status, input, created_us, started_us, lease_by, lease_us, attempt)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        :status, :input, :now, :started_us, :node, :until_us, :attempt)"""
+        :status, :input, :now_us, :started_us, :node, :until_us, :attempt)"""
 )
 
 
@@ -101,19 +103,13 @@ class Started:
 
 
 @frozen
-class StartRun(Unit[Started]):
+class StartRun(RunOrder, Unit[Started]):
     """Store a run and its session; claim it for `node` unless the session is busy.
 
     The session's row serializes those who start at once, which gives runs a dense number.
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
     """
 
-    owner: str
-    session_id: str
-    run_id: str
-    kind: str
-    component_id: str
-    input: str
     name: str
     node: str
     now_us: int
@@ -124,24 +120,16 @@ class StartRun(Unit[Started]):
 
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
         """Yield the session, the look for an active run, and the new row."""
-        session = {"owner": self.owner, "session_id": self.session_id}
-        component = {"kind": self.kind, "component_id": self.component_id}
-        rows = yield OPEN_SESSION(**session, **component, name=self.name, now=self.now_us)
-        run_no, state = rows[0]
-        busy = bool((yield ACTIVE(**session)))
+        ((run_no, state),) = yield OPEN_SESSION.of(self)
+        busy = bool((yield ACTIVE.of(self)))
         if busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
         if self.state != "{}":
             state = json.dumps(merge_objects(json.loads(state), json.loads(self.state)))
-            yield SET_STATE(**session, state=state)
-        yield INSERT_RUN(
-            **session,
-            **component,
+            yield SET_STATE.of(self, state=state)
+        yield INSERT_RUN.of(
+            self,
             run_no=run_no,
-            run_id=self.run_id,
-            parent_run_id=self.parent_run_id,
-            input=self.input,
-            now=self.now_us,
             status=(_NEW if busy else EXECUTED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
@@ -151,19 +139,8 @@ class StartRun(Unit[Started]):
         return Started(run_no, None if busy else self._claim(run_no, state))
 
     def _claim(self, run_no: int, state: str) -> ClaimedRun:
-        return ClaimedRun(
-            self.owner,
-            self.session_id,
-            self.run_id,
-            self.kind,
-            self.component_id,
-            self.input,
-            self.now_us,
-            1,
-            run_no,
-            0,
-            state,
-        )
+        columns = (*order_columns(self), self.now_us, 1, run_no, 0, state)
+        return ClaimedRun(*columns)
 
 
 # --- Executing ---------------------------------------------------------------------------------
@@ -191,13 +168,9 @@ class AppendEvents(Unit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events."""
-        rows = yield ADVANCE(
-            owner=self.owner,
-            run_id=self.run_id,
-            node=self.lease.node,
-            attempt=self.lease.attempt,
-            until_us=self.lease.until_us,
-            last=self.events[-1].seq,
+        lease, last = self.lease, self.events[-1].seq
+        rows = yield ADVANCE.of(
+            self, node=lease.node, attempt=lease.attempt, until_us=lease.until_us, last=last
         )
         if not rows:
             return None
@@ -215,18 +188,18 @@ FINISH: Final = Sql(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         input = coalesce(cast(:input as text), input),
-        ended_us = :now, events = :last, lease_by = null, lease_us = null
+        ended_us = :now_us, events = :last, lease_by = null, lease_us = null
     where {FENCE} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
     returning session_id"""
 )
 WISH: Final = Sql(f"select cancel_us from runs where {FENCE}")
 TOUCH_SESSION: Final = Sql(
-    """update sessions set updated_us = :now, version = version + 1
+    """update sessions set updated_us = :now_us, version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
 )
 CLAIM_NEXT: Final = Sql(
-    f"""update runs set status = {literal(EXECUTED)}, started_us = :now, lease_by = :node,
+    f"""update runs set status = {literal(EXECUTED)}, started_us = :now_us, lease_by = :node,
         lease_us = :until_us, attempt = attempt + 1
     where owner = :owner and session_id = :session_id and {WAITING_RUN} and run_no = (
         select min(run_no) from runs
@@ -235,11 +208,11 @@ CLAIM_NEXT: Final = Sql(
 )
 ENDED_SO: Final = Sql(
     """select 1 from runs where owner = :owner and run_id = :run_id
-    and status = :status and attempt = :attempt and ended_us = :now"""
+    and status = :status and attempt = :attempt and ended_us = :now_us"""
 )
 CLAIMED_SO: Final = Sql(
     f"""select {CLAIMED} from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and {EXECUTED_RUN} and lease_by = :node and started_us = :now
+    and {ACTIVE_RUN} and {EXECUTED_RUN} and lease_by = :node and started_us = :now_us
     and {UNTOUCHED} and coalesce(reason, '') not like 'claimed:%'"""
 )
 
@@ -288,60 +261,30 @@ class FinishRun(Unit[Ended]):
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
-        session = {"owner": self.owner, "session_id": self.session_id}
-        run = {"owner": self.owner, "run_id": self.run_id}
-        touched = yield TOUCH_SESSION(**session, now=self.now_us)
-        rows = yield FINISH(
-            **run,
-            node=self.lease.node,
-            attempt=self.lease.attempt,
-            expired_us=self.expired_us,
-            status=self.status,
-            output=self.output,
-            reason=self.reason,
-            usage=self.usage,
-            input=self.input,
-            now=self.now_us,
-            last=self.events[-1].seq,
-        )
-        if not rows:
+        lease, last = self.lease, self.events[-1].seq
+        touched = yield TOUCH_SESSION.of(self)
+        if not (yield FINISH.of(self, node=lease.node, attempt=lease.attempt, last=last)):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
         if self.members:
             ending = (self.status, self.reason, self.now_us)
-            yield from end_members(**session, run_id=self.run_id, ending=ending)
-        claimed = yield CLAIM_NEXT(
-            **session, node=self.node, now=self.now_us, until_us=self.until_us
-        )
+            yield from end_members(self.owner, self.session_id, self.run_id, ending)
+        claimed = yield CLAIM_NEXT.of(self)
         return Ended(kept=True, following=to_claimed_run(claimed, touched))
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""
-        ended = yield ENDED_SO(
-            owner=self.owner,
-            run_id=self.run_id,
-            status=self.status,
-            attempt=self.lease.attempt,
-            now=self.now_us,
-        )
-        if not ended:
+        if not (yield ENDED_SO.of(self, attempt=self.lease.attempt)):
             return (yield from self._explain_refusal())
-        session = {"owner": self.owner, "session_id": self.session_id}
-        claimed = yield CLAIMED_SO(**session, node=self.node, now=self.now_us)
-        state = yield STATE(**session)
+        claimed = yield CLAIMED_SO.of(self)
+        state = yield STATE.of(self)
         return Ended(kept=True, following=to_claimed_run(claimed, state))
 
     def _explain_refusal(self) -> Statements[Ended]:
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
         if self.status not in (_PAUSED, _CANCELLED):
             return Ended(kept=False)
-        wish = yield WISH(
-            owner=self.owner,
-            run_id=self.run_id,
-            node=self.lease.node,
-            attempt=self.lease.attempt,
-            expired_us=self.expired_us,
-        )
+        wish = yield WISH.of(self, node=self.lease.node, attempt=self.lease.attempt)
         return Ended(
             kept=False,
             cancel_asked=bool(wish) and self.status == _PAUSED,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from attrs import field
+from attrs import field, fields
 
 from ..values import frozen
 from .run_rows import ACTIVE_RUN
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
 __all__ = [
     "CreateSession",
@@ -29,11 +29,6 @@ __all__ = [
     "SeveralOwners",
     "UpdateSession",
 ]
-
-_COLUMNS: Final = (
-    "owner, session_id, kind, component_id, name, state, metadata, summary, runs,"
-    " created_us, updated_us"
-)
 
 
 @frozen
@@ -51,6 +46,10 @@ class SessionRow:
     runs: int
     created_us: int
     updated_us: int
+
+
+_NAMES: Final = tuple(field.name for field in fields(SessionRow))
+_COLUMNS: Final = ", ".join(_NAMES)
 
 
 def _row(columns: tuple[Any, ...]) -> SessionRow:
@@ -83,26 +82,22 @@ class SeveralOwners:
 
 
 @frozen
-class FetchSession(Unit[SessionRow | SeveralOwners | None]):
+class FetchSession(ReadUnit[SessionRow | SeveralOwners | None]):
     """The session with this id of the first of `owners` that has one, or None.
 
     `others` is for callers who see all owners: else that of the only owner.
     """
 
-    writes: ClassVar[bool] = False
-
     session_id: str
     owners: tuple[str, ...]
     others: bool = False
 
-    def statements(
-        self, dialect: Dialect
-    ) -> Statements[SessionRow | SeveralOwners | None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[SessionRow | SeveralOwners | None]:
         """Yield point reads, and the look for others."""
         for owner in self.owners:
-            if rows := (yield FETCH(owner=owner, session_id=self.session_id)):
+            if rows := (yield FETCH.of(self, owner=owner)):
                 return _row(rows[0])
-        rows = (yield ANY_FETCH(session_id=self.session_id)) if self.others else ()
+        rows = (yield ANY_FETCH.of(self)) if self.others else ()
         if len(rows) > 1:
             return SeveralOwners(self.session_id)
         return _row(rows[0]) if rows else None
@@ -137,7 +132,7 @@ _ORDERS: Final = tuple(
 
 def _page(where: str, column: str, order: str) -> Sql:
     by = f"{column} {order}, session_id {order}"
-    columns = ", ".join(f"s.{name.strip()}" for name in _COLUMNS.split(","))
+    columns = ", ".join(f"s.{name}" for name in _NAMES)
     return Sql(
         f"""select {columns} from sessions s join (
             select owner, session_id from sessions where {where}
@@ -169,15 +164,13 @@ ANY_COUNT: Final = _counts(_KIND)
 
 
 @frozen
-class ListSessions(Unit[SessionPage]):
+class ListSessions(ReadUnit[SessionPage]):
     """Sessions of `owner`, newest first or as asked; `page` counts from 1.
 
     `name` matches a part of the name, in any case of ASCII letters.  `any_owner` is for callers
     who see all owners; then `owner` None means all.  `only` is the id of the one session that the
     caller may see.
     """
-
-    writes: ClassVar[bool] = False
 
     owner: str | None
     kind: str
@@ -190,7 +183,7 @@ class ListSessions(Unit[SessionPage]):
     any_owner: bool = False
     only: str | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[SessionPage | Undo[SessionPage]]:
+    def statements(self, dialect: Dialect) -> Statements[SessionPage]:
         """Yield the count and the page."""
         matching = {
             "owner": self.owner,
@@ -221,7 +214,7 @@ def _pattern(part: str) -> str:
 CREATE: Final = Sql(
     f"""insert into sessions
         (owner, session_id, kind, component_id, name, state, metadata, created_us, updated_us)
-    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :now, :now)
+    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :now_us, :now_us)
     on conflict (owner, session_id) do nothing returning {_COLUMNS}"""
 )
 
@@ -239,18 +232,9 @@ class CreateSession(Unit[SessionRow | None]):
     state: Mapping[str, Any] = field(factory=dict[str, Any])
     metadata: Mapping[str, Any] | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[None]]:
         """Yield one insert."""
-        rows = yield CREATE(
-            owner=self.owner,
-            session_id=self.session_id,
-            kind=self.kind,
-            component_id=self.component_id,
-            name=self.name,
-            state=json.dumps(self.state),
-            metadata=_json(self.metadata),
-            now=self.now_us,
-        )
+        rows = yield CREATE.of(self, state=json.dumps(self.state), metadata=_json(self.metadata))
         return _row(rows[0]) if rows else Undo(None)
 
 
@@ -259,7 +243,7 @@ def _json(value: Mapping[str, Any] | None) -> str | None:
 
 
 UPDATE: Final = Sql(
-    f"""update sessions set version = version + 1, updated_us = :now,
+    f"""update sessions set version = version + 1, updated_us = :now_us,
         name = coalesce(cast(:name as text), name),
         state = coalesce(cast(:state as text), state),
         metadata = coalesce(cast(:metadata as text), metadata),
@@ -287,16 +271,13 @@ class UpdateSession(Unit[SessionRow | None]):
     change: SessionChange
     now_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[None]]:
         """Yield one update."""
-        rows = yield UPDATE(
-            owner=self.owner,
-            session_id=self.session_id,
-            name=self.change.name,
-            state=_json(self.change.state),
-            metadata=_json(self.change.metadata),
-            summary=_json(self.change.summary),
-            now=self.now_us,
+        change = self.change
+        documents = (change.state, change.metadata, change.summary)
+        state, metadata, summary = map(_json, documents)
+        rows = yield UPDATE.of(
+            self, name=change.name, state=state, metadata=metadata, summary=summary
         )
         return _row(rows[0]) if rows else Undo(None)
 
@@ -330,23 +311,19 @@ ANY_OWNERS: Final = Sql("select owner from sessions where session_id = :session_
 
 
 @frozen
-class OwnersOf(Unit[Mapping[str, str | SeveralOwners]]):
+class OwnersOf(ReadUnit[Mapping[str, str | SeveralOwners]]):
     """The owner whose session is to be deleted, by its id, as `FetchSession` finds it.
 
     One that has been deleted of its own lately means nobody else's: a deletion that is sent again
     deletes nothing more.
     """
 
-    writes: ClassVar[bool] = False
-
     session_ids: tuple[str, ...]
     owners: tuple[str, ...]
     others: bool
     now_us: int
 
-    def statements(
-        self, dialect: Dialect
-    ) -> Statements[Mapping[str, str | SeveralOwners] | Undo[Any]]:
+    def statements(self, dialect: Dialect) -> Statements[Mapping[str, str | SeveralOwners]]:
         """Yield, for each id, point reads, and the look for others."""
         found: dict[str, str | SeveralOwners] = {}
         for session_id in self.session_ids:
@@ -362,7 +339,7 @@ class OwnersOf(Unit[Mapping[str, str | SeveralOwners]]):
                 return (owner,)
         if not self.others:
             return ()
-        if (yield DELETED(owner=self.owners[0], key=session_id, now=self.now_us)):
+        if (yield DELETED.of(self, owner=self.owners[0], key=session_id)):
             return ()
         return tuple(owner for (owner,) in (yield ANY_OWNERS(session_id=session_id)))
 
@@ -372,13 +349,13 @@ _ROUTE: Final = "deleted session"
 _REMEMBERED_US: Final = 86_400_000_000
 REMEMBER: Final = Sql(
     f"""insert into idempotency (owner, route, key, fingerprint, created_us, expires_us)
-    select :owner, '{_ROUTE}', :session_id, '', cast(:now as bigint), cast(:until as bigint)
+    select :owner, '{_ROUTE}', :session_id, '', cast(:now_us as bigint), cast(:until_us as bigint)
     where exists (select 1 from sessions where session_id = :session_id)
     on conflict (owner, route, key) do update set expires_us = excluded.expires_us"""
 )
 DELETED: Final = Sql(
     f"""select 1 from idempotency
-    where owner = :owner and route = '{_ROUTE}' and key = :key and expires_us > :now"""
+    where owner = :owner and route = '{_ROUTE}' and key = :key and expires_us > :now_us"""
 )
 
 
@@ -408,7 +385,7 @@ class DeleteSessions(Unit[Deleted]):
                 yield statement(**session)
             if owner == self.own:
                 until_us = self.now_us + _REMEMBERED_US
-                yield REMEMBER(**session, now=self.now_us, until=until_us)
+                yield REMEMBER.of(self, **session, until_us=until_us)
             gone += 1
         deleted = Deleted(gone, tuple(runs))
         return deleted if gone else Undo(deleted)

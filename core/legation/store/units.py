@@ -34,6 +34,7 @@ from ..values import frozen
 __all__ = [
     "Dialect",
     "Numbered",
+    "ReadUnit",
     "Rows",
     "Sql",
     "Statement",
@@ -74,9 +75,10 @@ def _psycopg_text(text: str) -> str:
 class Sql:
     """One statement of the core, in the text of each engine.
 
-    Parameters are written `:name`.  `postgresql` is given where the dialects differ.  Every
-    instance registers itself, so that a test can prepare all of them against the real schema;
-    what changes the schema cannot be prepared against it, and says `registered=False`.
+    Parameters are written `:name`; `names` has them in the order of the text.  `postgresql` is
+    given where the dialects differ.  Every instance registers itself, so that a test can prepare
+    all of them against the real schema; what changes the schema cannot be prepared against it, and
+    says `registered=False`.
     """
 
     text: str
@@ -84,15 +86,24 @@ class Sql:
     registered: bool = field(default=True, kw_only=True, repr=False)
     sqlite_text: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
+    names: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "sqlite_text", self.text)
+        object.__setattr__(self, "names", tuple(dict.fromkeys(_NAMED.findall(self.text))))
         object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
         if self.registered:
             _REGISTERED.append(self)
 
     def __call__(self, **parameters: Any) -> Statement:
         """Return the statement with these parameters."""
+        return Statement(self, parameters)
+
+    def of(self, value: object, **others: Any) -> Statement:
+        """Return the statement with the fields of `value` as parameters, but for `others`."""
+        parameters = {
+            name: others[name] if name in others else getattr(value, name) for name in self.names
+        }
         return Statement(self, parameters)
 
 
@@ -153,6 +164,14 @@ class Unit(ABC, Generic[R]):
     @abstractmethod
     def statements(self, dialect: Dialect) -> Statements[R | Undo[R]]:
         """Yield the statements of one transaction; return its result."""
+
+
+class ReadUnit(Unit[R]):
+    """Base of the units that read one snapshot and write nothing."""
+
+    __slots__ = ()
+
+    writes: ClassVar[bool] = False
 
 
 def all_sql() -> Iterable[Sql]:

@@ -8,9 +8,12 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legation.store.audit import APPEND
+from legation.store.run_rows import FEW_EVENTS, MANY_EVENTS
 from legation.store.units import (
     Dialect,
     Numbered,
+    ReadUnit,
     Sql,
     Statement,
     Statements,
@@ -31,6 +34,33 @@ def test_a_statement_has_a_text_for_each_engine() -> None:
     assert asked.text(Dialect.SQLITE) == "select :a, '%', 'x'"
     assert asked.text(Dialect.POSTGRESQL) == "select %(a)s::text, '%%', 'x'"
     assert SAME(a=1).text(Dialect.POSTGRESQL) == "select %(a)s"
+
+
+@frozen
+class Place:
+    b: int
+    a: int
+    c: int = 3
+
+
+def test_a_statement_takes_the_parameters_that_it_names_from_the_fields_of_a_value() -> None:
+    sql = Sql("select :a, :b, :a", "select :a::text, :b, :a", registered=False)
+
+    asked = sql.of(Place(b=2, a=1))
+
+    assert asked == Statement(sql, {"a": 1, "b": 2})
+    assert tuple(asked.parameters) == sql.names == ("a", "b")
+    assert sql.of(Place(b=2, a=1), a=7) == Statement(sql, {"a": 7, "b": 2})
+    with pytest.raises(AttributeError, match="'d'"):
+        Sql("select :d", registered=False).of(Place(b=2, a=1))
+
+
+def test_every_statement_of_the_core_names_the_same_parameters_for_each_engine() -> None:
+    # These have rows in another form for each engine, and take their parameters one by one.
+    by_hand = {*APPEND.values(), *FEW_EVENTS.values(), MANY_EVENTS}
+    for sql in set(all_sql()) - by_hand:
+        other = Sql(sql.postgresql or sql.text, registered=False)
+        assert set(sql.names) == set(other.names), sql.text
 
 
 @pytest.mark.parametrize(
@@ -102,6 +132,11 @@ def test_a_unit_is_a_value_that_starts_anew(number: int, result: object) -> None
             with pytest.raises(StopIteration) as stop:
                 statements.send(row.fetchall())
             assert stop.value.value == result
+
+
+def test_a_unit_that_reads_writes_nothing() -> None:
+    assert not ReadUnit.writes
+    assert issubclass(ReadUnit, Unit)
 
 
 def test_a_unit_without_statements_is_a_bug() -> None:

@@ -54,14 +54,6 @@ __all__ = [
     "migrate_one",
 ]
 
-_STATES: Final = {
-    "Current": "current",
-    "EmptyDatabase": "empty",
-    "Behind": "behind",
-    "AheadServed": "ahead",
-    "AheadNotServed": "ahead",
-    "Drifted": "drifted",
-}
 Target: TypeAlias = Version | None
 
 
@@ -94,7 +86,7 @@ def _describe_reading(name: str, reading: LedgerReading, catalogue: Catalogue) -
         "engine": reading.dialect.value,
         "version": _version(reading),
         "latest": str(catalogue.latest),
-        "state": _STATES[type(stands).__name__],
+        "state": stands.fit.value,
         "serving": stands.may_serve,
         "detail": stands.detail,
     }
