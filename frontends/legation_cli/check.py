@@ -133,7 +133,7 @@ def _print(
 @click.argument("token")
 @click.argument("method")
 @click.argument("path")
-@click.option("--platform", default="platform.toml", show_default=True, help="Whose keys to use.")
+@click.option("--platform", default="platform.toml", help="Whose keys to use.")
 def explain(token: str, method: str, path: str, platform: str) -> None:
     """Say whether TOKEN may ask METHOD PATH of a platform, and by which scope.
 

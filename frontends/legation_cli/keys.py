@@ -44,7 +44,6 @@ def keys() -> None:
 @click.option(
     "--algorithm",
     default="RS256",
-    show_default=True,
     type=click.Choice(["RS256", "PS256", "ES256", "EdDSA"]),
     help="What the key is for.",
 )

@@ -35,21 +35,16 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
 
 @click.command()
 @click.argument("target", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     default=7777,
-    show_default=True,
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 takes a free one.",
 )
 @click.option("--unix", metavar="PATH", help="Listen on a Unix socket instead.")
 @click.option(
-    "--workers",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 64),
-    help="Processes that share the address.",
+    "--workers", default=1, type=click.IntRange(1, 64), help="Processes that share the address."
 )
 @click.option("--certfile", metavar="PATH", help="Serve TLS with this certificate chain (PEM).")
 @click.option("--keyfile", metavar="PATH", help="Its key, unless it is in the same file.")
@@ -64,7 +59,6 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
     "--forwarded-header",
     "forwarded",
     default="x-forwarded-for",
-    show_default=True,
     type=click.Choice(["x-forwarded-for", "forwarded"]),
     help="The header in which all of these proxies tell it.",
 )
@@ -87,15 +81,11 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @click.option(
     "--log-format",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", "text", "json"]),
     help="How log lines look; auto is text on a terminal and JSON elsewhere.",
 )
 @click.option(
-    "--access-log/--no-access-log",
-    default=True,
-    show_default=True,
-    help="One line for each request in the log.",
+    "--access-log/--no-access-log", default=True, help="One line for each request in the log."
 )
 @click.option(
     "--traces",

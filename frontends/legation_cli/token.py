@@ -48,9 +48,7 @@ class Duration(click.ParamType[int]):
     multiple=True,
     help="A scope to grant, such as agents:concierge:run; may be repeated.",
 )
-@click.option(
-    "--expires", default="1h", show_default=True, type=Duration(), help="How long it is good for."
-)
+@click.option("--expires", default="1h", type=Duration(), help="How long it is good for.")
 @click.option("--aud", help="The platform's id; needed where verify_audience is on.")
 @click.option("--iss", help="Who issues it; needed where an issuer is named.")
 @click.option(
@@ -63,7 +61,6 @@ class Duration(click.ParamType[int]):
 @click.option(
     "--algorithm",
     default="RS256",
-    show_default=True,
     type=click.Choice(list(ALGORITHMS)),
     metavar="NAME",
     help="The one in [authorization_config].",

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -30,16 +31,8 @@ import anyio.to_thread
 from attrs import define, field
 
 from legation.backoff import Backoff
-from legation.store.failures import (
-    Busy,
-    CommitLost,
-    Conflict,
-    DatabaseFull,
-    StatementFailed,
-    StoreFailure,
-    Unavailable,
-    WrongSchema,
-)
+from legation.store import failures
+from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation.store.units import Dialect, Rows, Statement, Unit
 
@@ -95,25 +88,25 @@ FOREIGN_SESSION: Final = frozenset({"42P05", "26000"})
 PREPARE_AFTER: Final = 5
 
 _BY_STATE: Final[Mapping[str, type[StoreFailure]]] = {
-    "23505": Conflict,  # unique_violation
-    "23P01": Conflict,  # exclusion_violation
-    "25006": Unavailable,  # read_only_sql_transaction: a standby, after a fail-over
-    "3F000": WrongSchema,  # invalid_schema_name
-    "40001": Busy,
-    "40P01": Busy,
-    "42703": WrongSchema,  # undefined_column
-    "42P01": WrongSchema,  # undefined_table
-    "53100": DatabaseFull,  # disk_full
-    "55P03": Busy,  # lock_not_available
-    "57014": Busy,  # query_canceled: statement_timeout
+    "23505": failures.Conflict,  # unique_violation
+    "23P01": failures.Conflict,  # exclusion_violation
+    "25006": failures.Unavailable,  # read_only_sql_transaction: a standby, after a fail-over
+    "3F000": failures.WrongSchema,  # invalid_schema_name
+    "40001": failures.Busy,
+    "40P01": failures.Busy,
+    "42703": failures.WrongSchema,  # undefined_column
+    "42P01": failures.WrongSchema,  # undefined_table
+    "53100": failures.DatabaseFull,  # disk_full
+    "55P03": failures.Busy,  # lock_not_available
+    "57014": failures.Busy,  # query_canceled: statement_timeout
 }
 _BY_CLASS: Final[Mapping[str, type[StoreFailure]]] = {
-    "08": Unavailable,  # connection exception
-    "28": Unavailable,  # invalid authorization
-    "3D": Unavailable,  # invalid catalog name
-    "53": Unavailable,  # insufficient resources
-    "57": Unavailable,  # operator intervention
-    "58": Unavailable,  # system error
+    "08": failures.Unavailable,  # connection exception
+    "28": failures.Unavailable,  # invalid authorization
+    "3D": failures.Unavailable,  # invalid catalog name
+    "53": failures.Unavailable,  # insufficient resources
+    "57": failures.Unavailable,  # operator intervention
+    "58": failures.Unavailable,  # system error
 }
 
 
@@ -231,7 +224,7 @@ class _ConnectionPlace(Generic[R]):
         self.begun = True
         try:
             if self.left:
-                raise Unavailable("nobody waits")
+                raise failures.Unavailable("nobody waits")
             return self.database.run_unit(self.unit)
         finally:
             self.ended = True
@@ -292,7 +285,7 @@ class PostgresDatabase:
     async def run(self, unit: Unit[R]) -> R:
         """Run `unit` in one transaction; its result is durable when this returns."""
         if self._closed:
-            raise Unavailable("closed")
+            raise failures.Unavailable("closed")
         if self.wake is _nobody:
             self.wake = waker()
         place = _ConnectionPlace(self, unit)
@@ -313,7 +306,7 @@ class PostgresDatabase:
             with anyio.move_on_after(WAIT_SECONDS):
                 await self.places.acquire_on_behalf_of(place)
                 return
-            raise Unavailable("no connection was free in time") from None
+            raise failures.Unavailable("no connection was free in time") from None
 
     async def inspect(self) -> Inspection:
         """Return nothing: all that can be seen of a server is its answers."""
@@ -369,36 +362,36 @@ class PostgresDatabase:
         self, error: Exception, unit: Unit[Any], transaction: _Transaction, used: bool
     ) -> Exception:
         """Return what to raise for `error`, by its SQLSTATE and by how far the transaction was."""
-        connection = transaction.connection.driver
+        connection = transaction.connection
+        fail = partial(failure, error=error, database=self.name, write=self._log)
         state: str = getattr(error, "sqlstate", None) or ""
-        broken = connection.closed or (
+        broken = connection.driver.closed or (
             isinstance(error, self._driver.OperationalError) and not state
         )
         broken = broken or state[:2] == "08" or state in ("57P01", "57P02", "57P03")
         if broken:
-            transaction.connection.close()
+            connection.close()
             if transaction.phase == "begin" and used:
                 # Whatever broke this one while it lay idle broke the others.
                 self._discard_idle()
-                return _Again(Unavailable())
+                return _Again(failures.Unavailable())
             lost = transaction.phase == "commit"
-            return failure(CommitLost if lost else Unavailable, error, self.name, self._log)
+            return fail(failures.CommitLost if lost else failures.Unavailable)
         if state == CHANGED_PLAN and "cached plan" in str(error):
-            transaction.connection.close()  # the schema changed under a prepared statement
-            return _Again(failure(WrongSchema, error, self.name, self._log))
-        if state in FOREIGN_SESSION and not transaction.connection.pooled:
+            connection.close()  # the schema changed under a prepared statement
+            return _Again(fail(failures.WrongSchema))
+        if state in FOREIGN_SESSION and not connection.pooled:
             # A pooler that hands on the process id of the first server connection it gives.
-            transaction.connection.close()
+            connection.close()
             self._pooled = True
             self.note_pooler()
             self._discard_idle()
-            return _Again(failure(Unavailable, error, self.name, self._log))
+            return _Again(fail(failures.Unavailable))
         if state == "25006":
             # A read unit that writes is our fault; a writing one has met a standby.
-            transaction.connection.close()
-            kind = Unavailable if unit.writes else StatementFailed
-            return failure(kind, error, self.name, self._log)
-        failed = failure(_classify(state), error, self.name, self._log)
+            connection.close()
+            return fail(failures.Unavailable if unit.writes else failures.StatementFailed)
+        failed = fail(_classify(state))
         return _Again(failed) if state in SERIALIZATION else failed
 
     def _take(self, due: float) -> tuple[_ServerConnection, bool]:
@@ -411,7 +404,7 @@ class PostgresDatabase:
         try:
             return self._connect(due), False
         except self._driver.Error as error:
-            raise failure(Unavailable, error, self.name, self._log) from error
+            raise failure(failures.Unavailable, error, self.name, self._log) from error
 
     def _give_back(self, connection: _ServerConnection) -> None:
         self._busy.discard(connection)
@@ -502,7 +495,7 @@ POOLED: Final = "settings in each transaction, nothing prepared, no hints betwee
 
 def _classify(state: str) -> type[StoreFailure]:
     """Return the kind of failure a SQLSTATE stands for (PostgreSQL manual, appendix A)."""
-    return _BY_STATE.get(state) or _BY_CLASS.get(state[:2], StatementFailed)
+    return _BY_STATE.get(state) or _BY_CLASS.get(state[:2], failures.StatementFailed)
 
 
 BEGIN_WRITING: Final = b"begin isolation level read committed read write"
@@ -550,7 +543,7 @@ class _Transaction:
         """Take the lock of migrations for this transaction, or fail at once."""
         self._cursor.execute(LOCK_SCHEMA, (MIGRATION_LOCK,), prepare=False)
         if not self._cursor.fetchone()[0]:
-            raise Busy("migration lock")
+            raise failures.Busy("migration lock")
         self._cursor.execute(IMPATIENT, prepare=False)
 
     def _execute(self, statement: Statement) -> Rows:

@@ -12,16 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from legation.store.failures import (
-    Busy,
-    CommitLost,
-    Conflict,
-    DatabaseFull,
-    StatementFailed,
-    StoreFailure,
-    Unavailable,
-    WrongSchema,
-)
+from legation.store import failures
+from legation.store.failures import StoreFailure
 from legation.store.units import Dialect, Numbered, Rows, Statement, Unit
 
 from .errors import UnusableDatabase
@@ -294,7 +286,7 @@ def translate(
     # The commit record may have reached the disk although the sync after it failed: a crash now
     # would bring the transaction back.
     if at_commit and _primary(error) == sqlite3.SQLITE_IOERR:
-        kind = CommitLost
+        kind = failures.CommitLost
     return failure(kind, error, database, write)
 
 
@@ -311,16 +303,16 @@ _UNIQUE: Final = {
 }
 
 _BY_PRIMARY: Final[Mapping[int, type[StoreFailure]]] = {
-    sqlite3.SQLITE_BUSY: Busy,
-    sqlite3.SQLITE_LOCKED: Busy,
-    sqlite3.SQLITE_FULL: DatabaseFull,
-    sqlite3.SQLITE_IOERR: DatabaseFull,
-    sqlite3.SQLITE_CANTOPEN: Unavailable,
-    sqlite3.SQLITE_CORRUPT: Unavailable,
-    sqlite3.SQLITE_NOTADB: Unavailable,
-    sqlite3.SQLITE_NOMEM: Unavailable,
-    sqlite3.SQLITE_INTERRUPT: Unavailable,
-    sqlite3.SQLITE_SCHEMA: WrongSchema,
+    sqlite3.SQLITE_BUSY: failures.Busy,
+    sqlite3.SQLITE_LOCKED: failures.Busy,
+    sqlite3.SQLITE_FULL: failures.DatabaseFull,
+    sqlite3.SQLITE_IOERR: failures.DatabaseFull,
+    sqlite3.SQLITE_CANTOPEN: failures.Unavailable,
+    sqlite3.SQLITE_CORRUPT: failures.Unavailable,
+    sqlite3.SQLITE_NOTADB: failures.Unavailable,
+    sqlite3.SQLITE_NOMEM: failures.Unavailable,
+    sqlite3.SQLITE_INTERRUPT: failures.Unavailable,
+    sqlite3.SQLITE_SCHEMA: failures.WrongSchema,
 }
 
 # SQLite gives these no code of their own: both are SQLITE_ERROR at prepare.
@@ -331,12 +323,12 @@ def classify(error: Exception) -> type[StoreFailure]:
     """Return the kind of failure that `error` is, by SQLite's result code (rescode.html)."""
     code = getattr(error, "sqlite_errorcode", None)
     if code in _UNIQUE:
-        return Conflict
+        return failures.Conflict
     if code in _UNREADABLE:
-        return Unavailable
+        return failures.Unavailable
     if _primary(error) == sqlite3.SQLITE_ERROR and any(t in str(error) for t in _WRONG_SCHEMA):
-        return WrongSchema
-    return _BY_PRIMARY.get(_primary(error), StatementFailed)
+        return failures.WrongSchema
+    return _BY_PRIMARY.get(_primary(error), failures.StatementFailed)
 
 
 def _primary(error: Exception) -> int:

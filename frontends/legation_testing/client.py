@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import quote, urlencode
 
 from legation.effects import Job, Log, Program
@@ -29,7 +28,7 @@ from .faults import Performed, PlannedFault
 from .matching import Expected
 from .node import Node
 from .performing import Fetcher, refuse_connections
-from .simulation import Simulation
+from .simulation import FaultOptions, Lifetime, Simulation
 from .watchers import tell
 
 __all__ = ["Client", "RequestOptions"]
@@ -55,7 +54,7 @@ class RequestOptions(TypedDict, total=False):
     token: str | None
 
 
-class Client:
+class Client(Lifetime):
     """A platform on a `Simulation`, and the client that calls it.
 
     Deterministic: the same seed and the same calls give the same bytes.  The clock stands still
@@ -109,24 +108,6 @@ class Client:
             write_audit=getattr(self.platform, "write_audit", None),
         )
         self.node = self.simulation.nodes[0] if self._owns else self.simulation.add_node()
-
-    def __enter__(self) -> Self:
-        try:
-            self.open()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-        if error is None:
-            self.check()
 
     def open(self) -> None:
         """Run what the platform does at its start, and start its jobs; once for each process."""
@@ -201,16 +182,10 @@ class Client:
         self.simulation.crash(self.node)
 
     def fail_at(
-        self,
-        which: Expected | int,
-        outcome: Any,
-        *,
-        after: bool = False,
-        skip: int = 0,
-        times: int | None = 1,
+        self, which: Expected | int, outcome: Any, **options: Unpack[FaultOptions]
     ) -> PlannedFault:
         """Plan a failure, see `Simulation.fail_at`."""
-        return self.simulation.fail_at(which, outcome, after=after, skip=skip, times=times)
+        return self.simulation.fail_at(which, outcome, **options)
 
     def restart(self) -> Node:
         """Start again after a crash, on what was stored."""

@@ -54,20 +54,8 @@ def play(program: Program[R], script: Script) -> R:
         OffScript: It asked for another effect, for one more, or returned too early.
     """
     steps = _lay_out(script)
-    program = _open(program)
-    answer: Any = None
-    position = 0
-    while True:
-        try:
-            effect = _resume(program, answer)
-        except StopIteration as stop:
-            if position < len(steps):
-                raise _too_early(steps, position, stop.value) from None
-            result: R = stop.value
-            return result
-        _check(program, steps, position, effect)
-        answer = steps[position][1]
-        position += 1
+    result: R = _play_until(_open(program), steps, len(steps))
+    return result
 
 
 def effects_of(
@@ -153,14 +141,17 @@ def _resume(program: Program[Any], answer: Any) -> Effect:
     return program.send(answer)
 
 
-def _play_until(program: Program[Any], steps: Steps, position: int) -> Effect:
+def _play_until(program: Program[Any], steps: Steps, position: int) -> Any:
+    """Return the effect at `position`; the result of the program behind the last of them."""
     answer: Any = None
     at = 0
     while True:
         try:
             effect = _resume(program, answer)
         except StopIteration as stop:
-            raise _too_early(steps, at, stop.value) from None
+            if at < len(steps):
+                raise _too_early(steps, at, stop.value) from None
+            return stop.value
         _check(program, steps, at, effect)
         if at == position:
             return effect

@@ -7,10 +7,11 @@ seeds give the same effects in the same order, to the byte.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from legation.effects import Effect, Job, Log, Program
 from legation.store.audit import AuditEntry
@@ -23,12 +24,67 @@ from .node import Node
 from .performing import Fetcher, Misuse, World, WriteAudit, perform, refuse_connections
 from .scheduling import Scheduler, Task, Throw
 
-__all__ = ["Simulation"]
+__all__ = ["FaultOptions", "Lifetime", "ProgramOptions", "Simulation"]
 
 R = TypeVar("R")
 
 
-class Simulation:
+class Lifetime(ABC):
+    """Base of what `with` opens, closes, and then checks."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        if error is None:
+            self.check()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise what programs raised that reached no caller yet."""
+
+
+class FaultOptions(TypedDict, total=False):
+    """The options of a planned failure.
+
+    Attributes:
+        after: Perform the effect, and lose its answer alone.
+        skip: How many of those meant succeed before.
+        times: How many fail, 1 if it is not given; all that follow if None.
+    """
+
+    after: bool
+    skip: int
+    times: int | None
+
+
+class ProgramOptions(TypedDict, total=False):
+    """The options of a program: its request's body, None for a job; and its node."""
+
+    body: bytes | None
+    node: Node | None
+
+
+class Simulation(Lifetime):
     """Nodes that share databases and a clock, with their programs.
 
     One node is there from the start.  What a program raises comes out of `run`, or, for those that
@@ -73,20 +129,6 @@ class Simulation:
         self._world = World(clock, Random(seed), stores, fetch, write_audit, self._scheduler)
         self.add_node()
 
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-        if error is None:
-            self.check()
-
     @property
     def clock(self) -> Clock:
         """The clock that `Now` reads."""
@@ -122,34 +164,25 @@ class Simulation:
         return node
 
     def start(
-        self,
-        program: Program[R],
-        label: str | None = None,
-        *,
-        body: bytes | None = b"",
-        node: Node | None = None,
+        self, program: Program[R], label: str | None = None, **options: Unpack[ProgramOptions]
     ) -> Task[R]:
         """Put `program` in the line; `body` is that of its request, None for a job.
 
         Its node is the first that lives, unless `node` names another.
         """
         name: str = getattr(program, "__name__", "program") if label is None else label
-        return self._scheduler.add(Task(name, node or self._live_node(), program, body))
+        node = options.get("node") or self._live_node()
+        return self._scheduler.add(Task(name, node, program, options.get("body", b"")))
 
     def start_job(self, job: Job, node: Node | None = None) -> Task[None]:
         """Start `job` as `Spawn` does."""
         return self._world.start_job(job, node or self._live_node())
 
     def run(
-        self,
-        program: Program[R],
-        label: str | None = None,
-        *,
-        body: bytes | None = b"",
-        node: Node | None = None,
+        self, program: Program[R], label: str | None = None, **options: Unpack[ProgramOptions]
     ) -> R:
         """Start `program` and go on until it ends; other programs have their turns meanwhile."""
-        return self.finish(self.start(program, label, body=body, node=node))
+        return self.finish(self.start(program, label, **options))
 
     def finish(self, task: Task[R]) -> R:
         """Go on until `task` ends; return its result.
@@ -208,24 +241,20 @@ class Simulation:
         self,
         which: Expected | int,
         outcome: Any,
-        *,
-        after: bool = False,
-        skip: int = 0,
-        times: int | None = 1,
+        **options: Unpack[FaultOptions],
     ) -> PlannedFault:
         """Plan that an effect is not performed and ends in `outcome`; return the plan.
 
         Args:
             which: What effects are meant, or a number: the n-th of all from now on.
             outcome: Thrown if it is an exception, else the answer.
-            after: Perform the effect, and lose its answer alone.
-            skip: How many of those meant succeed before.
-            times: How many fail; all that follow if None.
+            options: See `FaultOptions`.
         """
+        fault = PlannedFault(_any_effect if isinstance(which, int) else which, outcome, **options)
         if isinstance(which, int):
-            skip, which = which - 1 + skip, _any_effect
-        self._faults.append(PlannedFault(which, outcome, after, skip, times))
-        return self._faults[-1]
+            fault.skip += which - 1
+        self._faults.append(fault)
+        return fault
 
     def crash_at(self, number: int) -> None:
         """Plan that the node which asks for the `number`-th effect from now on is killed there.
