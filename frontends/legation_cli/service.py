@@ -35,12 +35,12 @@ from legation_server import (
     address_of,
     close_listeners,
     hold_reload,
+    ignore_reload,
     open_listeners,
     open_slots,
     open_unix_listener,
     parse_limits,
     parse_networks,
-    release_reload,
     run,
     run_workers,
     take_listeners,
@@ -153,7 +153,7 @@ class Service:
         except (ListenError, BadNetwork, BadLimit) as error:
             raise CannotGoOn(str(error)) from None
         finally:
-            release_reload()
+            ignore_reload()
             self.log.let_go()
 
     def _run(self) -> int:

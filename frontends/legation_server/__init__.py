@@ -15,7 +15,7 @@ from .listeners import (
     open_slots,
     open_unix_listener,
 )
-from .orders import hold_reload, release_reload
+from .orders import hold_reload, ignore_reload
 from .prefork import Work, run_workers
 from .process import Life, run
 from .proxies import BadNetwork, Proxies, parse_networks
@@ -38,12 +38,12 @@ __all__ = [
     "address_of",
     "close_listeners",
     "hold_reload",
+    "ignore_reload",
     "open_listeners",
     "open_slots",
     "open_unix_listener",
     "parse_limits",
     "parse_networks",
-    "release_reload",
     "run",
     "run_workers",
     "serve",

@@ -19,6 +19,7 @@ __all__ = [
     "Obey",
     "Orders",
     "hold_reload",
+    "ignore_reload",
     "release_reload",
 ]
 
@@ -56,10 +57,21 @@ WORKER_ORDERS: Final[Orders] = {
 
 
 def hold_reload() -> None:
-    """Let SIGHUP wait until somebody obeys it: before, it would end the process."""
+    """Let SIGHUP wait until somebody obeys it: it would end the process before, and after."""
+    signal.signal(signal.SIGHUP, _do_nothing)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def release_reload() -> None:
     """Deliver a SIGHUP that waited."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def ignore_reload() -> None:
+    """Ignore SIGHUP until the process is gone: the interpreter gives up its handlers before."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    release_reload()
+
+
+def _do_nothing(_: int, __: object) -> None:
+    """Take a signal for which it is too early or too late."""

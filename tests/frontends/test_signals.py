@@ -186,3 +186,17 @@ platform = Platform(
     databases=[Database("main", f"sqlite:///{{folder}}/main.db")], agents=[Agent(id="a")]
 )
 """
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sighup_ends_no_process_that_has_drained_and_is_not_gone_yet(
+    tmp_path: Path, workers: int
+) -> None:
+    with running(*served(tmp_path, workers)) as command:
+        command.port()
+        command.signal(TERM)
+        while command.popen.poll() is None:
+            command.signal(HUP)
+            time.sleep(0.0005)
+
+        assert command.ended() == 0
