@@ -224,9 +224,12 @@ def find_changed() -> list[str]:
     return sorted(set(names))
 
 
-@nox.session(default=False)
+@nox.session(default=False, python=PYTHONS[-1:])
 def quick(session: nox.Session) -> None:
-    """Answer for work in progress: style, the types of what changed, the tests of the core."""
+    """Answer for work in progress: style, the types of what changed, the tests of the core.
+
+    A property is tried with a fifth of its examples, and enumerations are left out.
+    """
     install(session, "dev")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -234,7 +237,7 @@ def quick(session: nox.Session) -> None:
     if files := find_changed():
         session.run("mypy", *files)
         session.run("pyright", *files)
-    pytest(session, "-m", "not enumeration", "tests/core")
+    pytest(session, "--hypothesis-profile=quick", "-m", "not enumeration", "tests/core")
 
 
 @nox.session(default=False)

@@ -37,6 +37,7 @@ _FIGURES: Final = pytest.StashKey[list[str]]()
 settings.register_profile(
     "legation", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
 )
+settings.register_profile("quick", settings.get_profile("legation"), max_examples=20)
 settings.load_profile("legation")
 
 

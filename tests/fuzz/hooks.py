@@ -56,7 +56,9 @@ def _is_harmless(case: Any, mutation: Any) -> bool:
     value in a query is not sent, and a filter of an empty collection is not looked at.
     """
     if case.media_type in _FORMS and "additionalProperties" in mutation.keywords:
-        return any(value in ("", *_EMPTY) for value in _members(case.body).values())
+        body = _members(case.body)
+        unknown = [body[name] for name in body if name not in _find_fields(case)]
+        return all(value in ("", *_EMPTY) for value in unknown)
     if case.media_type in _FORMS:
         return (
             mutation.operator == "change_type"
@@ -68,6 +70,16 @@ def _is_harmless(case: Any, mutation: Any) -> bool:
         return False
     unread = {each.name for each in case.operation.query if _UNREAD in _about(each)}
     return name in unread or _members(case.query).get(name) in _EMPTY
+
+
+def _find_fields(case: Any) -> frozenset[str]:
+    """Return the names of the fields that the form of `case` has in the document."""
+    content = case.operation.definition.raw["requestBody"]["content"]
+    schema = content[case.media_type]["schema"]
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name:
+        schema = case.operation.schema.raw_schema["components"]["schemas"][name]
+    return frozenset(schema["properties"])
 
 
 def _about(parameter: Any) -> str:

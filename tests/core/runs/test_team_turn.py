@@ -954,6 +954,7 @@ def consistent(client: Client, *names: str) -> None:
                 )
 
 
+@pytest.mark.enumeration
 @pytest.mark.parametrize("mode", MODES)
 def test_crash_anywhere_leaves_no_member_behind_and_does_nothing_twice(
     mode: str, figures: Callable[[str], None]
@@ -976,6 +977,7 @@ def test_crash_anywhere_leaves_no_member_behind_and_does_nothing_twice(
     figures(f"teams: {mode}, paused and continued: a crash at each of {tried.points} effects")
 
 
+@pytest.mark.enumeration
 def test_crash_anywhere_in_a_team_of_teams_leaves_nothing_behind() -> None:
     held: list[int] = []
 
