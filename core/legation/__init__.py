@@ -22,6 +22,7 @@ __all__ = [
     "Database",
     "Model",
     "Platform",
+    "Principal",
     "Request",
     "Response",
     "Streamed",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .access.decide import Principal
     from .config import (
         Agent,
         AuthorizationConfig,
@@ -68,6 +70,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("Tool", "ToolError", "tool"), "tools"),
     "Platform": "platform",
+    "Principal": "access.decide",
     "__version__": "version",
 }
 """The module of each name; a checker reads the imports instead, and refuses an unknown name."""

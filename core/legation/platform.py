@@ -241,14 +241,21 @@ class Platform:
 
     # --- Answering ------------------------------------------------------------------------------
 
-    def answer(self, request: Request) -> Program[Answer]:
-        """Answer `request`.  Total: every request gets a response."""
+    def answer(self, request: Request, caller: Principal | None = None) -> Program[Answer]:
+        """Answer `request`.  Total: every request gets a response.
+
+        Args:
+            request: As a host has read it.
+            caller: Who sent it, where an outer application has authenticated it.  Then scopes and
+                owners count also where authorization is off, and the Authorization header is the
+                outer application's: it is not looked at.  Without one, the token says who asks.
+        """
         now_us: int = yield _NOW
         request_id = read_request_id(request)
         if not request_id:
             drawn: bytes = yield _ANY_ID
             request_id = drawn.hex()
-        arrival = Arrival(request, now_us, request_id)
+        arrival = Arrival(request, now_us, request_id, caller=caller)
         self.telemetry.active += 1
         try:
             try:

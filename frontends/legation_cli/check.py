@@ -56,9 +56,10 @@ def check(platform: str, as_json: bool) -> None:
         check_files(made.databases)
     config = made.config
     findings = posture(config)
+    enforced = config.authorization_config if config.authorization else None
     tools = _tools(made.registry)
     routes = [
-        (route.method, route.template, describe_need(route.need, route.template, config))
+        (route.method, route.template, describe_need(route.need, route.template, enforced))
         for route in ROUTES
     ]
     claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import quote, urlencode
 
+from legation import Platform, Principal
 from legation.effects import Job, Log, Program
 from legation.http.messages import Answer, Request, Streamed, Unfinished
 from legation.platform import Responder
@@ -44,6 +45,7 @@ class RequestOptions(TypedDict, total=False):
         json: Or a value to send as JSON.
         form: Or fields, in `application/x-www-form-urlencoded`.
         token: A bearer token instead of the client's; empty to send none.
+        caller: Whom an outer application has authenticated, instead of the client's.
     """
 
     query: Fields | Sequence[tuple[str, str]] | None
@@ -52,6 +54,7 @@ class RequestOptions(TypedDict, total=False):
     json: Any
     form: Fields | None
     token: str | None
+    caller: Principal | None
 
 
 class Client(Lifetime):
@@ -64,6 +67,7 @@ class Client(Lifetime):
         simulation: The world it runs in: faults, crashes, effects.
         node: The process it runs as.
         token: Sent as bearer token unless a request has its own; None sends none.
+        caller: Whom an outer application has authenticated; None leaves that to the token.
     """
 
     def __init__(  # noqa: PLR0913  every one but the platform is named at the call
@@ -77,6 +81,7 @@ class Client(Lifetime):
         order: int | None = None,
         fetch: Fetcher = refuse_connections,
         token: str | None = None,
+        caller: Principal | None = None,
         simulation: Simulation | None = None,
     ) -> None:
         """Prepare a process; `open`, or `with`, starts it.
@@ -92,11 +97,13 @@ class Client(Lifetime):
             order: Of the interleaving; first in, first out if None.
             fetch: Answers what the platform fetches: models, channels.
             token: The bearer token of requests.
+            caller: Who sends them, as `Platform.answer` takes it.
             simulation: Run in this world, as one more node, and use none of the above.
         """
         self._platform = platform
         self.platform = _make(platform)
         self.token = token
+        self.caller = caller
         self._opened: Node | None = None
         self._owns = simulation is None
         self.simulation = simulation or Simulation(
@@ -135,7 +142,8 @@ class Client(Lifetime):
 
     def peer(self, platform: Responder | Callable[[], Responder] | None = None) -> Client:
         """Return another process, not yet open, with the same databases and the same clock."""
-        return Client(platform or self._platform, token=self.token, simulation=self.simulation)
+        made = platform or self._platform
+        return Client(made, token=self.token, caller=self.caller, simulation=self.simulation)
 
     # What happened
 
@@ -216,7 +224,7 @@ class Client(Lifetime):
             bearer = self.token
         fields = request_headers(options.get("headers", ()), content_type, content, bearer)
         request = Request(method, target, fields, "127.0.0.1")
-        program = _exchange(self.platform, request)
+        program = _exchange(self.platform, request, options.get("caller", self.caller))
         task = self.simulation.start(program, f"{method} {target}", body=content, node=self.node)
         return Exchange(self.simulation, task, method, partial(tell, self.platform, request))
 
@@ -303,9 +311,14 @@ def _make(platform: Responder | Callable[[], Responder]) -> Responder:
     return platform() if callable(platform) else platform
 
 
-def _exchange(platform: Responder, request: Request) -> Program[Answer | Unfinished]:
+def _exchange(
+    platform: Responder, request: Request, caller: Principal | None
+) -> Program[Answer | Unfinished]:
     """Answer `request` and emit the body where it is streamed, as one program."""
-    answer = yield from platform.answer(request)
+    if caller is None:
+        answer = yield from platform.answer(request)
+    else:  # of which a platform alone knows
+        answer = yield from cast(Platform, platform).answer(request, caller)
     if isinstance(answer, Streamed):
         return (yield from answer.body) or answer
     return answer

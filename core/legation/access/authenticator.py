@@ -24,10 +24,14 @@ TRUSTED: Final = Principal(trusted=True)
 
 @frozen
 class TokenRefused:
-    """The refusal of a token; `reason` is for the log, `refusal` for the caller."""
+    """The refusal of a token; `reason` is for the log, `refusal` for the caller.
+
+    `outer`: no token was refused, but a caller for whom an outer application vouches.
+    """
 
     refusal: Unauthenticated
     reason: str
+    outer: bool = False
 
 
 def _empty_cache(authenticator: Authenticator) -> ClaimsCache:

@@ -8,7 +8,7 @@ everything that reads or changes rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a decision needs no token
     from .claims import Claims
 
 __all__ = [
+    "ANONYMOUS",
     "Allow",
     "AllowOnly",
     "Decision",
@@ -54,19 +55,36 @@ def name_of(owner: str) -> str:
     return owner[1:] if owner.startswith("~~") and not _is_reserved(owner) else owner
 
 
+def _as_set(scopes: Iterable[str]) -> frozenset[str]:
+    """Return `scopes` as a set; one text is a set of letters to Python, and a mistake here."""
+    if isinstance(scopes, str):
+        raise TypeError(f"scopes is one text: write [{scopes!r}]")
+    return frozenset(scopes)
+
+
+# Made for every request, and never changed: `frozen` would triple what making it costs.
 @define
 class Principal:
-    """The caller, as the verified token says; made for every request, and never changed.
+    """The caller of a request, as a verified token says, or an outer application.
 
-    `trusted` is set where authorization is off: everybody may do everything, and the caller's
-    word is taken for whose data it is.  A principal that is neither trusted nor admin and has no
-    subject owns nothing.  `admin_scope` is the admin scope when the token grants it, else empty.
-    `session_id` is the one session that the token is for: every other, and what is in it, is as if
-    absent, whatever the scopes.  `dependencies` and `session_state` are claims for its runs.
+    An outer application names its user and the scopes: `Principal("ann", ["agents:read"])`.  One
+    with neither is nobody, and is refused like a request without a token.
+
+    Attributes:
+        subject: The user, whose data the caller's are; without one it owns nothing.
+        scopes: What is granted, in the forms of a token's.
+        admin_scope: The admin scope where `scopes` hold it, else empty; set by the platform.
+        trusted: Set by the platform where authorization is off: everybody may do everything, and
+            the caller's word is taken for whose data it is.
+        session_id: The one session that the caller is let into: every other, and what is in it, is
+            as if absent, whatever the scopes.
+        key_id: What verified the caller; set by the platform.
+        dependencies: Given to its runs, whatever the caller sends.
+        session_state: As `dependencies`, in the state of the session.
     """
 
     subject: str | None = None
-    scopes: frozenset[str] = frozenset()
+    scopes: frozenset[str] = field(default=frozenset(), converter=_as_set)
     admin_scope: str = ""
     trusted: bool = False
     session_id: str | None = None
@@ -76,7 +94,7 @@ class Principal:
 
     @property
     def admin(self) -> bool:
-        """Whether the token grants the admin scope."""
+        """Whether the caller holds the admin scope."""
         return bool(self.admin_scope)
 
     @property
@@ -101,8 +119,12 @@ class Principal:
         return self.admin or self.trusted
 
     def enters(self, session_id: str) -> bool:
-        """Return whether the token is for this session, as one that names none is for each."""
+        """Return whether the caller is for this session, as one that names none is for each."""
         return self.session_id is None or self.session_id == session_id
+
+
+ANONYMOUS: Final = Principal()
+"""Nobody: who has neither a name nor a scope."""
 
 
 def principal_of(claims: Claims, admin_scope: str = "platform:admin") -> Principal:

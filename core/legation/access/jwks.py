@@ -14,6 +14,7 @@ from .jose import Malformed, decode_base64url, decode_object, is_clean
 from .key_material import (
     CURVES,
     MAX_KID,
+    OUTER_APPLICATION,
     KeyProblem,
     NotForUs,
     PublicKey,
@@ -118,6 +119,8 @@ def _kid(jwk: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(kid, str) or not 0 < len(kid) <= MAX_KID or not is_clean(kid):
         raise NotForUs(f"its kid is not a text of 1 to {MAX_KID} characters, so no token can ask")
+    if kid == OUTER_APPLICATION:
+        raise NotForUs(f"its kid is {kid!r}, which names no key in the audit trail")
     return kid
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "ALGORITHMS",
     "CURVES",
     "MAX_KID",
+    "OUTER_APPLICATION",
     "KeyProblem",
     "NotForUs",
     "PublicKey",
@@ -53,6 +54,9 @@ PublicKey: TypeAlias = RSAPublicKey | ec.EllipticCurvePublicKey | Ed25519PublicK
 Verify: TypeAlias = Callable[[bytes, Any, bytes], bool]
 
 MAX_KID: Final = 256
+OUTER_APPLICATION: Final = "outer application"
+"""The key id, in the trail, of a caller for whom an outer application vouches; no key bears it."""
+
 MIN_RSA_BITS: Final = 2048  # RFC 7518 section 3.3
 MAX_RSA_BITS: Final = 16_384  # OpenSSL verifies with none longer: every token would be refused
 MIN_RSA_EXPONENT: Final = 65_537  # NIST SP 800-56B section 6.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..config import PlatformConfig
+from ..config import AuthorizationConfig
 from .scopes import Need, Open, Scoped, Signed
 
 __all__ = ["describe_need", "scopes_enough"]
@@ -16,16 +16,16 @@ def scopes_enough(need: Scoped) -> tuple[str, ...]:
     return (*enough, *need.also)
 
 
-def describe_need(need: Need, template: str, config: PlatformConfig) -> str:
-    """Return what a caller of the route `template` needs under `config`."""
+def describe_need(need: Need, template: str, config: AuthorizationConfig | None) -> str:
+    """Return what a caller of the route `template` needs; None where authorization is off."""
     if isinstance(need, Signed):
         return "the channel's own signature"
-    if not config.authorization:
+    if config is None:
         return "nothing: authorization is off"
-    if config.authorization_config.excludes(template):
+    if config.excludes(template):
         return "nothing: the route is excluded"
     if isinstance(need, Open):
         return "nothing; a valid token may open more of the answer"
     if not isinstance(need, Scoped):
         return "any valid token"
-    return " or ".join((*scopes_enough(need), config.authorization_config.admin_scope))
+    return " or ".join((*scopes_enough(need), config.admin_scope))

@@ -9,9 +9,11 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ..access.authenticator import TRUSTED, Authenticator, TokenRefused
-from ..access.decide import Allow, AllowOnly, Deny, Principal, decide, ids_held
+from ..access.decide import ANONYMOUS, Allow, AllowOnly, Deny, Principal, decide, ids_held
+from ..access.outer_caller import admit, is_nobody
 from ..access.rights import describe_need
 from ..access.scopes import Open, Public, Scoped, Signed
+from ..config import AuthorizationConfig
 from ..effects import Log, Program, RandomBytes, Record
 from ..http.cors import Cors
 from ..http.messages import Answer, Request, Response, empty_response
@@ -41,8 +43,8 @@ __all__ = ["Arrival", "Dispatcher", "Outcome", "report_failure"]
 
 _ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
-_NOBODY: Final = Principal()
 _YES: Final = Allow()
+_UNKNOWN_ORIGIN: Final = "This origin is not among cors_allowed_origins"
 
 Outcome: TypeAlias = Answer | Refusal
 
@@ -87,11 +89,18 @@ class Dispatcher:
 
     def _unknown(self, arrival: Arrival, refusal: Refusal) -> Program[Outcome]:
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
-        if self.authenticator is not None:
-            caller = self.authenticator.caller(arrival.request, arrival.now_us)
-            if isinstance(caller, TokenRefused):
-                return (yield from _refuse_caller(arrival, caller))
+        caller = self._identify(arrival)
+        if isinstance(caller, TokenRefused):
+            return (yield from _refuse_caller(arrival, caller))
         return refusal
+
+    def _identify(self, arrival: Arrival) -> Principal | TokenRefused:
+        """Return who asks: whom the outer application names, else whom the token names."""
+        if arrival.caller is not None:
+            return admit(arrival.caller, self._config.admin_scope)
+        if self.authenticator is None:
+            return TRUSTED
+        return self.authenticator.caller(arrival.request, arrival.now_us)
 
     def _enter(
         self, arrival: Arrival, route: Route, match: Match[Route], query: str
@@ -102,7 +111,7 @@ class Dispatcher:
         audit = (
             caller
             if isinstance(caller, AuditContext)
-            else AuditContext(arrival, _NOBODY, Deny(""), params)
+            else AuditContext(arrival, ANONYMOUS, Deny(""), params)
         )
         decision = audit.decision
         outcome: Outcome
@@ -110,8 +119,8 @@ class Dispatcher:
             outcome = yield from _refuse_caller(arrival, caller)
         elif isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
-        elif self._from_elsewhere(arrival.request, route):
-            outcome = ForeignPage()
+        elif foreign := self._refuse_page(arrival, route):
+            outcome = foreign
         else:
             call = Call(
                 request=arrival.request,
@@ -147,30 +156,36 @@ class Dispatcher:
     ) -> AuditContext | TokenRefused:
         """Return who asks and what was decided; not recorded where nobody's rights were asked."""
         if isinstance(route.need, Signed):
-            return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
-        if self.authenticator is None:
+            return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
+        if self.authenticator is None and arrival.caller is None:
             recorded = not isinstance(route.need, Public | Open)
             return AuditContext(arrival, TRUSTED, _YES, params, recorded=recorded)
-        if route.template in self.excluded or _sends_none(arrival.request, route):
-            return AuditContext(arrival, _NOBODY, _YES, params, recorded=False)
-        principal = self.authenticator.caller(arrival.request, arrival.now_us)
+        if route.template in self.excluded or _names_none(arrival, route):
+            return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
+        principal = self._identify(arrival)
         if isinstance(principal, TokenRefused):
             return principal
         named = params.get(route.parameter) if route.parameter else None
         return AuditContext(arrival, principal, decide(route.need, principal, named), params)
 
-    def _from_elsewhere(self, request: Request, route: Route) -> bool:
-        """Whether a page of another origin tries to change something where all may do everything.
+    @property
+    def _config(self) -> AuthorizationConfig:
+        return self.context.registry.config.authorization_config
 
-        Its reader's machine may be the only one that reaches this address.
+    def _refuse_page(self, arrival: Arrival, route: Route) -> ForeignPage | None:
+        """Refuse a page of another origin that tries to change something, where no token is asked.
+
+        Where all may do everything, its reader's machine may be the only one that reaches this
+        address.  Where an outer application knows its users by a cookie, a browser sends that
+        along with whatever any page makes it send.
         """
-        if (
-            self.authenticator is not None
-            or route.method == "GET"
-            or not isinstance(route.need, Scoped)
-        ):
-            return False
-        return not self.cors.welcomes(request)
+        if route.method == "GET" or not isinstance(route.need, Scoped):
+            return None
+        if arrival.caller is not None:
+            return None if self.cors.knows(arrival.request) else ForeignPage(_UNKNOWN_ORIGIN)
+        if self.authenticator is not None or self.cors.welcomes(arrival.request):
+            return None
+        return ForeignPage()
 
     # --- Asking about it ------------------------------------------------------------------------
 
@@ -190,14 +205,17 @@ class Dispatcher:
         if route is None:
             return {"allowed": False, "reason": "method", "allow": _methods(match)}
         named = match.params.get(route.parameter) if route.parameter else None
-        return {**self._line(route), **self._permission(principal, route, named)}
+        return {**self._line(route, principal), **self._permission(principal, route, named)}
 
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there, whatever the id."""
-        return [{**self._line(r), **self._permission(principal, r, None)} for r in ROUTES]
+        return [
+            {**self._line(r, principal), **self._permission(principal, r, None)} for r in ROUTES
+        ]
 
-    def _line(self, route: Route) -> dict[str, Any]:
-        need = describe_need(route.need, route.template, self.context.registry.config)
+    def _line(self, route: Route, principal: Principal | TokenRefused) -> dict[str, Any]:
+        off = isinstance(principal, Principal) and principal.trusted
+        need = describe_need(route.need, route.template, None if off else self._config)
         return {"method": route.method, "route": route.template, "needs": need}
 
     def _permission(
@@ -222,16 +240,20 @@ class Dispatcher:
 
 
 def _refuse_caller(arrival: Arrival, refused: TokenRefused) -> Program[Outcome]:
-    """Return the refusal; what is wrong with a token is for the log alone."""
+    """Return the refusal; what is wrong with a token, or a caller, is for the log alone."""
     if refused.refusal.sent:
         fields = (("request_id", arrival.request_id), ("reason", refused.reason))
-        yield from Log("info", "token_refused", fields)
+        yield from Log("info", "caller_refused" if refused.outer else "token_refused", fields)
     return refused.refusal
 
 
-def _sends_none(request: Request, route: Route) -> bool:
-    """Whether no token is sent where none is needed."""
-    return isinstance(route.need, Open) and request.header(b"authorization") is None
+def _names_none(arrival: Arrival, route: Route) -> bool:
+    """Whether no caller is named where none is needed."""
+    if not isinstance(route.need, Open):
+        return False
+    if arrival.caller is not None:
+        return is_nobody(arrival.caller)
+    return arrival.request.header(b"authorization") is None
 
 
 def _methods(match: Match[Route]) -> tuple[str, ...]:

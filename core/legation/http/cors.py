@@ -67,6 +67,17 @@ class Cors:
         own = near is not None and near[1] == request.header(b"host")
         return own or origin in self.origins
 
+    def knows(self, request: Request) -> bool:
+        """Return whether `request` comes from no page, an allowed one, or one of this host.
+
+        Here a host of any name has its own pages: a browser sends them its cookies alone.
+        """
+        host = request.header(b"host")
+        return all(
+            origin in self.origins or origin.partition(b"://")[2] == host
+            for origin in request.values(b"origin")
+        )
+
     def headers(self, request: Request) -> Headers:
         """Return what the answer to `request` says to a browser; nothing without an origin."""
         origin = request.header(b"origin")

@@ -80,6 +80,12 @@ _LISTED: Final = (
         " run by now.",
     ),
     LogEvent(
+        "caller_refused",
+        _INFO,
+        ("request_id", "reason"),
+        "An outer application vouches for a caller that could not be one; see the `reason`.",
+    ),
+    LogEvent(
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(

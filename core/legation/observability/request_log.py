@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, field
 
+from ..access.decide import Principal
 from ..http.messages import Request
 from ..values import frozen
 from .prometheus import Family, Labels, Sample, histogram
@@ -52,6 +53,7 @@ class Arrival:
         trace: Where it belongs; None where nobody said so, and nobody records it.
         parent_id: The span that asked, where the request has one of its own.
         recorded: Whether it has a span of its own.
+        caller: For whom an outer application vouches; None where the token says who asks.
     """
 
     request: Request
@@ -62,6 +64,7 @@ class Arrival:
     trace: Trace | None = None
     parent_id: str | None = None
     recorded: bool = False
+    caller: Principal | None = None
 
 
 @define

@@ -344,6 +344,12 @@ NOT_STARTED = {
         jwks(jwk(RSA, kid="k", use="enc")),
         "no key that RS256 can use",
     ),
+    "a JWKS with the kid that stands for no key": (
+        "RS256",
+        (),
+        jwks(jwk(RSA, kid="outer application")),
+        "which names no key in the audit trail",
+    ),
     "a JWKS with two keys and no kid": (
         "RS256",
         (),

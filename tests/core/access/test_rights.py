@@ -8,12 +8,10 @@ from legation.access.decide import Allow, Principal, decide
 from legation.access.rights import describe_need, scopes_enough
 from legation.access.scopes import AnyToken, Open, Public, Scoped, Signed
 from legation.api.routes import ROUTES
-from legation.config import AuthorizationConfig, PlatformConfig
+from legation.config import AuthorizationConfig
 
-OFF = PlatformConfig()
-ON = PlatformConfig(
-    authorization=True, authorization_config=AuthorizationConfig(excluded_routes=["/open"])
-)
+OFF = None
+ON = AuthorizationConfig(excluded_routes=["/open"])
 READ = Scoped("agents", ("read", "run"), parameter="agent_id", also=("old:read",))
 
 
@@ -37,7 +35,9 @@ READ = Scoped("agents", ("read", "run"), parameter="agent_id", also=("old:read",
         (Scoped("audit", ("read",)), "/x", ON, "audit:read or platform:admin"),
     ],
 )
-def test_a_need_in_words(need: Any, template: str, config: PlatformConfig, words: str) -> None:
+def test_a_need_in_words(
+    need: Any, template: str, config: AuthorizationConfig | None, words: str
+) -> None:
     assert describe_need(need, template, config) == words
 
 

@@ -126,15 +126,22 @@ def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
     return sent if principal.trusted else overlay(sent, names, principal.session_state)
 
 
+def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names under which a caller can send nothing: claims, and what is said for it."""
+    return tuple(dict.fromkeys((*claims, *said)))
+
+
 def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of a run with what the token says for it, which nobody can overwrite."""
     principal, config = call.principal, call.registry.config.authorization_config
     given = dict(details)
-    if not principal.trusted and (names := config.dependencies_claims):
+    names = _names(config.dependencies_claims, principal.dependencies)
+    if names and not principal.trusted:
         given["dependencies"] = overlay(
             given.get("dependencies", {}), names, principal.dependencies
         )
-    if not principal.trusted and (names := config.session_state_claims):
+    names = _names(config.session_state_claims, principal.session_state)
+    if names and not principal.trusted:
         given["state_claims"] = {"names": names, "said": principal.session_state}
     return given
 

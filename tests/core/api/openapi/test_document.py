@@ -11,7 +11,7 @@ from attrs import evolve
 from openapi_spec_validator import validate
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from legation import Agent, AuthorizationConfig, Channel, Database, Platform
+from legation import Agent, AuthorizationConfig, Channel, Database, Platform, Principal
 from legation.access.scopes import Scoped, Signed
 from legation.api.openapi import OPERATIONS
 from legation.api.openapi.schemas import SCHEMAS
@@ -443,8 +443,8 @@ def test_a_response_that_is_described_passes(written: Contract) -> None:
 
 def test_every_client_is_checked(written: Contract) -> None:
     class Wrong(Platform):
-        def answer(self, request: Request) -> Program[Answer]:
-            answer = yield from super().answer(request)
+        def answer(self, request: Request, caller: Principal | None = None) -> Program[Answer]:
+            answer = yield from super().answer(request, caller)
             assert isinstance(answer, Response)
             return evolve(answer, body=answer.body.replace(b"ok", b"up"))
 
