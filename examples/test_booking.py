@@ -101,7 +101,7 @@ def test_real_model_would_be_told_of_the_tools() -> None:
 def test_clear_bookings_twice_whenever_the_process_dies() -> None:
     def make() -> Client:
         booked.clear()
-        return Client(platform)
+        return Client(lambda: Platform.from_config(platform.config))
 
     def act(client: Client) -> None:
         answer(client, client.run("desk", BLUE, session_id="first"), confirmed=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from newsroom import platform
 
+from legation import Platform
 from legation_testing import Client, crash_everywhere
 
 LEASE_SECONDS = 30
@@ -80,6 +81,9 @@ def test_conversation_is_that_of_the_team_alone(client: Client) -> None:
 
 
 def test_no_reporter_is_left_at_work_whenever_the_process_dies() -> None:
+    def make_platform() -> Platform:
+        return Platform.from_config(platform.config)
+
     def act(client: Client) -> None:
         ask(client, "What is new in Oslo?")
 
@@ -88,4 +92,4 @@ def test_no_reporter_is_left_at_work_whenever_the_process_dies() -> None:
         assert {report["status"] for report in reports(client)} <= {"COMPLETED", "ERROR"}
         assert ask(client, "And in Oslo?")["status"] == "COMPLETED"
 
-    crash_everywhere(lambda: Client(platform), act, check)
+    crash_everywhere(lambda: Client(make_platform), act, check)

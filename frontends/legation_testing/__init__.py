@@ -15,8 +15,9 @@ from .everywhere import Trials, crash_everywhere, fail_everywhere
 from .exchange import BadResponse, ClientResponse, Exchange, Refused
 from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
+from .misuse import Misuse
 from .node import Node
-from .performing import Delayed, Fetcher, Misuse, refuse_connections
+from .performing import Delayed, Fetcher, refuse_connections
 from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play

@@ -27,6 +27,7 @@ from .event_stream import ServerSentEvent
 from .exchange import ClientResponse, Exchange
 from .faults import Performed, PlannedFault
 from .matching import Expected
+from .misuse import Misuse, check_platform
 from .node import Node
 from .performing import Fetcher, refuse_connections
 from .simulation import FaultOptions, Lifetime, Simulation
@@ -99,12 +100,16 @@ class Client(Lifetime):
             token: The bearer token of requests.
             caller: Who sends them, as `Platform.answer` takes it.
             simulation: Run in this world, as one more node, and use none of the above.
+
+        Raises:
+            Misuse: `platform` cannot answer, nor what it makes.
         """
         self._platform = platform
         self.platform = _make(platform)
         self.token = token
         self.caller = caller
         self._opened: Node | None = None
+        self._closed = False
         self._owns = simulation is None
         self.simulation = simulation or Simulation(
             _paths(self.platform, databases, folder),
@@ -118,6 +123,8 @@ class Client(Lifetime):
 
     def open(self) -> None:
         """Run what the platform does at its start, and start its jobs; once for each process."""
+        if self._closed:
+            raise Misuse("The client was closed, with its databases: make another one")
         if self._opened is self.node:
             return
         self._opened = self.node
@@ -129,8 +136,14 @@ class Client(Lifetime):
         for job in jobs:
             self.simulation.start_job(job, self.node)
 
+    @property
+    def remakes(self) -> bool:
+        """Whether a restart makes the platform anew, so that its memory is gone."""
+        return callable(self._platform)
+
     def close(self) -> None:
         """Stop the process: its programs are closed, and databases in memory are gone."""
+        self._closed = True
         if self._owns:
             self.simulation.close()
         else:
@@ -213,7 +226,11 @@ class Client(Lifetime):
             method: As on the wire.
             target: Origin-form, quoted already.
             options: See `RequestOptions`.
+
+        Raises:
+            Misuse: The client is not open.
         """
+        self._check_open()
         content_type, content = encode_content(
             options.get("body", b""), options.get("json"), options.get("form")
         )
@@ -296,6 +313,14 @@ class Client(Lifetime):
         form = {"tools": tools, "stream": False}
         return self._run_of(self.post(f"{path}/{run['run_id']}/continue", form=form))
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Misuse("The client is closed: send requests inside of its `with` block")
+        if not self.node.alive:
+            raise Misuse("The process of the client was killed: restart() starts it again")
+        if self._opened is None:
+            raise Misuse("The client is not open: write `with Client(…) as client:`, or open()")
+
     def _post_run(self, kind: str, hosted: str, form: Fields) -> ClientResponse:
         return self.post(self._runs_of(kind, hosted), form=form).expect_success()
 
@@ -308,7 +333,9 @@ class Client(Lifetime):
 
 
 def _make(platform: Responder | Callable[[], Responder]) -> Responder:
-    return platform() if callable(platform) else platform
+    made = platform() if callable(platform) else platform
+    check_platform(made, "Client")
+    return made
 
 
 def _exchange(

@@ -4,20 +4,23 @@ What happens between two effects is pure, so the crash points tried here are all
 
     crash_everywhere(lambda: Client(make_platform), act, check)
 
-The subject is made anew for each run, and runs the same way each time up to the fault.
+The subject is made anew for each run, and runs the same way each time up to the fault.  What could
+pass without showing anything is refused: a subject or a platform that comes again, with the memory
+of the run before, and a failure that never strikes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
 from .client import Client
 from .faults import Crashed
-from .matching import Expected, show
+from .matching import Expected, describe, show
+from .misuse import Misuse
 from .simulation import Simulation
 
 __all__ = ["Trials", "crash_everywhere", "fail_everywhere"]
@@ -35,27 +38,42 @@ class Trials:
 
 
 def crash_everywhere(
-    make: Callable[[], S], act: Callable[[S], object], check: Callable[[S], object]
+    make: Callable[[], S],
+    act: Callable[[S], object],
+    check: Callable[[S], object],
+    *,
+    may_be_none: bool = False,
 ) -> Trials:
     """Run the scenario once for each of its effects, with a crash there and a restart after.
 
     Args:
-        make: Returns a fresh subject, the same every time.  Its start belongs to the scenario,
-            unless it is open already.
+        make: Returns a fresh subject, alike every time.  Its start belongs to the scenario,
+            unless it is open already.  A `Client` needs the function that makes its platform:
+            with a platform object, the memory of the process would outlive the crash.
         act: What is going on when the crash comes.  It is not resumed.
         check: Runs after the restart, and once where nothing crashed; it raises what is wrong.
 
     Raises:
+        Misuse: What `make` returns cannot be tried, or was there in the run before; or the
+            scenario asks for no effect, so that nothing crashed.  With `may_be_none` that is no
+            mistake.
         What `act` or `check` raises, with a note of the crash.
     """
     by_effect: Counter[str] = Counter()
+    _check_maker("crash_everywhere", make)
+    before: S | None = None
     number = 0
     while True:
         number += 1
         subject = make()
+        _check_subject("crash_everywhere", subject, before)
+        before = subject
+        _check_memory(subject)
         subject.crash_at(number)
         crash = _try_crash(subject, act, check)
         if crash is None:
+            if number == 1 and not may_be_none:
+                raise Misuse(_nothing_struck("crash_everywhere", "asks for any effect"))
             return Trials(number - 1, by_effect)
         by_effect[type(crash.at.effect).__name__] += 1
 
@@ -68,17 +86,26 @@ def fail_everywhere(
     which: Expected,
     outcome: Any,
     after: bool = False,
+    may_be_none: bool = False,
 ) -> Trials:
     """Run the scenario once for each of its effects that are `which`, ending it in `outcome`.
 
     `outcome` and `after` are those of `Simulation.fail_at`; `check` runs after `act` without a
     restart, and nothing fails in it.
+
+    Raises:
+        Misuse: As `crash_everywhere`; or no effect of the scenario is `which`, so that nothing
+            failed.  With `may_be_none` that is no mistake.
     """
     by_effect: Counter[str] = Counter()
+    _check_maker("fail_everywhere", make)
+    before: S | None = None
     number = 0
     while True:
         number += 1
         subject = make()
+        _check_subject("fail_everywhere", subject, before)
+        before = subject
         fault = subject.fail_at(which, outcome, after=after, skip=number - 1)
         try:
             subject.open()
@@ -92,6 +119,8 @@ def fail_everywhere(
         finally:
             subject.close()
         if fault.struck is None:
+            if number == 1 and not may_be_none:
+                raise Misuse(_nothing_struck("fail_everywhere", f"asks for {describe(which)}"))
             return Trials(number - 1, by_effect)
         by_effect[type(fault.struck).__name__] += 1
 
@@ -107,7 +136,7 @@ def _try_crash(
             act(subject)
         except Crashed as planned:
             crash = planned
-            subject.restart()
+            _restart(subject)
         else:
             subject.forget_crash()
         check(subject)
@@ -118,3 +147,68 @@ def _try_crash(
     finally:
         subject.close()
     return crash
+
+
+_KEEPS_MEMORY: Final = (
+    "crash_everywhere: the Client was given a platform object, whose memory would outlive the"
+    " crash; give it the function that makes one: Client(lambda: Platform(…))"
+)
+
+
+def _nothing_struck(taker: str, asks: str) -> str:
+    return (
+        f"{taker}: nothing was tried, for nothing in the scenario {asks}; change the scenario, or"
+        " say may_be_none=True"
+    )
+
+
+def _check_maker(taker: str, make: object) -> None:
+    if not callable(make):
+        raise Misuse(f"{taker} takes a function that makes the subject; {show(make)} is none")
+
+
+def _check_subject(taker: str, subject: object, before: object) -> None:
+    """Refuse what is no subject, and what was there in the trial before."""
+    if not isinstance(subject, Client | Simulation):
+        raise Misuse(
+            f"{taker}: make() returned {show(subject)}; it has to return a Client or a Simulation,"
+            " as `lambda: Client(make_platform)` does"
+        )
+    for part, here, there in _shared_parts(subject, before):
+        if here is there:
+            raise Misuse(
+                f"{taker}: make() returned {part} of the run before again, with all that it"
+                " remembers; make everything anew in it"
+            )
+
+
+def _check_memory(subject: object) -> None:
+    """Refuse a client whose platform would be the same after the crash."""
+    if isinstance(subject, Client) and not subject.remakes:
+        raise Misuse(_KEEPS_MEMORY)
+
+
+def _shared_parts(subject: object, before: object) -> Iterator[tuple[str, object, object]]:
+    """Yield what two subjects must not share, each with its name."""
+    yield f"the {type(subject).__name__}", subject, before
+    if isinstance(subject, Client) and isinstance(before, Client):
+        yield "the simulation", subject.simulation, before.simulation
+        yield "the platform", subject.platform, before.platform
+
+
+def _restart(subject: Simulation | Client) -> None:
+    """Start the subject again after a crash.
+
+    Raises:
+        Misuse: The platform that was killed comes again.
+    """
+    if not isinstance(subject, Client):
+        subject.restart()
+        return
+    killed = subject.platform
+    subject.restart()
+    if subject.platform is killed:
+        raise Misuse(
+            "crash_everywhere: the function that makes the platform returned the killed one again,"
+            " with all that it remembers; make a new one in it"
+        )

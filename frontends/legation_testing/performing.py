@@ -15,13 +15,13 @@ from legation.store.audit import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation_host.audit import PATIENCE
-from legation_host.errors import Misuse as HostMisuse
 from legation_host.errors import not_an_effect
 
 from .apart import Pieces, StepResult
 from .clock import Clock, microseconds
 from .databases import Databases
 from .matching import is_audited
+from .misuse import Misuse
 from .node import Node
 from .scheduling import Scheduler, Task, Throw
 from .streams import Arriving, Chunks, call_function
@@ -30,7 +30,6 @@ __all__ = [
     "PERFORMERS",
     "Delayed",
     "Fetcher",
-    "Misuse",
     "World",
     "WriteAudit",
     "perform",
@@ -59,10 +58,6 @@ come as one reply, when the last of them is there.
 
 WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
 """Makes the program that stores audit entries."""
-
-
-class Misuse(HostMisuse, AssertionError):
-    """A program broke the contract of an effect, or asked for what this simulation lacks."""
 
 
 def refuse_connections(effect: _Sent) -> Unreachable:

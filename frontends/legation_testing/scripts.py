@@ -17,6 +17,7 @@ from legation.effects import Concurrently, Effect, Interruptible, Program
 from legation.programs import intercept
 
 from .matching import Expected, describe, matches, show
+from .misuse import Misuse, check_effect, check_program, check_program_maker
 from .unwinding import unwind
 
 __all__ = ["Each", "OffScript", "Script", "close_at_every_effect", "effects_of", "play"]
@@ -52,7 +53,9 @@ def play(program: Program[R], script: Script) -> R:
 
     Raises:
         OffScript: It asked for another effect, for one more, or returned too early.
+        Misuse: It is no program, or yields what is no effect.
     """
+    check_program(program, "play")
     steps = _lay_out(script)
     result: R = _play_until(_open(program), steps, len(steps))
     return result
@@ -65,7 +68,9 @@ def effects_of(
 
     Raises:
         OffScript: It asked for more than `limit` effects.
+        Misuse: It is no program, or yields what is no effect.
     """
+    check_program(program, "effects_of")
     asked: list[Effect] = []
     sent: Any = None
     while len(asked) <= limit:
@@ -73,6 +78,7 @@ def effects_of(
             effect = _resume(program, sent)
         except StopIteration as stop:
             return tuple(asked), stop.value
+        check_effect(effect)
         asked.append(effect)
         sent = answer(effect)
     _close(program)
@@ -86,11 +92,15 @@ def close_at_every_effect(make_program: Callable[[], Program[Any]], script: Scri
         YieldedWhileUnwinding: A closed program asked for something.  What else it raises while
             it unwinds is passed on with a note of the place.
         OffScript: The script is not the program's, so that effects of it would go untried.
+        Misuse: `make_program` makes no program.
     """
+    check_program_maker(make_program, "close_at_every_effect")
     whole = tuple(script)
     steps = _lay_out(whole)
     for position in range(len(steps)):
-        program = _open(make_program())
+        made = make_program()
+        check_program(made, "close_at_every_effect")
+        program = _open(made)
         effect = _play_until(program, steps, position)
         unwind(program, f"at effect {position + 1} of {len(steps)}, {show(effect)}")
     _check_whole(make_program(), whole)
@@ -160,15 +170,17 @@ def _play_until(program: Program[Any], steps: Steps, position: int) -> Any:
 
 
 def _check_whole(program: Program[Any], script: Script) -> None:
+    check_program(program, "close_at_every_effect")
     try:
         play(program, script)
-    except OffScript:
+    except (OffScript, Misuse):
         raise
     except Exception:  # noqa: BLE001  the script may end in a failure that is passed on
         return
 
 
 def _check(program: Program[Any], steps: Steps, position: int, effect: Effect) -> None:
+    check_effect(effect)
     if position < len(steps) and matches(steps[position][0], effect):
         _check_each(effect, steps[position][1])
         return

@@ -20,8 +20,9 @@ from .clock import NEW_YEAR_2026, Clock
 from .databases import MEMORY, Databases
 from .faults import Crashed, Performed, PlannedFault
 from .matching import Expected
+from .misuse import Misuse, check_program
 from .node import Node
-from .performing import Fetcher, Misuse, World, WriteAudit, perform, refuse_connections
+from .performing import Fetcher, World, WriteAudit, perform, refuse_connections
 from .scheduling import Scheduler, Task, Throw
 
 __all__ = ["FaultOptions", "Lifetime", "ProgramOptions", "Simulation"]
@@ -169,7 +170,11 @@ class Simulation(Lifetime):
         """Put `program` in the line; `body` is that of its request, None for a job.
 
         Its node is the first that lives, unless `node` names another.
+
+        Raises:
+            Misuse: It is no program.
         """
+        check_program(program, "Simulation.start")
         name: str = getattr(program, "__name__", "program") if label is None else label
         node = options.get("node") or self._live_node()
         return self._scheduler.add(Task(name, node, program, options.get("body", b"")))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from legation import Agent, Platform
 from legation.effects import Fetch, FetchReply, Program, Transact, Unreachable
 from legation.store.failures import Busy, CommitLost, Conflict
 from legation_testing import (
+    Client,
+    Expected,
+    Misuse,
     Simulation,
     Trials,
     YieldedWhileUnwinding,
@@ -17,6 +23,7 @@ from legation_testing import (
 )
 
 from .parcels import (
+    Claim,
     Deliveries,
     Finish,
     accept,
@@ -126,7 +133,124 @@ def test_a_crash_that_is_not_reached_does_not_strike_in_the_check() -> None:
     def nothing(simulation: Simulation) -> None:
         """Ask for no effect."""
 
-    assert crash_everywhere(make, nothing, check) == Trials(0, {})
+    assert crash_everywhere(make, nothing, check, may_be_none=True) == Trials(0, {})
+
+
+def test_scenario_without_an_effect_is_red() -> None:
+    with pytest.raises(Misuse, match="nothing in the scenario asks for any effect"):
+        crash_everywhere(make, lambda _: None, check)
+
+
+@pytest.mark.parametrize(
+    ("which", "name"),
+    [(Fetch, "any Fetch"), (Claim, "any Claim"), (lambda _: False, "an effect for which <lambda>")],
+    ids=["effect", "unit", "predicate"],
+)
+def test_failure_that_never_strikes_is_red(which: Expected, name: str) -> None:
+    def try_it(*, may_be_none: bool) -> Trials:
+        return fail_everywhere(
+            make,
+            lambda s: s.run(create_tables()),
+            lambda _: None,
+            which=which,
+            outcome=Busy(),
+            may_be_none=may_be_none,
+        )
+
+    with pytest.raises(Misuse, match=name) as failure:
+        try_it(may_be_none=False)
+    assert "may_be_none=True" in str(failure.value)
+    assert try_it(may_be_none=True) == Trials(0, {})
+
+
+def test_failure_that_is_not_reached_by_the_scenario_does_not_strike_in_the_check() -> None:
+    with pytest.raises(Misuse, match="any Transact"):
+        fail_everywhere(make, lambda _: None, check, which=Transact, outcome=Busy())
+
+
+# --- what comes again, with its memory -----------------------------------------------------------
+
+
+def agent() -> Platform:
+    """Return a platform with one agent."""
+    return Platform(agents=[Agent(id="a")])
+
+
+def ask(client: Client) -> None:
+    """Run the agent."""
+    client.post("/agents/a/runs", form={"message": "hello", "stream": False})
+
+
+def ready(client: Client) -> None:
+    """The process serves."""
+    assert client.get("/ready").status == 200
+
+
+def crash_it(make: Callable[[], Any]) -> Trials:
+    """Try crashes."""
+    return crash_everywhere(make, ask, ready)
+
+
+def fail_it(make: Callable[[], Any]) -> Trials:
+    """Try failures."""
+    return fail_everywhere(make, ask, lambda _: None, which=Transact, outcome=Busy())
+
+
+BOTH: Final = pytest.mark.parametrize("trial", [crash_it, fail_it], ids=["crash", "fail"])
+
+
+def test_platform_that_would_keep_its_memory_over_a_crash_is_refused() -> None:
+    with pytest.raises(Misuse, match=r"Client\(lambda: Platform\(…\)\)"):
+        crash_it(lambda: Client(agent()))
+
+    assert fail_it(lambda: Client(agent())).points > 1  # it is never restarted
+
+
+def test_platform_that_a_restart_brings_back_is_refused() -> None:
+    def make() -> Client:
+        platform = agent()
+        return Client(lambda: platform)
+
+    with pytest.raises(Misuse, match="returned the killed one again"):
+        crash_it(make)
+
+
+@BOTH
+def test_client_that_comes_again_is_refused(trial: Callable[[Callable[[], Any]], Trials]) -> None:
+    client = Client(agent)
+
+    with pytest.raises(Misuse, match="the Client of the run before again"):
+        trial(lambda: client)
+
+
+def test_simulation_that_comes_again_is_refused() -> None:
+    simulation = make()
+
+    with pytest.raises(Misuse, match="the Simulation of the run before again"):
+        crash_everywhere(lambda: simulation, scenario, check)
+
+
+@BOTH
+def test_world_that_comes_again_is_refused(trial: Callable[[Callable[[], Any]], Trials]) -> None:
+    refused = pytest.raises(Misuse, match="the simulation of the run before again")
+
+    with Simulation() as world, refused:
+        trial(lambda: Client(agent, simulation=world))
+
+
+def test_platform_that_comes_again_is_refused() -> None:
+    platform = agent()
+
+    with pytest.raises(Misuse, match="the platform of the run before again"):
+        fail_it(lambda: Client(platform))
+
+
+@BOTH
+def test_subject_that_is_none_is_named(trial: Callable[[Callable[[], Any]], Trials]) -> None:
+    with pytest.raises(Misuse, match=r"make\(\) returned <legation.platform.Platform"):
+        trial(agent)
+    with pytest.raises(Misuse, match="takes a function that makes the subject"):
+        trial(Client(agent))  # type: ignore[arg-type]
 
 
 def try_to_accept(simulation: Simulation) -> None:

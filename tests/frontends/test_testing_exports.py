@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
 import legation_testing
+
+PAGE = Path(__file__).parents[2] / "docs/reference/python.md"
 
 MODULES = [module.name for module in pkgutil.iter_modules(legation_testing.__path__)]
 
@@ -29,3 +33,11 @@ def test_no_name_hides_one_of_the_core() -> None:
     core = importlib.import_module("legation")
 
     assert set(legation_testing.__all__) & set(core.__all__) == set()
+
+
+def test_page_lists_what_is_exported_and_nothing_else() -> None:
+    listed = re.findall(
+        r"^\.\. auto\w+:: legation_testing\.(\w+)$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+
+    assert sorted(listed) == sorted(legation_testing.__all__)
