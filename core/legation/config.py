@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypeGuard, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeGuard, TypeVar
 
 import cattrs
 from attrs import field, fields
@@ -28,6 +28,7 @@ __all__ = [
     "Database",
     "Model",
     "PlatformConfig",
+    "PlatformOptions",
     "Team",
     "structure",
 ]
@@ -271,6 +272,26 @@ class PlatformConfig:
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
     teams: tuple[Team, ...] = field(default=(), converter=_teams)
     channels: tuple[Channel, ...] = field(default=(), converter=_channels)
+
+
+class PlatformOptions(TypedDict, total=False):
+    """The fields of `PlatformConfig`, as the keywords that `Platform` takes."""
+
+    id: str
+    name: str
+    description: str | None
+    docs: bool
+    authorization: bool
+    authorization_config: AuthorizationConfig
+    cors_allowed_origins: Iterable[str]
+    on_busy: str
+    run_timeout_seconds: float
+    lease_seconds: float
+    databases: Iterable[Database]
+    models: Iterable[Model]
+    agents: Iterable[Agent]
+    teams: Iterable[Team]
+    channels: Iterable[Channel]
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is

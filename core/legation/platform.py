@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Unpack
 
 from attrs import evolve
 
@@ -25,6 +25,7 @@ from .config import (
     AuthorizationConfig,
     ConfigurationError,
     PlatformConfig,
+    PlatformOptions,
 )
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .hosted.registry import build
@@ -86,7 +87,7 @@ class Platform:
         jwks: bytes | None = None,
         environ: Mapping[str, str] | None = None,
         catalogue: Catalogue = CATALOGUE,
-        **configuration: Any,
+        **configuration: Unpack[PlatformOptions],
     ) -> None:
         """Check everything once."""
         self._open(PlatformConfig(**configuration), jwks, environ or {}, catalogue)

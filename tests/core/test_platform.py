@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import pytest
+from attrs import fields
 
 from legation import Agent, AuthorizationConfig, ConfigurationError, Database, Platform
-from legation.config import Model, PlatformConfig
+from legation.config import Model, PlatformConfig, PlatformOptions
 from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
 from legation.http.messages import Request, Response, Streamed
 from legation.observability.request_log import RequestLine
@@ -65,7 +66,21 @@ def test_a_platform_is_made_of_options_or_of_a_whole_configuration() -> None:
     assert Platform(**options).config == Platform.from_config(PlatformConfig(**options)).config
     assert Platform(**options).databases == {"d": "sqlite://"}
     with pytest.raises(TypeError):
-        Platform(agent=())
+        Platform(agent=())  # type: ignore[call-arg]
+
+
+def test_type_checkers_know_every_option_and_refuse_all_others() -> None:
+    assert get_type_hints(PlatformOptions).keys() == {a.name for a in fields(PlatformConfig)}
+
+    # An ignored error that is none is one for mypy: these calls have to be refused.
+    with pytest.raises(TypeError, match="agentz"):
+        Platform(agentz=[])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="authorisation"):
+        Platform(authorisation=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        Platform(agents=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="must be a finite number"):
+        Platform(run_timeout_seconds="long")  # type: ignore[arg-type]
 
 
 def test_an_excluded_route_must_be_one() -> None:
