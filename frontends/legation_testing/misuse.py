@@ -61,8 +61,7 @@ def check_effect(value: object, program: str = "the program") -> None:
         Misuse: It is no member of `legation.effects.Effect`.
     """
     if type(value) not in _EFFECTS:
-        kind = value if isinstance(value, type) else type(value)
-        raise Misuse(not_an_effect(program, kind))
+        raise Misuse(f"{not_an_effect(program, type(value))}: {show(value)}")
 
 
 def check_platform(value: Any, taker: str) -> None:

@@ -90,7 +90,9 @@ def test_what_is_no_effect_is_named(effect: Any) -> None:
         lambda: effects_of(program(), lambda _: None),
         lambda: close_at_every_effect(program, [(effect, None)]),
     ):
-        with pytest.raises(Misuse, match=r"yields .*, which is no effect: legation"):
+        with pytest.raises(
+            Misuse, match=r"yields .*, which is not an effect of legation.effects: "
+        ):
             take()
 
 
