@@ -1,8 +1,9 @@
 """A route: one operation as it is declared, from its path to what is read of a request.
 
-What a row of the table names is read before its handler runs, and a handler is given values:
+A handler declares in its signature what it takes: the class of its `query`, and of its `body` or
+its `form`.  These are read before it runs, and it is given values:
 
-    Route("GET", "/channels/{channel}/messages", …, find=find_channel, query=MessagesQuery)
+    Route("GET", "/channels/{channel}/messages", …, list_messages, …, find=find_channel)
 
     def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> …
 
@@ -44,6 +45,17 @@ Finder: TypeAlias = Callable[[Call, Any], Any]
 """Finds what a call and its query name, or refuses; a `Fault` is reported with the others."""
 
 
+def _declared(name: str) -> Any:
+    """Make a field: the class of the handler's parameter `name`, unless the row has another."""
+
+    def find(route: Route) -> Any:
+        function = getattr(route.handler, "func", route.handler)
+        hints: dict[str, str] = getattr(function, "__annotations__", {})
+        return function.__globals__[hints[name]] if name in hints else None
+
+    return field(default=Factory(find, takes_self=True), kw_only=True)
+
+
 def _takes_key(route: Route) -> bool:
     changes = route.method == "POST" and not isinstance(route.need, Signed)
     return changes and not route.repeatable
@@ -79,9 +91,9 @@ class Route:
     operation: str = field(validator=validators.min_len(1))
     tag: str
     find: Finder | None = field(default=None, kw_only=True)
-    query: type[Any] | None = field(default=None, kw_only=True)
-    body: type[Any] | None = field(default=None, kw_only=True)
-    form: type[FormShape] | None = field(default=None, kw_only=True)
+    query: type[Any] | None = _declared("query")
+    body: type[Any] | None = _declared("body")
+    form: type[FormShape] | None = _declared("form")
     body_limit: int = field(default=BODY_LIMIT, kw_only=True)
     success: int = field(default=200, kw_only=True)
     described: bool = field(default=True, kw_only=True)

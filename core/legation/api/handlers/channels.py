@@ -126,7 +126,7 @@ def _depth(depth: QueueDepth | None, now_us: int) -> Summary:
     }
 
 
-def list_channels(call: Call, _: NoQuery) -> Program[Response]:
+def list_channels(call: Call, query: NoQuery) -> Program[Response]:
     """Return the channels that the caller may read, with what waits in each."""
     return json_response(200, (yield from survey(call.registry, call.decision)))
 
