@@ -100,27 +100,29 @@ class Asks(Generic[A]):
         return (yield self)
 
 
+class _Immediate(Asks[A]):
+    """Base of the effects whose answer is there at once."""
+
+    __slots__ = ()
+
+    immediate = True
+
+
 @frozen
-class Now(Asks[int]):
+class Now(_Immediate[int]):
     """The wall clock: microseconds since the Unix epoch, UTC."""
 
-    immediate: ClassVar[bool] = True
-
 
 @frozen
-class RandomBytes(Asks[bytes]):
+class RandomBytes(_Immediate[bytes]):
     """Exactly `size` unpredictable bytes."""
-
-    immediate: ClassVar[bool] = True
 
     size: int
 
 
 @frozen
-class ThisNode(Asks[str]):
+class ThisNode(_Immediate[str]):
     """The name of this process among its peers: unique per start, never reused."""
-
-    immediate: ClassVar[bool] = True
 
 
 @frozen
@@ -318,23 +320,19 @@ class Job(Protocol):
 
 
 @frozen
-class Spawn(Asks[None]):
+class Spawn(_Immediate[None]):
     """Start `job` beside this program; it outlives the request that asked."""
-
-    immediate: ClassVar[bool] = True
 
     job: Job
 
 
 @frozen
-class Publish(Asks[None]):
+class Publish(_Immediate[None]):
     """Show events just stored to the followers of `run_id` on this node.  A hint.
 
     Followers on other nodes of `database`, where there can be some, learn that there are events,
     but not which.
     """
-
-    immediate: ClassVar[bool] = True
 
     run_id: str
     events: tuple[StoredEvent, ...]
@@ -355,14 +353,12 @@ class NextEvents(Asks["tuple[StoredEvent, ...]"]):
 
 
 @frozen
-class Nudge(Asks[None]):
+class Nudge(_Immediate[None]):
     """Wake who waits for work under `topic`.  A hint: it may be lost.
 
     With a `database`, whoever awaits a nudge under `topic` on another node of it is woken as well,
     where that is possible; no program is interrupted there.
     """
-
-    immediate: ClassVar[bool] = True
 
     topic: str
     database: str | None = None
@@ -422,31 +418,25 @@ class Concurrently(Asks[tuple[R, ...]], Generic[R]):
 
 
 @frozen
-class Emit(Asks[None]):
+class Emit(_Immediate[None]):
     """Send `data` as part of the streamed body being answered.
 
     A host gathers what is emitted until the program waits for something else.
     """
 
-    immediate: ClassVar[bool] = True
-
     data: bytes
 
 
 @frozen
-class Record(Asks[None]):
+class Record(_Immediate[None]):
     """Keep `entry` in the audit trail soon: batched, the last 100 ms may be lost."""
-
-    immediate: ClassVar[bool] = True
 
     entry: AuditEntry
 
 
 @frozen
-class Log(Asks[None]):
+class Log(_Immediate[None]):
     """Write one line to the operator's log; never a secret, a token or a message."""
-
-    immediate: ClassVar[bool] = True
 
     level: str
     event: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
 
 from attrs import frozen
 
@@ -25,8 +24,8 @@ __all__ = [
 class RequestTimeout(Refusal):
     """The client was too slow to send its request (RFC 9110 section 15.5.9)."""
 
-    status: ClassVar[int] = 408
-    error_code: ClassVar[str] = "REQUEST_TIMEOUT"
+    status = 408
+    error_code = "REQUEST_TIMEOUT"
 
     detail: str = "The request did not arrive in time"
 
@@ -35,8 +34,8 @@ class RequestTimeout(Refusal):
 class HeadTooLarge(Refusal):
     """A header line, the header block or the number of fields is too large (RFC 6585)."""
 
-    status: ClassVar[int] = 431
-    error_code: ClassVar[str] = "REQUEST_HEADER_FIELDS_TOO_LARGE"
+    status = 431
+    error_code = "REQUEST_HEADER_FIELDS_TOO_LARGE"
 
     detail: str = "The header fields are too large"
 
@@ -45,16 +44,16 @@ class HeadTooLarge(Refusal):
 class NotImplementedHere(Refusal):
     """The server has no such transfer coding or method (RFC 9110 section 15.6.2)."""
 
-    status: ClassVar[int] = 501
-    error_code: ClassVar[str] = "NOT_IMPLEMENTED"
+    status = 501
+    error_code = "NOT_IMPLEMENTED"
 
 
 @frozen
 class VersionNotSupported(Refusal):
     """The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."""
 
-    status: ClassVar[int] = 505
-    error_code: ClassVar[str] = "HTTP_VERSION_NOT_SUPPORTED"
+    status = 505
+    error_code = "HTTP_VERSION_NOT_SUPPORTED"
 
     detail: str = "This server speaks HTTP/1.1"
 

@@ -66,16 +66,16 @@ class Fault:
 class BadRequest(Refusal):
     """The request is well formed and cannot be done as it stands."""
 
-    status: ClassVar[int] = 400
-    error_code: ClassVar[str] = "BAD_REQUEST"
+    status = 400
+    error_code = "BAD_REQUEST"
 
 
 @frozen
 class Unauthenticated(Refusal):
     """No caller is known: no token (`sent` False), or one that does not verify (RFC 6750)."""
 
-    status: ClassVar[int] = 401
-    error_code: ClassVar[str] = "UNAUTHENTICATED"
+    status = 401
+    error_code = "UNAUTHENTICATED"
 
     detail: str = "Authorization header missing"
     sent: bool = False
@@ -90,8 +90,8 @@ class Unauthenticated(Refusal):
 class Forbidden(Refusal):
     """The token is valid but does not grant `scope` (RFC 6750 section 3.1)."""
 
-    status: ClassVar[int] = 403
-    error_code: ClassVar[str] = "FORBIDDEN"
+    status = 403
+    error_code = "FORBIDDEN"
 
     scope: str
     detail: str = field(default="Insufficient permissions", kw_only=True)
@@ -106,8 +106,8 @@ class Forbidden(Refusal):
 class BadSignature(Refusal):
     """The sender of a message did not prove who it is; a token would not help."""
 
-    status: ClassVar[int] = 403
-    error_code: ClassVar[str] = "FORBIDDEN"
+    status = 403
+    error_code = "FORBIDDEN"
 
     detail: str = "Invalid signature"
 
@@ -116,8 +116,8 @@ class BadSignature(Refusal):
 class ForeignPage(Refusal):
     """The request was made by a web page of another origin, and no token proves its sender."""
 
-    status: ClassVar[int] = 403
-    error_code: ClassVar[str] = "FORBIDDEN"
+    status = 403
+    error_code = "FORBIDDEN"
 
     detail: str = "Authorization is off, and this origin is not among cors_allowed_origins"
 
@@ -126,8 +126,8 @@ class ForeignPage(Refusal):
 class NotFound(Refusal):
     """The resource does not exist, or the caller may not know that it does."""
 
-    status: ClassVar[int] = 404
-    error_code: ClassVar[str] = "NOT_FOUND"
+    status = 404
+    error_code = "NOT_FOUND"
 
     detail: str = "Not Found"
 
@@ -136,8 +136,8 @@ class NotFound(Refusal):
 class MethodNotAllowed(Refusal):
     """The path exists; `allowed` are the methods it takes, sorted."""
 
-    status: ClassVar[int] = 405
-    error_code: ClassVar[str] = "METHOD_NOT_ALLOWED"
+    status = 405
+    error_code = "METHOD_NOT_ALLOWED"
 
     allowed: tuple[str, ...]
     detail: str = field(default="Method Not Allowed", kw_only=True)
@@ -151,8 +151,8 @@ class MethodNotAllowed(Refusal):
 class Conflict(Refusal):
     """The resource is in another state than the request needs."""
 
-    status: ClassVar[int] = 409
-    error_code: ClassVar[str] = "CONFLICT"
+    status = 409
+    error_code = "CONFLICT"
 
 
 def _limit_sentence(refusal: TooLarge) -> str:
@@ -163,8 +163,8 @@ def _limit_sentence(refusal: TooLarge) -> str:
 class TooLarge(Refusal):
     """The body is longer than `limit` bytes."""
 
-    status: ClassVar[int] = 413
-    error_code: ClassVar[str] = "PAYLOAD_TOO_LARGE"
+    status = 413
+    error_code = "PAYLOAD_TOO_LARGE"
 
     limit: int
     detail: str = field(default=Factory(_limit_sentence, takes_self=True), kw_only=True)
@@ -174,8 +174,8 @@ class TooLarge(Refusal):
 class UriTooLong(Refusal):
     """The request line is longer than the server reads (RFC 9112 section 3)."""
 
-    status: ClassVar[int] = 414
-    error_code: ClassVar[str] = "URI_TOO_LONG"
+    status = 414
+    error_code = "URI_TOO_LONG"
 
     detail: str = "The request line is too long"
 
@@ -184,8 +184,8 @@ class UriTooLong(Refusal):
 class UnsupportedMediaType(Refusal):
     """The body is of a type that this route does not read."""
 
-    status: ClassVar[int] = 415
-    error_code: ClassVar[str] = "UNSUPPORTED_MEDIA_TYPE"
+    status = 415
+    error_code = "UNSUPPORTED_MEDIA_TYPE"
 
 
 def _faults_sentence(refusal: Invalid) -> str:
@@ -196,8 +196,8 @@ def _faults_sentence(refusal: Invalid) -> str:
 class Invalid(Refusal):
     """The request breaks the rules of its route; `errors` lists every one."""
 
-    status: ClassVar[int] = 422
-    error_code: ClassVar[str] = "VALIDATION_ERROR"
+    status = 422
+    error_code = "VALIDATION_ERROR"
 
     errors: tuple[Fault, ...]
     detail: str = field(default=Factory(_faults_sentence, takes_self=True), kw_only=True)
@@ -211,8 +211,8 @@ class Invalid(Refusal):
 class TooManyRequests(Refusal):
     """The caller is to wait `retry_after` seconds."""
 
-    status: ClassVar[int] = 429
-    error_code: ClassVar[str] = "TOO_MANY_REQUESTS"
+    status = 429
+    error_code = "TOO_MANY_REQUESTS"
 
     retry_after: int
     detail: str = field(default="Too many requests", kw_only=True)
@@ -226,16 +226,16 @@ class TooManyRequests(Refusal):
 class Internal(Refusal):
     """It was tried and failed; the log has the reason under the incident id in `detail`."""
 
-    status: ClassVar[int] = 500
-    error_code: ClassVar[str] = "INTERNAL_SERVER_ERROR"
+    status = 500
+    error_code = "INTERNAL_SERVER_ERROR"
 
 
 @frozen
 class Unavailable(Refusal):
     """Not now; the caller may come back in `retry_after` seconds."""
 
-    status: ClassVar[int] = 503
-    error_code: ClassVar[str] = "SERVICE_UNAVAILABLE"
+    status = 503
+    error_code = "SERVICE_UNAVAILABLE"
 
     retry_after: int = 1
 

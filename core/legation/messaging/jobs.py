@@ -7,19 +7,12 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..runs.rounds import Pause, repeat
 from ..store.inbox import INBOX
-from ..store.leased_queue import (
-    ClaimedItem,
-    ClaimItems,
-    ExtendLeases,
-    ForgetItems,
-    ItemKey,
-    LeasedQueue,
-)
+from ..store.leased_queue import ClaimItems, ExtendLeases, ForgetItems, LeasedQueue
 from ..store.outbox import OUTBOX
 from ..values import frozen
 from .answers import AnswerMessage
@@ -27,7 +20,7 @@ from .leases import MOST, WorkerLeases
 from .replies import SendReply
 from .retry import MAX_ATTEMPTS
 
-__all__ = ["KEPT_US", "AnswerInbox", "ForgetDone", "KeepLeases", "SendOutbox", "channel_jobs"]
+__all__ = ["KEPT_US", "ClaimWork", "ForgetDone", "KeepLeases", "channel_jobs"]
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the id of an answered message is known: providers deliver again for a week."""
@@ -40,13 +33,19 @@ _BATCH: Final = 500
 # would keep the database busy when the node is.
 _WORTHWHILE: Final = MOST // 4
 
-C = TypeVar("C", bound=ClaimedItem)
-
 
 def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
     """Return the rounds of `workers`."""
-    kinds = (AnswerInbox, SendOutbox, KeepLeases, ForgetDone)
-    return tuple(kind(worker) for worker in workers for kind in kinds)
+    return tuple(job for worker in workers for job in _jobs(worker))
+
+
+def _jobs(worker: WorkerLeases) -> tuple[Job, ...]:
+    return (
+        ClaimWork(worker, INBOX, AnswerMessage, worker.inbox),
+        ClaimWork(worker, OUTBOX, SendReply, worker.outbox),
+        KeepLeases(worker),
+        ForgetDone(worker),
+    )
 
 
 def _repeat(
@@ -62,59 +61,46 @@ def _repeat(
     )
 
 
-def _claim(
-    worker: WorkerLeases, queue: LeasedQueue[C, Any], work: Callable[[WorkerLeases, C], Job]
-) -> Program[tuple[ItemKey, ...]]:
-    """Claim what there is room for and start the work on each; return what was given up.
+@frozen
+class ClaimWork(Job):
+    """Claim what waits in `queue` and start `work` on each, as long as the process lives.
 
-    Nothing is claimed where the process is about to end.
+    Under `topic` it is announced that something waits.
     """
-    free = MOST - len(worker.held(queue))
-    if free < _WORTHWHILE or worker.context.draining:
-        return ()
-    node = yield from ThisNode()
-    now_us = yield from Now()
-    until_us = now_us + worker.lease_us
-    unit = ClaimItems(queue, node, now_us, until_us, free, MAX_ATTEMPTS, worker.channels)
-    worker.claims += 1
-    try:
-        claimed = yield from Transact(worker.database, unit)
-    finally:
-        worker.claims -= 1
-    for item in claimed.items:
-        worker.enter(item.lease)
-        yield from Spawn(work(worker, item))
-    return claimed.buried
-
-
-@frozen
-class AnswerInbox(Job):
-    """Claim messages and start the work on each, as long as the process lives."""
 
     worker: WorkerLeases
+    queue: LeasedQueue[Any, Any]
+    work: Callable[[WorkerLeases, Any], Job]
+    topic: str
 
     def program(self) -> Program[None]:
         """Go round."""
-        return _repeat(self.worker, self._round, AwaitNudge(self.worker.inbox, _ROUND_SECONDS))
+        return _repeat(self.worker, self._round, AwaitNudge(self.topic, _ROUND_SECONDS))
 
     def _round(self) -> Program[None]:
-        for key in (yield from _claim(self.worker, INBOX, AnswerMessage)):
-            yield from Log("error", "message_abandoned", (("channel", key.channel),))
-
-
-@frozen
-class SendOutbox(Job):
-    """Claim replies and send each, as long as the process lives."""
-
-    worker: WorkerLeases
-
-    def program(self) -> Program[None]:
-        """Go round."""
-        return _repeat(self.worker, self._round, AwaitNudge(self.worker.outbox, _ROUND_SECONDS))
-
-    def _round(self) -> Program[None]:
-        for key in (yield from _claim(self.worker, OUTBOX, SendReply)):
-            yield from Log("error", "reply_abandoned", (("channel", key.channel),))
+        """Claim what there is room for; nothing where the process is about to end."""
+        worker, queue = self.worker, self.queue
+        free = MOST - len(worker.held(queue))
+        if free < _WORTHWHILE or worker.context.draining:
+            return
+        node = yield from ThisNode()
+        now_us = yield from Now()
+        until_us = now_us + worker.lease_us
+        unit = ClaimItems(queue, node, now_us, until_us, free, MAX_ATTEMPTS, worker.channels)
+        worker.claims += 1
+        try:
+            claimed = yield from Transact(worker.database, unit)
+        finally:
+            worker.claims -= 1
+        for item in claimed.items:
+            worker.enter(item.lease)
+            yield from Spawn(self.work(worker, item))
+        for key in claimed.buried:
+            yield from Log(
+                "error",
+                "reply_abandoned" if queue is OUTBOX else "message_abandoned",
+                (("channel", key.channel),),
+            )
 
 
 @frozen

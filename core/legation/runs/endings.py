@@ -1,9 +1,8 @@
 """The end of a run, or its pause: which one it is, its last events, and how it is stored.
 
-A run comes to its own end (`conclude`), is broken off by its executor (`break_off`), or is ended
-for an executor that went away (`end_abandoned`).  Each notes the last events and returns an `End`,
-which one unit of work stores under the lease.  A run that waits has no executor: `cancellation`
-ends it.
+A run comes to its own end (`conclude`), or is broken off by its executor, or for an executor that
+went away (`break_off`).  Each notes the last events and returns an `End`, which one unit of work
+stores under the lease.  A run that waits has no executor: `cancellation` ends it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ __all__ = [
     "build_finish",
     "conclude",
     "correct_end",
-    "end_abandoned",
     "fail",
     "fail_by_error",
     "store_end",
@@ -160,10 +158,10 @@ def break_off(
     ending: bool,
     seconds: float,
 ) -> Program[End]:
-    """Note the end of a run that did not come to its own, here, for the reason `outcome`.
+    """Note the end of a run that did not come to its own, for the reason `outcome`.
 
-    `ending`: the process ends, and so the interruption is its doing.  `seconds` is what a run may
-    take.
+    `ending`: the process ends, or is gone, and so the interruption is its doing.  `seconds` is what
+    a run may take.
     """
     match outcome:
         case Interrupted("nudge") if ending:
@@ -183,28 +181,6 @@ def correct_end(writer: EventWriter, summary: RunSummary, ended: Ended) -> Progr
     if ended.cancel_asked:
         return _cut_short(writer, summary)
     return (yield from fail_by_error(writer, summary, CancelledUnasked()))
-
-
-def end_abandoned(
-    writer: EventWriter,
-    summary: RunSummary,
-    *,
-    cancel_asked: bool,
-    in_vain: bool = False,
-    blocked: bool = False,
-) -> Program[End]:
-    """Note the end of a run whose executor went away.
-
-    `in_vain`: it was taken up too often, and nothing came of it.  `blocked`: the process was killed
-    for its sake.
-    """
-    if cancel_asked:
-        return _cut_short(writer, summary)
-    if in_vain:
-        return (yield from fail_by_error(writer, summary, LeftWithoutTrace()))
-    if blocked:
-        return fail(writer, summary, _BLOCKED, "blocked")
-    return fail(writer, summary, _INTERRUPTED, INTERRUPTED)
 
 
 def _cut_short(writer: EventWriter, summary: RunSummary) -> End:

@@ -55,38 +55,41 @@ ABSENT: Final = _Absent.ABSENT
 """The value of a member that the data of an event has not; None is `null`."""
 
 
-@frozen
-class RunStarted:
-    """A run begins; with the model that answers, where one does."""
+class _Named:
+    """Base of the events: each is called as its class is."""
 
-    name: ClassVar[str] = "RunStarted"
+    __slots__ = ()
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
+
+
+@frozen
+class RunStarted(_Named):
+    """A run begins; with the model that answers, where one does."""
 
     model: Any = ABSENT
     model_provider: Any = ABSENT
 
 
 @frozen
-class RunContinued:
+class RunContinued(_Named):
     """A run goes on after a pause."""
-
-    name: ClassVar[str] = "RunContinued"
 
 
 @frozen
-class ModelRequestStarted:
+class ModelRequestStarted(_Named):
     """The model is asked."""
-
-    name: ClassVar[str] = "ModelRequestStarted"
 
     model: str
     model_provider: str
 
 
 @frozen(kw_only=True)
-class ModelRequestCompleted:
+class ModelRequestCompleted(_Named):
     """The model has answered, at this cost; the seconds are those until the first piece."""
-
-    name: ClassVar[str] = "ModelRequestCompleted"
 
     model: str
     model_provider: str
@@ -100,39 +103,31 @@ class ModelRequestCompleted:
 
 
 @frozen
-class ToolCallStarted:
+class ToolCallStarted(_Named):
     """A tool is about to be called."""
-
-    name: ClassVar[str] = "ToolCallStarted"
 
     tool: Mapping[str, Any]
 
 
 @frozen
-class ToolCallCompleted:
+class ToolCallCompleted(_Named):
     """A call of a tool is over, well or not."""
-
-    name: ClassVar[str] = "ToolCallCompleted"
 
     content: str
     tool: Mapping[str, Any]
 
 
 @frozen
-class ToolCallError:
+class ToolCallError(_Named):
     """A call of a tool failed, or cannot be made."""
-
-    name: ClassVar[str] = "ToolCallError"
 
     tool: Mapping[str, Any]
     error: str | None
 
 
 @frozen
-class RunContent:
+class RunContent(_Named):
     """A piece of the answer; without `content`, one of what the model thinks."""
-
-    name: ClassVar[str] = "RunContent"
 
     content: Any = ABSENT
     content_type: str = "str"
@@ -140,17 +135,13 @@ class RunContent:
 
 
 @frozen
-class RunContentCompleted:
+class RunContentCompleted(_Named):
     """The answer is whole."""
-
-    name: ClassVar[str] = "RunContentCompleted"
 
 
 @frozen
-class RunCompleted:
+class RunCompleted(_Named):
     """A run has come to its own end."""
-
-    name: ClassVar[str] = "RunCompleted"
 
     content: Any
     content_type: str
@@ -162,10 +153,8 @@ class RunCompleted:
 
 
 @frozen
-class RunPaused:
+class RunPaused(_Named):
     """A run waits for a person."""
-
-    name: ClassVar[str] = "RunPaused"
 
     content: str
     tools: Any
@@ -173,20 +162,16 @@ class RunPaused:
 
 
 @frozen
-class RunError:
+class RunError(_Named):
     """A run failed; `content` is for the caller, `error_type` for programs."""
-
-    name: ClassVar[str] = "RunError"
 
     content: str
     error_type: str
 
 
 @frozen
-class RunCancelled:
+class RunCancelled(_Named):
     """A run was cancelled, or deleted with its session."""
-
-    name: ClassVar[str] = "RunCancelled"
 
     reason: str
     content: str

@@ -6,15 +6,27 @@ from typing import Final
 
 from attrs import evolve
 
-from ..effects import AwaitNudge, Job, Log, Now, Nudge, Program, Publish, Spawn, ThisNode, Transact
+from ..effects import (
+    AwaitNudge,
+    Interrupted,
+    Job,
+    Log,
+    Now,
+    Nudge,
+    Program,
+    Publish,
+    Spawn,
+    ThisNode,
+    Transact,
+)
 from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
 from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
 from .cancellation import cancel_topic, runs_topic
-from .endings import build_finish, end_abandoned
-from .event_writer import EventWriter, Journal
+from .endings import LeftWithoutTrace, break_off, build_finish
+from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecuteRun, ExecutorContext
 from .output import RunSummary
@@ -104,14 +116,14 @@ class KeepRuns(Job):
         nothing of the world: it waits again, unless it was taken up too often.
         One that somebody wanted to end is cancelled.
         """
-        in_vain = False
+        outcome: Interrupted | Exception = Interrupted("nudge")
         if row.untouched and row.cancel_us is None:
-            in_vain = (yield from self._tries(row)) >= MOST_TRIES
-            if not in_vain:
+            if (yield from self._tries(row)) < MOST_TRIES:
                 release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
                 yield from Transact(self.database, release)
                 return
-        finish = yield from self._end(row, node, now_us, in_vain=in_vain)
+            outcome = LeftWithoutTrace()
+        finish = yield from self._end(row, node, now_us, outcome)
         finish = evolve(finish, expired_us=now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
@@ -129,7 +141,7 @@ class KeepRuns(Job):
         if row is None or (row.lease.node, row.attempt) != (node, attempt):
             return False
         now_us, here = (yield from Now()), (yield from ThisNode())
-        finish = yield from self._end(row, here, now_us, blocked=True)
+        finish = yield from self._end(row, here, now_us, Interrupted("blocked"))
         ended = yield from Transact(self.database, evolve(finish, until_us=now_us))
         return ended.kept
 
@@ -147,25 +159,15 @@ class KeepRuns(Job):
         return tries
 
     def _end(
-        self,
-        row: RunRow,
-        node: str,
-        now_us: int,
-        *,
-        in_vain: bool = False,
-        blocked: bool = False,
+        self, row: RunRow, node: str, now_us: int, outcome: Interrupted | Exception
     ) -> Program[FinishRun]:
+        """Return the unit that ends the run for `outcome`, or because somebody wanted it to end."""
+        outcome = outcome if row.cancel_us is None else CancelAsked()
         run, component = row.claim, self.context.component(row.claim)
         summary = RunSummary(run, self.context.name_of(run), component)
         journal = Journal(self.database, run, node, now_us, lease_us=self.context.lease_us)
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
-        end = yield from end_abandoned(
-            writer,
-            summary,
-            cancel_asked=row.cancel_us is not None,
-            in_vain=in_vain,
-            blocked=blocked,
-        )
+        end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)
 
 

@@ -10,15 +10,10 @@ import pytest
 from legation import Agent, Channel, Model
 from legation.channels.replies import Reply, encode_reply
 from legation.effects import Fetch, FetchReply, Now, Program, Sleep, Spawn, Transact, Unreachable
-from legation.messaging.jobs import (
-    KEPT_US,
-    AnswerInbox,
-    ForgetDone,
-    KeepLeases,
-    SendOutbox,
-    channel_jobs,
-)
+from legation.messaging.answers import AnswerMessage
+from legation.messaging.jobs import KEPT_US, ClaimWork, ForgetDone, KeepLeases, channel_jobs
 from legation.messaging.leases import MOST, WorkerLeases, leases_of
+from legation.messaging.replies import SendReply
 from legation.store.failures import Busy, NotServed
 from legation.store.inbox import INBOX, NewMessage, PutMessages
 from legation.store.leased_queue import (
@@ -76,9 +71,14 @@ def test_a_platform_without_channels_has_no_rounds() -> None:
 
 
 def test_every_database_of_a_channel_has_each_kind_of_round() -> None:
-    jobs = channel_jobs(leases_of(platform().context))
+    (worker,) = leases_of(platform().context)
 
-    assert [type(job) for job in jobs] == [AnswerInbox, SendOutbox, KeepLeases, ForgetDone]
+    assert channel_jobs([worker]) == (
+        ClaimWork(worker, INBOX, AnswerMessage, worker.inbox),
+        ClaimWork(worker, OUTBOX, SendReply, worker.outbox),
+        KeepLeases(worker),
+        ForgetDone(worker),
+    )
 
 
 def test_no_more_is_under_work_than_a_node_may() -> None:

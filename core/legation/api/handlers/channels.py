@@ -267,15 +267,22 @@ def _page(
     return json_response(200, {"data": data, "meta": meta})
 
 
+def _attempts(row: MessageRow | ReplyRow) -> Summary:
+    """Return what became of it until now."""
+    return {
+        "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
+        "attempts": row.attempts,
+        "error": row.error,
+    }
+
+
 def _message(row: MessageRow) -> Summary:
     return {
         "id": row.message_id,
         "sender": row.sender,
         "state": row.state,
         "received_at": iso_time(row.received_us),
-        "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
-        "attempts": row.attempts,
-        "error": row.error,
+        **_attempts(row),
         "run_id": row.run_id,
         "session_owner": owner_of(row.channel, row.sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
@@ -288,8 +295,6 @@ def _reply(row: ReplyRow) -> Summary:
         "recipient": row.recipient,
         "state": row.state,
         "created_at": iso_time(row.created_us),
-        "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
-        "attempts": row.attempts,
-        "error": row.error,
+        **_attempts(row),
         "sent_at": None if row.sent_us is None else iso_time(row.sent_us),
     }

@@ -24,12 +24,9 @@ _AGENT: Final = {
     "is_component": False,
 }
 _TEAM: Final = {
+    **_AGENT,
     "id": "basic-team",
     "name": "Basic Team",
-    "db_id": _DB,
-    "model": _MODEL,
-    "sessions": {"session_table": "sessions"},
-    "is_component": False,
     "mode": "coordinate",
     "members": [_AGENT],
 }
