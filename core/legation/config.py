@@ -150,22 +150,15 @@ class Model:
 
 
 @frozen(kw_only=True)
-class Agent:
-    """An agent: its names, its model, its instructions and its tools.
-
-    A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
-    that function: it has no model and no tools that we know of.  In a file, tools and `run` are
-    named as `module:attribute`.
-    """
+class _Component:
+    """Base of agents and teams."""
 
     id: str
     name: str | None = None
     description: str | None = None
-    role: str | None = None
     model: ModelLike = "echo"
     instructions: str | None = None
     tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
-    run: RunLike | None = None
     output_schema: Mapping[str, Any] | None = None
     history_runs: int = 3
     max_rounds: int = 10
@@ -175,23 +168,24 @@ class Agent:
 
 
 @frozen(kw_only=True)
-class Team:
+class Agent(_Component):
+    """An agent: its names, its model, its instructions and its tools.
+
+    A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
+    that function: it has no model and no tools that we know of.  In a file, tools and `run` are
+    named as `module:attribute`.
+    """
+
+    role: str | None = None
+    run: RunLike | None = None
+
+
+@frozen(kw_only=True)
+class Team(_Component):
     """A team: a leader with a model of its own and the ids of its members."""
 
-    id: str
-    name: str | None = None
-    description: str | None = None
     mode: str = "coordinate"
-    model: ModelLike = "echo"
     members: tuple[str, ...] = field(default=(), converter=_strings)
-    instructions: str | None = None
-    tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
-    output_schema: Mapping[str, Any] | None = None
-    history_runs: int = 3
-    max_rounds: int = 10
-    max_tokens: int | None = None
-    tool_timeout_seconds: float = 60.0
-    database: str | None = None
 
 
 @frozen(kw_only=True)

@@ -213,19 +213,11 @@ def header(name: str, schema: Schema, about: str = "") -> Any:
 
 
 def fields_of(shape: type[Any]) -> tuple[Field, ...]:
-    """Return the fields that `shape` declares.
-
-    `descriptions` of the class are instead of those of the fields, by name: a class may say of
-    fields that it has from another what they mean here.
-    """
-    others: Mapping[str, str] = getattr(shape, "descriptions", {})
+    """Return the fields that `shape` declares."""
     found: list[Field] = []
     for attribute in attrs.fields(shape):
         field: Field = attribute.metadata[_DECLARED]
-        name = field.name or attribute.name
-        found.append(
-            attrs.evolve(field, name=name, description=others.get(name, field.description))
-        )
+        found.append(attrs.evolve(field, name=field.name or attribute.name))
     return tuple(found)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..effects import Fetch, FetchReply
-from .deliveries import Attachment, Handshake
-from .signatures import Secrets, SignatureRefused
+from ..http.bodies.json_text import JsonObject
+from ..http.messages import compact_json
+from .deliveries import Attachment, Handshake, Parsed, read_object
+from .signatures import Secrets, SignatureRefused, Verified
 
-__all__ = ["Codec"]
+__all__ = ["Codec", "post"]
 
 
 class Codec(ABC):
@@ -34,6 +36,15 @@ class Codec(ABC):
         """Refuse: most providers ask nothing by GET."""
         return SignatureRefused("no handshake")
 
+    def parse(self, verified: Verified) -> Parsed:
+        """Return what is in a delivery: a JSON object, as every provider sends it."""
+        root = read_object(verified.body)
+        return self._read(root, verified.delivery_id) if isinstance(root, dict) else root
+
+    @abstractmethod
+    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+        """Return what `root` says."""
+
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask nothing: the address of a file stands in its message."""
         return None
@@ -41,3 +52,16 @@ class Codec(ABC):
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Ask for nothing: no message has a file."""
         return None
+
+
+def post(
+    url: str,
+    message: Mapping[str, object],
+    key: str,
+    credentials: tuple[tuple[str, str], ...] = (),
+    *,
+    content_type: str = "application/json",
+) -> Fetch:
+    """Return the request that sends `message` as JSON under the idempotency key `key`."""
+    headers = (*credentials, ("content-type", content_type), ("idempotency-key", key))
+    return Fetch("POST", url, headers, compact_json(message).encode())

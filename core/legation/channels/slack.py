@@ -15,9 +15,9 @@ from attrs import field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
-from ..http.messages import Headers, compact_json
+from ..http.messages import Headers
 from ..values import frozen
-from .codec import Codec
+from .codec import Codec, post
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -32,7 +32,6 @@ from .deliveries import (
     media_of,
     moment_us,
     objects,
-    read_object,
     text_at,
 )
 from .markup import mark_up
@@ -94,11 +93,8 @@ class Slack(Codec):
         """Check Slack's signature and the age of the request."""
         return slack_v0(headers, body, self._secrets, now_us)
 
-    def parse(self, verified: Verified) -> Parsed:
+    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the message of an event, or the challenge of a URL verification."""
-        root = read_object(verified.body)
-        if not isinstance(root, dict):
-            return root
         if root.get("type") == "url_verification":
             return challenge_of(root.get("challenge")) or Ignored("malformed challenge")
         if root.get("type") != "event_callback":
@@ -119,7 +115,11 @@ class Slack(Codec):
         """Return the request for the file; the app needs the scope `files:read`."""
         if not is_provider(media.id, self.api_base_url, ("slack.com",)):
             return None
-        return Fetch("GET", media.id, (("authorization", f"Bearer {self.bot_token}"),))
+        return Fetch("GET", media.id, self._credentials)
+
+    @property
+    def _credentials(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.bot_token}"),)
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that posts `reply`; its key stands in the message's metadata.
@@ -138,15 +138,12 @@ class Slack(Codec):
         }
         if reply.thread:
             message["thread_ts"] = reply.thread
-        return Fetch(
-            "POST",
+        return post(
             f"{self.api_base_url}/chat.postMessage",
-            (
-                ("authorization", f"Bearer {self.bot_token}"),
-                ("content-type", "application/json; charset=utf-8"),
-                ("idempotency-key", reply.key),
-            ),
-            compact_json(message).encode(),
+            message,
+            reply.key,
+            self._credentials,
+            content_type="application/json; charset=utf-8",
         )
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:

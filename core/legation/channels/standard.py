@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from attrs import field
 
 from ..effects import Fetch, FetchReply, Unreachable
-from ..http.bodies.json_text import JsonValue
+from ..http.bodies.json_text import JsonObject, JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec
@@ -25,7 +25,6 @@ from .deliveries import (
     gather,
     identifier,
     moment_us,
-    read_object,
     text_at,
 )
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
@@ -69,15 +68,12 @@ class Standard(Codec):
         """Check the signature over id, timestamp and body."""
         return standard_v1(headers, body, self._secrets, now_us)
 
-    def parse(self, verified: Verified) -> Parsed:
+    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the one message of the delivery."""
-        root = read_object(verified.body)
-        if not isinstance(root, dict):
-            return root
         name = text_at(root, "type")
         if name != "message" and not name.startswith("message."):
             return Ignored("another type")
-        return gather([_message(root.get("data"), verified.delivery_id)])
+        return gather([_message(root.get("data"), delivery_id)])
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the signed request; id and body are the same for every attempt."""

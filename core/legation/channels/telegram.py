@@ -16,7 +16,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .codec import Codec
+from .codec import Codec, post
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -30,7 +30,6 @@ from .deliveries import (
     media_of,
     moment_us,
     objects,
-    read_object,
     text_at,
 )
 from .markup import TextSpan, spans
@@ -125,11 +124,8 @@ class Telegram(Codec):
         """Check the secret token; the scheme knows no time and signs nothing."""
         return telegram_token(headers, body, self._secrets)
 
-    def parse(self, verified: Verified) -> Parsed:
+    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the message of an update, new ones and pressed buttons; an edit is none."""
-        root = read_object(verified.body)
-        if not isinstance(root, dict):
-            return root
         update_id = _number(root.get("update_id"))
         if not update_id:
             return Ignored("not an update")
@@ -238,12 +234,8 @@ class Telegram(Codec):
                 "message_id": int(reply.quotes),
                 "allow_sending_without_reply": True,
             }
-        return Fetch(
-            "POST",
-            _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage"),
-            (("content-type", "application/json"), ("idempotency-key", reply.key)),
-            compact_json(message).encode(),
-        )
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage")
+        return post(url, message, reply.key)
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the answer: `retry_after` stands in its body."""

@@ -15,9 +15,9 @@ from attrs import field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..http.messages import Headers, compact_json
+from ..http.messages import Headers
 from ..values import frozen
-from .codec import Codec
+from .codec import Codec, post
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -34,7 +34,6 @@ from .deliveries import (
     media_of,
     moment_us,
     objects,
-    read_object,
     text_at,
 )
 from .markup import mark_up
@@ -121,11 +120,8 @@ class WhatsApp(Codec):
         """Check Meta's signature; the scheme knows no time."""
         return hub256(headers, body, self._secrets)
 
-    def parse(self, verified: Verified) -> Parsed:
+    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return every message of every change of every entry."""
-        root = read_object(verified.body)
-        if not isinstance(root, dict):
-            return root
         if root.get("object") != "whatsapp_business_account":
             return Ignored("another object")
         return gather(self._pieces(root))
@@ -186,16 +182,8 @@ class WhatsApp(Codec):
         }
         if reply.quotes:
             message["context"] = {"message_id": reply.quotes}
-        return Fetch(
-            "POST",
-            f"{self.api_base_url}/{self.phone_number_id}/messages",
-            (
-                ("authorization", f"Bearer {self.access_token}"),
-                ("content-type", "application/json"),
-                ("idempotency-key", reply.key),
-            ),
-            compact_json(message).encode(),
-        )
+        url = f"{self.api_base_url}/{self.phone_number_id}/messages"
+        return post(url, message, reply.key, self._credentials)
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge Meta's answer: by its error code first, then by the status."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import NOTHING, field, fields
+from attrs import NOTHING, asdict, field, fields
 
 from .. import config as configuration
 from ..access.claims import claim_faults
@@ -23,7 +23,7 @@ from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
-from ..tools import Hosted, Tool
+from ..tools import Tool
 from ..values import frozen
 from .abilities import Abilities, abilities, is_duration
 from .providers import model_of, unset
@@ -47,8 +47,8 @@ _RESERVED: Final = {
 _CHANNEL_KEYS: Final = frozenset(a.name for a in fields(configuration.Channel))
 
 
-@frozen(eq=False)
-class Component:
+@frozen(eq=False, kw_only=True)
+class Component(Abilities):
     """An agent or a team, ready to run.
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
@@ -59,54 +59,18 @@ class Component:
     id: str
     name: str
     description: str | None
-    role: str | None
+    role: str | None = None
     instructions: str | None
     model: ModelProtocol
     database: str
     mode: str | None = None
     members: tuple[Component, ...] = ()
-    abilities: Abilities = field(factory=Abilities)
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools that its model may call."""
-        return self.abilities.tools
-
-    @property
-    def run(self) -> Hosted | None:
-        """The function that answers instead of a model."""
-        return self.abilities.run
-
-    @property
-    def output_schema(self) -> Mapping[str, Any] | None:
-        """The schema of its answers."""
-        return self.abilities.output_schema
-
-    @property
-    def history_runs(self) -> int:
-        """The number of earlier runs of the session that the model reads."""
-        return self.abilities.history_runs
-
-    @property
-    def max_rounds(self) -> int:
-        """The number of times that the model may be asked in one run."""
-        return self.abilities.max_rounds
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The number of tokens that one run may cost."""
-        return self.abilities.max_tokens
-
-    @property
-    def tool_timeout_seconds(self) -> float:
-        """The time-out of a call whose tool has none of its own."""
-        return self.abilities.tool_timeout_seconds
 
     @property
     def model_names(self) -> tuple[str, str, str]:
@@ -331,18 +295,20 @@ class _Builder:
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
 
-    def _agent(self, agent: Agent, path: str) -> Component:
+    def _component(self, item: Agent | Team, path: str, **own: Any) -> Component:
         return Component(
-            kind="agent",
-            id=agent.id,
-            name=agent.name or agent.id,
-            description=agent.description,
-            role=agent.role,
-            instructions=agent.instructions,
-            model=self._find_model(agent.model, path),
-            database=self._find_database(agent.database, path),
-            abilities=abilities(agent, path, self._fault),
+            id=item.id,
+            name=item.name or item.id,
+            description=item.description,
+            instructions=item.instructions,
+            model=self._find_model(item.model, path),
+            database=self._find_database(item.database, path),
+            **asdict(abilities(item, path, self._fault), recurse=False),
+            **own,
         )
+
+    def _agent(self, agent: Agent, path: str) -> Component:
+        return self._component(agent, path, kind="agent", role=agent.role)
 
     def _teams(self, agents: Mapping[str, Component]) -> dict[str, Component]:
         """Make the teams, members before those who lead them."""
@@ -375,19 +341,7 @@ class _Builder:
         members = tuple(known[member] for member in team.members if member in known)
         if max((member.depth for member in members), default=0) >= MAX_DEPTH:
             self._fault(f"{path}.members", f"teams are nested deeper than {MAX_DEPTH} levels")
-        return Component(
-            kind="team",
-            id=team.id,
-            name=team.name or team.id,
-            description=team.description,
-            role=None,
-            instructions=team.instructions,
-            model=self._find_model(team.model, path),
-            database=self._find_database(team.database, path),
-            mode=team.mode,
-            members=members,
-            abilities=abilities(team, path, self._fault),
-        )
+        return self._component(team, path, kind="team", mode=team.mode, members=members)
 
     def _channel(
         self,

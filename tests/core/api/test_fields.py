@@ -51,13 +51,6 @@ class Named:
     colour: str | None = choice(("red",), "Of it")
 
 
-@frozen
-class Renamed(Named):
-    """The same, in other words."""
-
-    descriptions: ClassVar = {"name": "Its new name"}
-
-
 def test_of_an_empty_query_everything_has_its_default() -> None:
     assert read_query(Everything, "") == (Everything(), ())
     assert Everything().size == 20
@@ -188,10 +181,6 @@ def test_a_body_has_the_name_of_its_class_and_its_description_unless_it_says_oth
 
     assert (shape_name(Named), shape_name(Other)) == ("Named", "Body_other")
     assert describe_body(Other)["description"] == "What it is"
-
-
-def test_a_class_says_of_what_it_inherits_what_that_means_here() -> None:
-    assert [field.description for field in fields_of(Renamed)] == ["Its new name", "Of it"]
 
 
 def test_any_reading_can_be_declared() -> None:

@@ -42,18 +42,12 @@ from .owners import SeveralUsers, find_owners, find_session
 __all__ = [
     "KINDS",
     "ORDERS",
-    "CreateSessionQuery",
     "CreateSessionRequest",
-    "DeleteSessionQuery",
     "DeleteSessionRequest",
-    "GetSessionQuery",
     "ListSessionsQuery",
-    "RenameSessionQuery",
     "RenameSessionRequest",
     "SessionQuery",
-    "SessionRunQuery",
     "SessionRunsQuery",
-    "UpdateSessionQuery",
     "UpdateSessionRequest",
     "create_session",
     "delete_session",
@@ -83,23 +77,6 @@ _NO_COMPONENT: Final[Mapping[str, str | None]] = {}
 
 
 # --- Where -------------------------------------------------------------------------------------
-
-
-def _describe_place(
-    kind: str = "Session type (agent, team, or workflow)",
-    *,
-    user: str = "User ID",
-    database: str,
-    table: str = "The database table to use",
-) -> Mapping[str, str]:
-    """Return what AgentOS says of the fields of a place, and what they do here."""
-    return {
-        "type": kind,
-        "user_id": f"{user}. Counts for administrators alone; needed where several users have the"
-        " id.",
-        "db_id": f"{database}. Needed where there are several and no component is named.",
-        "table": f"{table}. Accepted, without effect.",
-    }
 
 
 @frozen
@@ -149,12 +126,6 @@ def _database_of(call: Call, kind: str, component_id: str | None) -> str | None:
 @frozen
 class ListSessionsQuery(SessionQuery):
     """A page of sessions."""
-
-    descriptions: ClassVar = _describe_place(
-        "Type of sessions to retrieve (agent, team, or workflow)",
-        user="Filter sessions by user ID",
-        database="Database ID to query sessions from",
-    )
 
     component_id: str | None = text(
         "Filter sessions by component ID (agent/team/workflow ID)", or_none=True, nullable=True
@@ -209,23 +180,12 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
     return json_response(200, {"data": [shown(row) for row in page.rows], "meta": meta})
 
 
-@frozen
-class GetSessionQuery(SessionQuery):
-    """The choice of the session to read."""
-
-    descriptions: ClassVar = _describe_place(
-        user="User ID to query session from",
-        database="Database ID to query session from",
-        table="Table to query session from",
-    )
-
-
 _ABSENT: Final = "Session with id '{}' not found"
 NoSession: TypeAlias = Annotated[NotFound, _ABSENT.format("no-such")]
 
 
 def get_session(
-    call: Call, database: str, query: GetSessionQuery
+    call: Call, database: str, query: SessionQuery
 ) -> Program[Response | NoSession | SeveralUsers]:
     """Return one session with its conversation."""
     row = yield from _find_session(call, database, query)
@@ -240,12 +200,6 @@ _INSTANT: Final[Any] = {"minimum": 0, "maximum": 1 << 40, "nullable": True}
 @frozen
 class SessionRunsQuery(SessionQuery):
     """A page of the runs of a session."""
-
-    descriptions: ClassVar = _describe_place(
-        user="User ID to query runs from",
-        database="Database ID to query runs from",
-        table="Table to query runs from",
-    )
 
     created_after: int | None = integer(
         "Filter runs created after this Unix timestamp (epoch time in seconds)", **_INSTANT
@@ -277,23 +231,12 @@ def get_session_runs(
     return json_response(200, [run_row(row) for row in rows])
 
 
-@frozen
-class SessionRunQuery(SessionQuery):
-    """The choice of the session's run to read."""
-
-    descriptions: ClassVar = _describe_place(
-        user="User ID to query run from",
-        database="Database ID to query run from",
-        table="Table to query run from",
-    )
-
-
 _NO_RUN: Final = "Run with ID {} not found in session {}"
 NoRun: TypeAlias = Annotated[NotFound, _NO_RUN.format("no-such", "s1")]
 
 
 def get_session_run(
-    call: Call, database: str, query: SessionRunQuery
+    call: Call, database: str, query: SessionQuery
 ) -> Program[Response | NoSession | SeveralUsers | NoRun]:
     """Return one run of a session."""
     session = yield from _find_session(call, database, query)
@@ -348,16 +291,6 @@ class UpdateSessionRequest:
 
 
 @frozen
-class CreateSessionQuery(SessionQuery):
-    """The database of a new session."""
-
-    descriptions: ClassVar = _describe_place(
-        "Type of session to create (agent, team, or workflow)",
-        database="Database ID to create session in",
-    )
-
-
-@frozen
 class CreateSessionRequest:
     """A session that is to be."""
 
@@ -379,7 +312,7 @@ SessionExists: TypeAlias = Annotated[Conflict, _EXISTS.format("s1")]
 
 
 def create_session(
-    call: Call, query: CreateSessionQuery, body: CreateSessionRequest
+    call: Call, query: SessionQuery, body: CreateSessionRequest
 ) -> Program[Response | WhichDatabase | NoDatabase | NoWorkflows | SessionExists]:
     """Create a session without runs; one that exists is left as it is."""
     components = {"agent": body.agent_id, "team": body.team_id, "workflow": body.workflow_id}
@@ -412,17 +345,6 @@ def create_session(
 
 
 @frozen
-class RenameSessionQuery(SessionQuery):
-    """The choice of the session to rename."""
-
-    descriptions: ClassVar = _describe_place(
-        user="User ID to scope rename to",
-        database="Database ID to use for rename operation",
-        table="Table to use for rename operation",
-    )
-
-
-@frozen
 class RenameSessionRequest:
     """The new name of a session."""
 
@@ -432,24 +354,14 @@ class RenameSessionRequest:
 
 
 def rename_session(
-    call: Call, database: str, query: RenameSessionQuery, body: RenameSessionRequest
+    call: Call, database: str, query: SessionQuery, body: RenameSessionRequest
 ) -> Program[Response | NoSession | SeveralUsers]:
     """Give a session another name."""
     return _update(call, database, query, SessionChange(name=body.session_name))
 
 
-@frozen
-class UpdateSessionQuery(SessionQuery):
-    """The choice of the session to change."""
-
-    descriptions: ClassVar = _describe_place(
-        database="Database ID to use for update operation",
-        table="Table to use for update operation",
-    )
-
-
 def update_session(
-    call: Call, database: str, query: UpdateSessionQuery, body: UpdateSessionRequest
+    call: Call, database: str, query: SessionQuery, body: UpdateSessionRequest
 ) -> Program[Response | NoSession | SeveralUsers]:
     """Replace the name, the state, the metadata or the summary of a session."""
     return _update(call, database, query, body.change())
@@ -469,19 +381,8 @@ def _update(
     return (yield from _answer_detail(call, database, row))
 
 
-@frozen
-class DeleteSessionQuery(SessionQuery):
-    """The database and the owner of the sessions to delete."""
-
-    descriptions: ClassVar = _describe_place(
-        user="User ID to scope deletion to",
-        database="Database ID to use for deletion",
-        table="Table to use for deletion",
-    )
-
-
 def delete_session(
-    call: Call, database: str, query: DeleteSessionQuery
+    call: Call, database: str, query: SessionQuery
 ) -> Program[Response | SeveralUsers]:
     """Delete a session with its runs; one of them that is executed is broken off.
 
@@ -533,7 +434,7 @@ OtherLength: TypeAlias = Annotated[BadRequest, _OTHER_LENGTH]
 
 
 def delete_sessions(
-    call: Call, database: str, query: DeleteSessionQuery, body: DeleteSessionRequest
+    call: Call, database: str, query: SessionQuery, body: DeleteSessionRequest
 ) -> Program[Response | OtherLength | SeveralUsers]:
     """Delete many sessions at once; one that is absent, or of another kind, is passed over."""
     if len(body.session_ids) != len(body.session_types):

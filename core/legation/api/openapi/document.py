@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from attrs import evolve
+
 from ...access.rights import scopes_enough
 from ...access.scopes import Open, Scoped, Signed
 from ...config import PlatformConfig
@@ -125,14 +127,19 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
 
 
 def _fields(route: Route) -> tuple[Field, ...]:
-    fields = query_of(route, OPERATIONS[route.operation])
-    return (*fields, _KEY) if route.takes_key else fields
+    known = OPERATIONS[route.operation]
+    about = known.parameters
+    fields = [
+        evolve(f, description=about.get(f.name, f.description)) for f in query_of(route, known)
+    ]
+    return (*fields, _KEY) if route.takes_key else tuple(fields)
 
 
 def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]:
     for name in ids_of(route):
         schema = _IDS.get(name, _GIVEN)
-        yield _parameter(Field(name, schema, known.ids.get(name, ""), required=True, where="path"))
+        about = known.parameters.get(name, "")
+        yield _parameter(Field(name, schema, about, required=True, where="path"))
 
 
 def _parameter(field: Field) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Operation:
         replies: What is answered, by its status.
         description: In more words.
         query: Of a query that is not read here but by the codec of a provider.
-        ids: What the path leaves open, by name.
+        parameters: What the path and the query mean here, by name, where fields say less.
         body: Of one that is not JSON, or not read here.
         errors: One of each that neither follows from the route nor is declared by its handler.
         meanings: What statuses of errors mean here, where that is not the usual.
@@ -90,7 +90,7 @@ class Operation:
     replies: Mapping[int, Reply]
     description: str = ""
     query: tuple[Field, ...] = ()
-    ids: Mapping[str, str] = field(factory=dict[str, str], kw_only=True)
+    parameters: Mapping[str, str] = field(factory=dict[str, str], kw_only=True)
     body: Body | None = None
     errors: tuple[Refusal, ...] = ()
     meanings: Mapping[int, str] = field(factory=dict[int, str])
@@ -326,6 +326,28 @@ def _tail(title: str) -> Operation:
 
 # --- Sessions ----------------------------------------------------------------------------------
 
+
+def _place(
+    action: str,
+    *,
+    kind: str = "Session type (agent, team, or workflow)",
+    user: str = "User ID to {}",
+    table: str = "Table to {}",
+    **ids: str,
+) -> Mapping[str, str]:
+    """Return what AgentOS says of the parameters of a place, and what they do here."""
+    return {
+        **ids,
+        "type": kind,
+        "user_id": f"{user.format(action)}. Counts for administrators alone; needed where several"
+        " users have the id.",
+        "db_id": f"Database ID to {action}. Needed where there are several and no component is"
+        " named.",
+        "table": f"{table.format(action)}. Accepted, without effect.",
+    }
+
+
+_ANY_TABLE: Final = "The database table to use"
 _SESSION_DETAIL: Final = either(ref("AgentSessionDetailSchema"), ref("TeamSessionDetailSchema"))
 _SESSION_RUN: Final = either(ref("RunSchema"), ref("TeamRunSchema"))
 
@@ -340,6 +362,12 @@ _SESSIONS: Final = {
         "Retrieve paginated list of sessions with filtering and sorting options. Supports filtering"
         " by session type (agent, team, workflow), component, user, and name. Sessions represent"
         " conversation histories and execution contexts.",
+        parameters=_place(
+            "query sessions from",
+            kind="Type of sessions to retrieve (agent, team, or workflow)",
+            user="Filter sessions by user ID",
+            table=_ANY_TABLE,
+        ),
         meanings={
             400: "Invalid session type or filter parameters",
             404: "Not found",
@@ -351,6 +379,12 @@ _SESSIONS: Final = {
         _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
         "Create a new empty session with optional configuration. Its `session_id` can be named in"
         " requests for runs later.",
+        parameters=_place(
+            "create session in",
+            kind="Type of session to create (agent, team, or workflow)",
+            user="User ID",
+            table=_ANY_TABLE,
+        ),
         meanings={
             400: "Invalid request parameters",
             422: "Validation error",
@@ -363,6 +397,7 @@ _SESSIONS: Final = {
         "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
         " and will permanently remove all specified sessions and their runs. One that is not there,"
         " or of another type, is passed over.",
+        parameters=_place("use for deletion", user="User ID to scope deletion to"),
         meanings={
             400: "Invalid request - session IDs and types length mismatch",
             500: "Failed to delete sessions",
@@ -374,14 +409,16 @@ _SESSIONS: Final = {
         "Retrieve detailed information about a specific session including metadata,"
         " configuration, and run history. Response schema varies based on session type (agent,"
         " team, or workflow).",
-        ids={"session_id": "Session ID to retrieve"},
+        parameters=_place("query session from", session_id="Session ID to retrieve"),
         meanings={404: "Session not found", 422: "Invalid session type"},
     ),
     "update_session": Operation(
         "Update Session",
         _same("update_session", "Session updated successfully", _SESSION_DETAIL),
         "Update session properties such as session_name, session_state, metadata, or summary.",
-        ids={"session_id": "Session ID to update"},
+        parameters=_place(
+            "use for update operation", user="User ID", session_id="Session ID to update"
+        ),
         meanings={
             404: "Session not found",
             422: "Invalid request",
@@ -393,14 +430,22 @@ _SESSIONS: Final = {
         {204: Reply("Successful Response", {})},
         "Permanently delete a specific session and all its associated runs. This action cannot be"
         " undone and will remove all conversation history. One that is not there is gone already.",
-        ids={"session_id": "Session ID to delete"},
+        parameters=_place(
+            "use for deletion",
+            user="User ID to scope deletion to",
+            session_id="Session ID to delete",
+        ),
         meanings={500: "Failed to delete session"},
     ),
     "rename_session": Operation(
         "Rename Session",
         _same("rename_session", "Session renamed successfully", _SESSION_DETAIL),
         "Update the name of an existing session.",
-        ids={"session_id": "Session ID to rename"},
+        parameters=_place(
+            "use for rename operation",
+            user="User ID to scope rename to",
+            session_id="Session ID to rename",
+        ),
         meanings={
             400: "Invalid session name",
             404: "Session not found",
@@ -413,7 +458,7 @@ _SESSIONS: Final = {
         "Retrieve all runs (executions) for a specific session with optional timestamp filtering."
         " Runs represent individual interactions or executions within a session. Response schema"
         " varies based on session type.",
-        ids={"session_id": "Session ID to get runs from"},
+        parameters=_place("query runs from", session_id="Session ID to get runs from"),
         meanings={404: "Session not found or has no runs", 422: "Invalid session type"},
     ),
     "get_session_run": Operation(
@@ -421,7 +466,9 @@ _SESSIONS: Final = {
         _same("get_session_run", "Run retrieved successfully", _SESSION_RUN),
         "Retrieve a specific run by its ID from a session. Response schema varies based on the run"
         " type (agent run, team run, or workflow run).",
-        ids={"session_id": "Session ID to get run from", "run_id": "Run ID to retrieve"},
+        parameters=_place(
+            "query run from", session_id="Session ID to get run from", run_id="Run ID to retrieve"
+        ),
         meanings={404: "Session or run not found", 422: "Invalid session type"},
     ),
 }

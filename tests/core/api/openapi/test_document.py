@@ -258,6 +258,16 @@ def test_with_authorization_off_a_token_may_be_left_out() -> None:
     assert {"HTTPBearer": ["agents:read"]} in security
 
 
+def test_an_operation_says_what_fields_that_several_have_mean_here(
+    document: dict[str, Any],
+) -> None:
+    def about(name: str) -> dict[str, str]:
+        return {p["name"]: p["description"] for p in operation(document, name)["parameters"]}
+
+    assert about("get_session_run")["table"].startswith("Table to query run from.")
+    assert about("rename_session")["user_id"].startswith("User ID to scope rename to.")
+
+
 def test_whatever_needs_a_scope_may_be_refused_for_want_of_one(document: dict[str, Any]) -> None:
     for route in ROUTES:
         if isinstance(route.need, Scoped):
