@@ -11,11 +11,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import anyio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from legation import Platform
+from legation.http.cors import respond_instead
 from legation.http.messages import Answer, Request, Response, Streamed
-from legation.http.refusals import Internal, Refusal, Unavailable, respond
+from legation.http.refusals import Refusal, Unavailable, internal_error
 from legation.incidents import where
 from legation.observability.request_log import Arrival, read_request_id
 from legation.platform import MeasuredResponder
@@ -107,17 +108,14 @@ class Application:
             raise  # nobody is there to get an answer
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             incident = _log(host, request, error)
-            sentence = f"Internal server error, incident {incident}"
-            return self._instead(request, Internal(sentence), incident)
+            return self._instead(request, internal_error(incident), incident)
 
     def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
         """Answer in the platform's place; log and count it like an answer of the platform."""
         now_us = time.time_ns() // 1_000
         arrival = Arrival(request, now_us, read_request_id(request) or incident or _new_id())
         request_id = self.platform.telemetry.instead(arrival, refusal.status, now_us)
-        response = respond(refusal)
-        named = (b"x-request-id", request_id.encode("ascii"))
-        return evolve(response, headers=(*response.headers, named))
+        return respond_instead(refusal, request_id)
 
 
 def asgi(

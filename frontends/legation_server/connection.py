@@ -13,14 +13,15 @@ from typing import Final
 import trio
 from trio.lowlevel import wait_readable
 
+from legation.http.cors import respond_instead
 from legation.http.messages import Answer, Request, Response, Streamed
-from legation.http.refusals import Internal, Refusal, Unavailable
+from legation.http.refusals import Refusal, Unavailable, internal_error
 from legation.incidents import where
 
 from .body import NO_BODY, NoBody, RequestBody
 from .context import ServerContext
 from .head import RequestHead
-from .refusals import new_incident, refuse
+from .refusals import new_incident
 from .render import response_bytes
 from .stream import ResponseStream, StreamEnd
 from .wire import ClientGone, Phase, Wire
@@ -165,15 +166,14 @@ class Connection:
             if body.refusal is not None:
                 return self._instead(request, body.refusal)
             incident = self._incident(head, error)
-            sentence = f"Internal server error, incident {incident}"
-            return self._instead(request, Internal(sentence), incident)
+            return self._instead(request, internal_error(incident), incident)
         finally:
             context.in_flight -= 1
 
     def _instead(self, request: Request, refusal: Refusal, incident: str = "") -> Response:
         """Answer in the platform's place."""
         request_id = self._context.instead(request, refusal.status, new_id=incident)
-        return refuse(refusal, request_id)
+        return respond_instead(refusal, request_id)
 
     def _incident(self, head: RequestHead, error: Exception) -> str:
         """Log `error`; return the id of the incident, which is all that a client may know."""

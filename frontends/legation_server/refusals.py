@@ -6,8 +6,7 @@ import os
 
 from attrs import frozen
 
-from legation.http.messages import Response
-from legation.http.refusals import Refusal, UriTooLong, respond
+from legation.http.refusals import Refusal, UriTooLong
 
 __all__ = [
     "HeadTooLarge",
@@ -16,7 +15,6 @@ __all__ = [
     "UriTooLong",
     "VersionNotSupported",
     "new_incident",
-    "refuse",
 ]
 
 
@@ -61,10 +59,3 @@ class VersionNotSupported(Refusal):
 def new_incident() -> str:
     """Return an id that ties an answer to its line in the log."""
     return os.urandom(8).hex()
-
-
-def refuse(refusal: Refusal, request_id: str) -> Response:
-    """Render `refusal` as the platform would, under `request_id`."""
-    response = respond(refusal)
-    named = (b"x-request-id", request_id.encode("ascii"))
-    return Response(response.status, (*response.headers, named), response.body)

@@ -18,12 +18,13 @@ from typing import Final
 import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
+from legation.http.cors import respond_instead
 from legation.http.messages import Request
 from legation.http.refusals import Refusal, Unavailable
 
 from .context import ServerContext
 from .guard import Guard
-from .refusals import RequestTimeout, refuse
+from .refusals import RequestTimeout
 from .render import response_bytes
 
 __all__ = ["RECEIVE", "ClientGone", "Phase", "Wire"]
@@ -196,7 +197,7 @@ class Wire:
 
     def _render(self, refusal: Refusal, request: Request, waited: float = 0.0) -> bytes:
         request_id = self.context.instead(request, refusal.status, waited)
-        response = refuse(refusal, request_id)
+        response = respond_instead(refusal, request_id)
         return response_bytes(response, request.method, self.context.clock.date, close=True)
 
     async def linger(self) -> None:

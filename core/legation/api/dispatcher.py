@@ -20,11 +20,11 @@ from ..http.messages import Answer, Request, Response, empty_response
 from ..http.refusals import (
     Forbidden,
     ForeignPage,
-    Internal,
     MethodNotAllowed,
     NotFound,
     Refusal,
     Unavailable,
+    internal_error,
 )
 from ..http.routing import Match, Router
 from ..incidents import where
@@ -278,4 +278,4 @@ def report_failure(trouble: Exception, arrival: Arrival) -> Program[Refusal]:
         return Unavailable(str(trouble), retry_after=5)
     if isinstance(trouble, StoreFailure):
         return Unavailable(f"The database is not available (incident {incident})")
-    return Internal(f"Internal server error (incident {incident})")
+    return internal_error(incident)

@@ -7,8 +7,9 @@ from typing import Final
 
 from ..values import frozen
 from .messages import Answer, Headers, Request, Response, empty_response, with_headers
+from .refusals import Refusal, respond
 
-__all__ = ["Cors"]
+__all__ = ["Cors", "respond_instead"]
 
 DEFAULT_ORIGIN: Final = "http://localhost:3000"
 # What every page in a sandbox sends, and what would mean any page at all.
@@ -101,3 +102,13 @@ class Cors:
         said = [name for name, _ in answer.headers]
         unsaid = [field for field in _UNLESS_SAID if field[0] not in said]
         return with_headers(answer, (*unsaid, *more, *self.headers(request)))
+
+
+def respond_instead(refusal: Refusal, request_id: str) -> Response:
+    """Render `refusal` as a platform does, for a host that answers in its place.
+
+    A page of another origin is not shown it: which may be is the platform's to say.
+    """
+    response = respond(refusal)
+    headers = (*response.headers, *_UNLESS_SAID, (b"x-request-id", request_id.encode("ascii")))
+    return Response(response.status, headers, response.body)

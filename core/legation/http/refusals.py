@@ -32,6 +32,7 @@ __all__ = [
     "Unavailable",
     "UnsupportedMediaType",
     "UriTooLong",
+    "internal_error",
     "respond",
 ]
 
@@ -228,6 +229,11 @@ class Internal(Refusal):
 
     status = 500
     error_code = "INTERNAL_SERVER_ERROR"
+
+
+def internal_error(incident: str) -> Internal:
+    """Return the refusal of what failed under `incident`, in the same words everywhere."""
+    return Internal(f"Internal server error (incident {incident})")
 
 
 @frozen
