@@ -42,6 +42,7 @@ EXCUSED: Final = (
     "core/legation/observability/log_events.py:LOG_EVENTS",  # the list that both are held to
     "core/legation/observability/log_events.py:levels",  # a field of its rows
     # Asked by Python or by a library.
+    "core/legation/http/refusals.py:__init_subclass__",  # for each class of refusals
     "core/legation/__init__.py:__*__",  # the names of the package that are imported late
     "core/legation/values.py:__*__",  # methods that a class is given
     "frontends/legation_cli/audit.py:prune",  # a command of click's

@@ -127,16 +127,8 @@ class Platform:
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
-        self._dispatcher = Dispatcher(
-            self.context,
-            authenticator,
-            excluded,
-            cors,
-            self.documentation,
-            0,
-            self.telemetry,
-            known,
-        )
+        surface = (self.documentation, self.telemetry, known)
+        self._dispatcher = Dispatcher(*surface, self.context, authenticator, excluded, cors, 0)
 
     # --- What a host asks for -------------------------------------------------------------------
 

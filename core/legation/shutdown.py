@@ -43,10 +43,7 @@ class Shutdown:
     workers: tuple[WorkerLeases, ...]
 
     def program(
-        self,
-        patience_seconds: float,
-        grace_seconds: float = 0.0,
-        is_open: Callable[[], bool] = lambda: False,
+        self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]
     ) -> Program[None]:
         """Wait, then release; a database that does not answer keeps its leases.
 

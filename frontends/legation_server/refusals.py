@@ -19,39 +19,27 @@ __all__ = [
 
 
 @frozen
-class RequestTimeout(Refusal):
+class RequestTimeout(Refusal, status=408, code="REQUEST_TIMEOUT"):
     """The client was too slow to send its request (RFC 9110 section 15.5.9)."""
-
-    status = 408
-    error_code = "REQUEST_TIMEOUT"
 
     detail: str = "The request did not arrive in time"
 
 
 @frozen
-class HeadTooLarge(Refusal):
+class HeadTooLarge(Refusal, status=431, code="REQUEST_HEADER_FIELDS_TOO_LARGE"):
     """A header line, the header block or the number of fields is too large (RFC 6585)."""
-
-    status = 431
-    error_code = "REQUEST_HEADER_FIELDS_TOO_LARGE"
 
     detail: str = "The header fields are too large"
 
 
 @frozen
-class NotImplementedHere(Refusal):
+class NotImplementedHere(Refusal, status=501, code="NOT_IMPLEMENTED"):
     """The server has no such transfer coding or method (RFC 9110 section 15.6.2)."""
-
-    status = 501
-    error_code = "NOT_IMPLEMENTED"
 
 
 @frozen
-class VersionNotSupported(Refusal):
+class VersionNotSupported(Refusal, status=505, code="HTTP_VERSION_NOT_SUPPORTED"):
     """The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."""
-
-    status = 505
-    error_code = "HTTP_VERSION_NOT_SUPPORTED"
 
     detail: str = "This server speaks HTTP/1.1"
 

@@ -116,7 +116,7 @@ def test_a_claim_that_is_answered_late_is_given_back_too() -> None:
     hosted = hosting(0.0)()
     worker = WorkerLeases(hosted.context, "main", claims=1)
     lease = Lease(INBOX, ItemKey("whatsapp", "a"), "n", 1)
-    program = Shutdown(hosted.context, (worker,)).program(0.0)
+    program = Shutdown(hosted.context, (worker,)).program(0.0, 0.0, lambda: False)
 
     assert program.send(None) == Sleep(0.05)
     worker.claims = 0
@@ -134,7 +134,7 @@ def test_work_that_is_let_go_meanwhile_is_waited_for_no_longer() -> None:
 
 
 def _until_free(hosted: Platform, worker: WorkerLeases) -> Any:
-    program = Shutdown(hosted.context, (worker,)).program(10.0)
+    program = Shutdown(hosted.context, (worker,)).program(10.0, 0.0, lambda: False)
     yield program.send(None)
     yield program.send(None)
     worker.claims = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define
 
@@ -64,31 +65,27 @@ class Known:
     conditions: Mapping[str, Condition]
 
 
-class Surface(Protocol):
-    """The routes as a caller may ask about them."""
+@frozen(eq=False)
+class Surface(ABC):
+    """The routes as a caller may ask about them.
 
-    @property
-    def documentation(self) -> ApiDocumentation:
-        """Their description."""
-        ...
+    Attributes:
+        documentation: Their description.
+        telemetry: What the process counts.
+        known: What is known of the databases without asking them.
+    """
 
-    @property
-    def telemetry(self) -> Telemetry:
-        """What the process counts."""
-        ...
+    documentation: ApiDocumentation
+    telemetry: Telemetry
+    known: Known
 
-    @property
-    def known(self) -> Known:
-        """What is known of the databases without asking them."""
-        ...
-
+    @abstractmethod
     def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
         """Return where a request would lead, and whether `principal` may make it."""
-        ...
 
+    @abstractmethod
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there."""
-        ...
 
 
 def resource_of(ids: Iterable[str]) -> str:

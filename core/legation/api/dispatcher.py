@@ -28,13 +28,12 @@ from ..http.refusals import (
 )
 from ..http.routing import Match, Router
 from ..incidents import where
-from ..observability.request_log import Arrival, Telemetry
+from ..observability.request_log import Arrival
 from ..programs import give
 from ..runs.executor import ExecutorContext
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
-from .call import AuditContext, Call, Handled, Known
-from .documentation import ApiDocumentation
+from .call import AuditContext, Call, Handled, Surface
 from .idempotency import answer_once
 from .route import Route
 from .routes import ROUTES
@@ -50,17 +49,14 @@ Outcome: TypeAlias = Answer | Refusal
 
 
 @frozen(eq=False)
-class Dispatcher:
+class Dispatcher(Surface):
     """The dispatcher: every request passes it.  Without an `authenticator`, all are trusted."""
 
     context: ExecutorContext
     authenticator: Authenticator | None
     excluded: frozenset[str]
     cors: Cors
-    documentation: ApiDocumentation
     started_us: int
-    telemetry: Telemetry
-    known: Known
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
         """Return the program that answers a request, or says why not."""

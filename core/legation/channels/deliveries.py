@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
@@ -17,6 +17,7 @@ from ..http.bodies.media_types import MEDIA_TYPES
 from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
+from .provider_values import LONGEST_NAME, identifier
 from .signatures import SignatureRefused
 
 __all__ = [
@@ -36,20 +37,15 @@ __all__ = [
     "Skip",
     "Treatment",
     "Undelivered",
-    "at",
     "challenge_of",
     "channel_session_id",
     "decode_message",
     "encode_message",
     "gather",
-    "identifier",
     "inbox_rows",
     "media_of",
-    "moment_us",
-    "objects",
     "read_object",
     "rest_of_new",
-    "text_at",
     "treat",
 ]
 
@@ -169,9 +165,6 @@ Piece: TypeAlias = IncomingMessage | Undelivered | str
 # Wide enough for Meta and Slack; nothing that a browser would take for markup.
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
 _MESSAGE_ID: Final = re.compile(r"[\x21-\x7e]{1,255}")
-_LONGEST_NAME: Final = 256
-_LATEST_US: Final = 1 << 53
-
 
 # An escape in JSON; group 1 is one that stands for no storable character.
 _ESCAPE: Final = re.compile(
@@ -202,44 +195,6 @@ def read_object(body: bytes) -> JsonObject | Ignored | NotUnderstood:
     if isinstance(value, BadJson):
         return NotUnderstood(value.reason)
     return value if isinstance(value, dict) else Ignored("not an object")
-
-
-def at(value: JsonValue, *path: str) -> JsonValue:
-    """Return what lies in `value` at the end of `path`, or None wherever that leads nowhere."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def objects(value: JsonValue) -> Iterator[JsonObject]:
-    """Yield the members of a list, an empty object in place of anything else."""
-    if isinstance(value, list):
-        for item in value:
-            yield item if isinstance(item, dict) else {}
-
-
-def text_at(value: JsonValue, *path: str) -> str:
-    """Return the string at `path`, or ""."""
-    found = at(value, *path)
-    return found if isinstance(found, str) else ""
-
-
-def identifier(value: JsonValue) -> str:
-    """Return `value`, a short string of visible characters or an integer, as text, or ""."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
-        return ""
-    return value if value.isprintable() and not value.isspace() else ""
-
-
-def moment_us(seconds: JsonValue) -> int | None:
-    """Return the moment that `seconds` since the epoch, a number or digits, means; or None."""
-    if isinstance(seconds, str) and re.fullmatch(r"[0-9]{1,11}(\.[0-9]{1,9})?", seconds, re.ASCII):
-        seconds = float(seconds)
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
-        return None
-    return int(seconds * 1_000_000) if 0 <= seconds < _LATEST_US / 1_000_000 else None
 
 
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,100}/[a-z0-9.+-]{1,100}", re.ASCII)
@@ -359,7 +314,7 @@ def channel_session_id(channel: str, sender: str, conversation: str, thread: str
     """
     parts = [conversation or sender, thread] if thread else [conversation or sender]
     name = ":".join([channel, *(quote(part, safe="@+") for part in parts)])
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= LONGEST_NAME:
         return name
     return f"{channel}:={sha256(name.encode()).hexdigest()}"  # no escaped part begins with "="
 

@@ -25,17 +25,13 @@ from .deliveries import (
     IncomingMessage,
     Parsed,
     Piece,
-    at,
     challenge_of,
     gather,
-    identifier,
     media_of,
-    moment_us,
-    objects,
-    text_at,
 )
 from .markup import mark_up
 from .media import is_provider
+from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_token
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, slack_v0

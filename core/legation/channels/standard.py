@@ -16,17 +16,8 @@ from ..http.bodies.json_text import JsonObject, JsonValue
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec
-from .deliveries import (
-    ContentKind,
-    Ignored,
-    IncomingMessage,
-    Parsed,
-    at,
-    gather,
-    identifier,
-    moment_us,
-    text_at,
-)
+from .deliveries import ContentKind, Ignored, IncomingMessage, Parsed, gather
+from .provider_values import at, identifier, moment_us, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import check_base_url
 from .signatures import (

@@ -24,15 +24,11 @@ from .deliveries import (
     IncomingMessage,
     Parsed,
     Piece,
-    at,
     gather,
-    identifier,
     media_of,
-    moment_us,
-    objects,
-    text_at,
 )
 from .markup import TextSpan, spans
+from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, telegram_token

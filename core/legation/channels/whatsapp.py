@@ -27,17 +27,13 @@ from .deliveries import (
     Parsed,
     Piece,
     Undelivered,
-    at,
     challenge_of,
     gather,
-    identifier,
     media_of,
-    moment_us,
-    objects,
-    text_at,
 )
 from .markup import mark_up
 from .media import is_provider
+from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_segment, check_token
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, hub256, is_among

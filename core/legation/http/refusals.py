@@ -46,6 +46,11 @@ class Refusal:
 
     detail: str
 
+    def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
+        # Without arguments it is a class that attrs made again, with slots.
+        if status:
+            cls.status, cls.error_code = status, code
+
     def headers(self) -> Headers:
         """Return the headers this refusal carries beside the envelope."""
         return ()
@@ -64,19 +69,13 @@ class Fault:
 
 
 @frozen
-class BadRequest(Refusal):
+class BadRequest(Refusal, status=400, code="BAD_REQUEST"):
     """The request is well formed and cannot be done as it stands."""
-
-    status = 400
-    error_code = "BAD_REQUEST"
 
 
 @frozen
-class Unauthenticated(Refusal):
+class Unauthenticated(Refusal, status=401, code="UNAUTHENTICATED"):
     """No caller is known: no token (`sent` False), or one that does not verify (RFC 6750)."""
-
-    status = 401
-    error_code = "UNAUTHENTICATED"
 
     detail: str = "Authorization header missing"
     sent: bool = False
@@ -88,11 +87,8 @@ class Unauthenticated(Refusal):
 
 
 @frozen
-class Forbidden(Refusal):
+class Forbidden(Refusal, status=403, code="FORBIDDEN"):
     """The token is valid but does not grant `scope` (RFC 6750 section 3.1)."""
-
-    status = 403
-    error_code = "FORBIDDEN"
 
     scope: str
     detail: str = field(default="Insufficient permissions", kw_only=True)
@@ -104,41 +100,29 @@ class Forbidden(Refusal):
 
 
 @frozen
-class BadSignature(Refusal):
+class BadSignature(Refusal, status=403, code="FORBIDDEN"):
     """The sender of a message did not prove who it is; a token would not help."""
-
-    status = 403
-    error_code = "FORBIDDEN"
 
     detail: str = "Invalid signature"
 
 
 @frozen
-class ForeignPage(Refusal):
+class ForeignPage(Refusal, status=403, code="FORBIDDEN"):
     """The request was made by a web page of another origin, and no token proves its sender."""
-
-    status = 403
-    error_code = "FORBIDDEN"
 
     detail: str = "Authorization is off, and this origin is not among cors_allowed_origins"
 
 
 @frozen
-class NotFound(Refusal):
+class NotFound(Refusal, status=404, code="NOT_FOUND"):
     """The resource does not exist, or the caller may not know that it does."""
-
-    status = 404
-    error_code = "NOT_FOUND"
 
     detail: str = "Not Found"
 
 
 @frozen
-class MethodNotAllowed(Refusal):
+class MethodNotAllowed(Refusal, status=405, code="METHOD_NOT_ALLOWED"):
     """The path exists; `allowed` are the methods it takes, sorted."""
-
-    status = 405
-    error_code = "METHOD_NOT_ALLOWED"
 
     allowed: tuple[str, ...]
     detail: str = field(default="Method Not Allowed", kw_only=True)
@@ -149,11 +133,8 @@ class MethodNotAllowed(Refusal):
 
 
 @frozen
-class Conflict(Refusal):
+class Conflict(Refusal, status=409, code="CONFLICT"):
     """The resource is in another state than the request needs."""
-
-    status = 409
-    error_code = "CONFLICT"
 
 
 def _limit_sentence(refusal: TooLarge) -> str:
@@ -161,32 +142,23 @@ def _limit_sentence(refusal: TooLarge) -> str:
 
 
 @frozen
-class TooLarge(Refusal):
+class TooLarge(Refusal, status=413, code="PAYLOAD_TOO_LARGE"):
     """The body is longer than `limit` bytes."""
-
-    status = 413
-    error_code = "PAYLOAD_TOO_LARGE"
 
     limit: int
     detail: str = field(default=Factory(_limit_sentence, takes_self=True), kw_only=True)
 
 
 @frozen
-class UriTooLong(Refusal):
+class UriTooLong(Refusal, status=414, code="URI_TOO_LONG"):
     """The request line is longer than the server reads (RFC 9112 section 3)."""
-
-    status = 414
-    error_code = "URI_TOO_LONG"
 
     detail: str = "The request line is too long"
 
 
 @frozen
-class UnsupportedMediaType(Refusal):
+class UnsupportedMediaType(Refusal, status=415, code="UNSUPPORTED_MEDIA_TYPE"):
     """The body is of a type that this route does not read."""
-
-    status = 415
-    error_code = "UNSUPPORTED_MEDIA_TYPE"
 
 
 def _faults_sentence(refusal: Invalid) -> str:
@@ -194,11 +166,8 @@ def _faults_sentence(refusal: Invalid) -> str:
 
 
 @frozen
-class Invalid(Refusal):
+class Invalid(Refusal, status=422, code="VALIDATION_ERROR"):
     """The request breaks the rules of its route; `errors` lists every one."""
-
-    status = 422
-    error_code = "VALIDATION_ERROR"
 
     errors: tuple[Fault, ...]
     detail: str = field(default=Factory(_faults_sentence, takes_self=True), kw_only=True)
@@ -209,11 +178,8 @@ class Invalid(Refusal):
 
 
 @frozen
-class TooManyRequests(Refusal):
+class TooManyRequests(Refusal, status=429, code="TOO_MANY_REQUESTS"):
     """The caller is to wait `retry_after` seconds."""
-
-    status = 429
-    error_code = "TOO_MANY_REQUESTS"
 
     retry_after: int
     detail: str = field(default="Too many requests", kw_only=True)
@@ -224,11 +190,8 @@ class TooManyRequests(Refusal):
 
 
 @frozen
-class Internal(Refusal):
+class Internal(Refusal, status=500, code="INTERNAL_SERVER_ERROR"):
     """It was tried and failed; the log has the reason under the incident id in `detail`."""
-
-    status = 500
-    error_code = "INTERNAL_SERVER_ERROR"
 
 
 def internal_error(incident: str) -> Internal:
@@ -237,11 +200,8 @@ def internal_error(incident: str) -> Internal:
 
 
 @frozen
-class Unavailable(Refusal):
+class Unavailable(Refusal, status=503, code="SERVICE_UNAVAILABLE"):
     """Not now; the caller may come back in `retry_after` seconds."""
-
-    status = 503
-    error_code = "SERVICE_UNAVAILABLE"
 
     retry_after: int = 1
 

@@ -37,7 +37,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
-from .payloads import call_sentence, tool_execution
+from .payloads import call_sentence, tokens, tokens_apart, tool_execution
 from .turn_state import CallState, TurnState, unlike
 
 __all__ = ["AT_ONCE", "Answered", "Limits", "Outcome", "Stopped", "ToolSet", "Turn", "Waits"]
@@ -292,11 +292,7 @@ def _build_completed(
     return ModelRequestCompleted(
         model=model.id,
         model_provider=model.provider,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
         time_to_first_token=ABSENT if seconds is None else seconds,
-        reasoning_tokens=usage.reasoning_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
+        **tokens(usage),
+        **tokens_apart(usage),
     )

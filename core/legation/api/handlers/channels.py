@@ -267,9 +267,12 @@ def _page(
     return json_response(200, {"data": data, "meta": meta})
 
 
-def _attempts(row: MessageRow | ReplyRow) -> Summary:
-    """Return what became of it until now."""
+def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
+    """Return what messages and replies have alike; `begun` says when it came to be."""
     return {
+        **head,
+        "state": row.state,
+        **begun,
         "next_attempt_at": iso_time(row.ready_us) if row.state == "ready" else None,
         "attempts": row.attempts,
         "error": row.error,
@@ -277,12 +280,9 @@ def _attempts(row: MessageRow | ReplyRow) -> Summary:
 
 
 def _message(row: MessageRow) -> Summary:
+    head = {"id": row.message_id, "sender": row.sender}
     return {
-        "id": row.message_id,
-        "sender": row.sender,
-        "state": row.state,
-        "received_at": iso_time(row.received_us),
-        **_attempts(row),
+        **_item(row, head, {"received_at": iso_time(row.received_us)}),
         "run_id": row.run_id,
         "session_owner": owner_of(row.channel, row.sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
@@ -290,11 +290,6 @@ def _message(row: MessageRow) -> Summary:
 
 
 def _reply(row: ReplyRow) -> Summary:
-    return {
-        "id": row.idempotency_key,
-        "recipient": row.recipient,
-        "state": row.state,
-        "created_at": iso_time(row.created_us),
-        **_attempts(row),
-        "sent_at": None if row.sent_us is None else iso_time(row.sent_us),
-    }
+    head = {"id": row.idempotency_key, "recipient": row.recipient}
+    sent_at = None if row.sent_us is None else iso_time(row.sent_us)
+    return {**_item(row, head, {"created_at": iso_time(row.created_us)}), "sent_at": sent_at}

@@ -369,9 +369,14 @@ class RunForm:
     def read(cls, form: Form) -> Self | BadRequest | Invalid:
         """Return what `form` says, or what is wrong with it."""
         read = form.reader()
-        values = _read_arguments(read, cls.action)
+        values = cls.take(read)
         faults = read.faults()
         return Invalid(faults) if faults else cls(**values)
+
+    @classmethod
+    def take(cls, read: Reader) -> dict[str, Any]:
+        """Return the values of its arguments; `read` hears of every fault."""
+        return _read_arguments(read, cls.action)
 
 
 @frozen
@@ -398,13 +403,9 @@ class StartForm(RunForm):
     uploads: Sequence[Upload]
 
     @classmethod
-    def read(cls, form: Form) -> Self | BadRequest | Invalid:
-        """Return what `form` says, or what is wrong with it."""
-        read = form.reader()
-        values = _read_arguments(read, cls.action)
-        uploads = read.uploads("files")
-        faults = read.faults()
-        return Invalid(faults) if faults else cls(**values, uploads=uploads)
+    def take(cls, read: Reader) -> dict[str, Any]:
+        """Return the values of its arguments, and the files."""
+        return {**_read_arguments(read, cls.action), "uploads": read.uploads("files")}
 
     def media(self) -> Media | UnsupportedFile:
         """Return the files of the run, by their kind."""

@@ -182,11 +182,10 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
 
 _ABSENT: Final = "Session with id '{}' not found"
 NoSession: TypeAlias = Annotated[NotFound, _ABSENT.format("no-such")]
+SessionAnswer: TypeAlias = Program[Response | NoSession | SeveralUsers]
 
 
-def get_session(
-    call: Call, database: str, query: SessionQuery
-) -> Program[Response | NoSession | SeveralUsers]:
+def get_session(call: Call, database: str, query: SessionQuery) -> SessionAnswer:
     """Return one session with its conversation."""
     row = yield from _find_session(call, database, query)
     if isinstance(row, Refusal):
@@ -211,9 +210,7 @@ class SessionRunsQuery(SessionQuery):
     limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
 
 
-def get_session_runs(
-    call: Call, database: str, query: SessionRunsQuery
-) -> Program[Response | NoSession | SeveralUsers]:
+def get_session_runs(call: Call, database: str, query: SessionRunsQuery) -> SessionAnswer:
     """Return the runs of a session in their order, between two times if they are given."""
     row = yield from _find_session(call, database, query)
     if isinstance(row, Refusal):
@@ -355,21 +352,19 @@ class RenameSessionRequest:
 
 def rename_session(
     call: Call, database: str, query: SessionQuery, body: RenameSessionRequest
-) -> Program[Response | NoSession | SeveralUsers]:
+) -> SessionAnswer:
     """Give a session another name."""
     return _update(call, database, query, SessionChange(name=body.session_name))
 
 
 def update_session(
     call: Call, database: str, query: SessionQuery, body: UpdateSessionRequest
-) -> Program[Response | NoSession | SeveralUsers]:
+) -> SessionAnswer:
     """Replace the name, the state, the metadata or the summary of a session."""
     return _update(call, database, query, body.change())
 
 
-def _update(
-    call: Call, database: str, query: SessionQuery, change: SessionChange
-) -> Program[Response | NoSession | SeveralUsers]:
+def _update(call: Call, database: str, query: SessionQuery, change: SessionChange) -> SessionAnswer:
     found = yield from _find_session(call, database, query)
     if isinstance(found, Refusal):
         return found
