@@ -62,7 +62,7 @@ def test_two_nodes_on_postgresql_do_what_the_page_says(
         assert follow(DOCS / "howto/postgresql.md", terminal) > 0
 
 
-async def test_embedded_platforms_answer(tmp_path: Path) -> None:
+async def test_an_embedded_platform_answers(tmp_path: Path) -> None:
     for block in blocks(DOCS / "howto/embedding.md"):
         if block.caption:
             (tmp_path / block.caption).write_text(block.text, "utf-8")
@@ -70,10 +70,6 @@ async def test_embedded_platforms_answer(tmp_path: Path) -> None:
         served = AsgiDriver(load(tmp_path / "served.py").app)
         async with served.alive():
             assert (await served.get("/agents"))[1].startswith(b'[{"id":"concierge"')
-        mounted = AsgiDriver(load(tmp_path / "mounted.py").app)
-        async with mounted.alive():
-            assert (await mounted.get("/"))[1] == b"The agents are below /mission."
-            assert (await mounted.get("/mission/agents"))[1].startswith(b'[{"id":"concierge"')
 
 
 @contextmanager

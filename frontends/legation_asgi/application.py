@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from inspect import isawaitable
+from typing import TypeAlias
 
 import anyio
 from attrs import define, field
 
-from legation import Platform
+from legation import Platform, Principal
+from legation.access.decide import ANONYMOUS
+from legation.effects import Program
 from legation.http.cors import respond_instead
 from legation.http.messages import Answer, Request, Response, Streamed
 from legation.http.refusals import Refusal, Unavailable, internal_error
@@ -26,7 +30,12 @@ from legation_host.observer import Observer
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
 
-__all__ = ["Application", "asgi"]
+__all__ = ["Application", "CallerOf", "asgi"]
+
+CallerOf: TypeAlias = Callable[[Scope], Principal | Awaitable[Principal | None] | None]
+"""Says who sent the request of a scope; None where nobody is signed in."""
+
+Ask: TypeAlias = Callable[[Request, Scope], Awaitable[Program[Answer]]]
 
 
 @define(eq=False)
@@ -36,10 +45,15 @@ class Application:
     The host is opened by `open_host` at the server's lifespan start-up and closed at its
     shut-down.  Where the application is mounted in another, which gets no lifespan of its own,
     the outer one holds `open()` open.  Without either, requests are answered with 503.
+
+    `mount` is taken off the path where `root_path` does not say it.  `ask` returns the program of
+    a request whose sender the outer application knows.
     """
 
     platform: MeasuredResponder
     open_host: Callable[[], AbstractAsyncContextManager[Host]]
+    mount: str = ""
+    ask: Ask | None = None
     _host: Host | None = field(default=None, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +96,7 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.  Nothing is sent to a client that has left."""
         host = self._host
-        request = request_of(scope)
+        request = request_of(scope, self.mount)
         response = SentResponse(send)
         with suppress(ClientGone):
             if host is None:
@@ -93,17 +107,21 @@ class Application:
                 answer = self._instead(_identify(request, scope), request)
                 await _write(response, answer, scope["method"])
             else:
-                reply = await self._answer(host, request, receive)
+                reply = await self._answer(host, request, scope, receive)
                 if isinstance(reply, Response):
                     await _write(response, reply, request.method)
                 else:
                     await _stream(host, reply, request, receive, response)
 
-    async def _answer(self, host: Host, request: Request, receive: Receive) -> Answer:
+    async def _answer(self, host: Host, request: Request, scope: Scope, receive: Receive) -> Answer:
         """Run the program of `request` to its answer, also when the client leaves meanwhile."""
         body = ReceivedBody(receive, request.header(b"content-length"))
         try:
-            return await host.run(self.platform.answer(request), body=body)
+            if self.ask is None:
+                program = self.platform.answer(request)
+            else:
+                program = await self.ask(request, scope)
+            return await host.run(program, body=body)
         except ClientGone:
             raise  # nobody is there to get an answer
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
@@ -124,6 +142,8 @@ def asgi(
     log: Write | None = None,
     drain_seconds: float = 5.0,
     observer: Observer | None = None,
+    caller: CallerOf | None = None,
+    mount: str = "",
 ) -> Application:
     """Return `platform` as an ASGI 3 application: databases, jobs and keys, as served elsewhere.
 
@@ -134,13 +154,31 @@ def asgi(
             rest is given back to other nodes.  Streams that the server has left open by then last
             as long; those of runs that others execute end at once, with words on where to go on.
         observer: Takes a line for each request, and spans; the server may write such lines, too.
+        caller: Says who sent a request, where the outer application authenticates; a function or a
+            coroutine function of the scope.  None is nobody, and is refused like a request without
+            a token; what it raises is answered 500.  Tokens are not looked at then.
+        mount: The prefix of the path where an outer application passes it on and names it in no
+            `root_path`.
     """
     write = open_log() if log is None else log
 
     def open_host() -> AbstractAsyncContextManager[Host]:
         return open_platform(platform, log=write, drain_seconds=drain_seconds, observer=observer)
 
-    return Application(platform, open_host)
+    return Application(
+        platform, open_host, mount, None if caller is None else _ask(platform, caller)
+    )
+
+
+def _ask(platform: Platform, caller: CallerOf) -> Ask:
+    """Return what asks `platform` in the name of whom `caller` names."""
+
+    async def ask(request: Request, scope: Scope) -> Program[Answer]:
+        found = caller(scope)
+        principal = await found if isawaitable(found) else found
+        return platform.answer(request, ANONYMOUS if principal is None else principal)
+
+    return ask
 
 
 async def _write(response: SentResponse, answer: Response, method: str) -> None:

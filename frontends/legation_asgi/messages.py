@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from attrs import define
 
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.messages import Headers, Request
-from legation.http.refusals import BadRequest, Internal
+from legation.http.refusals import BadRequest
 
 __all__ = [
     "ClientGone",
@@ -37,29 +37,53 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 # Two of one of these, and two readers would see two different requests.
 _SINGLETONS: Final = (b"host", b"content-length", b"content-type")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_TWO_READINGS: Final = (
+    "The path has two readings: the server passes no raw_path on, and a % or a broken character is"
+    " in path"
+)
 
 
-def request_of(scope: Scope) -> Request | BadRequest | Internal:
+def request_of(scope: Scope, mount: str = "") -> Request | BadRequest:
     """Return the request that `scope` describes, or what is wrong with its head.
 
-    The header list is copied: a server may put trailers into it while the body arrives.
+    The header list is copied: a server may put trailers into it while the body arrives.  `mount` is
+    taken off the path as is `root_path`, unless that ends with it.
     """
     headers: Headers = tuple(
         (bytes(name).lower(), bytes(value)) for name, value in scope["headers"]
     )
     if fault := _head_fault(headers, scope["http_version"]):
         return BadRequest(fault)
-    raw_path: bytes | None = scope.get("raw_path")
+    raw_path = _raw_path(scope)
     if raw_path is None:
-        # `path` is decoded: it no longer tells `/` from `%2F`, so nothing may be decided by it.
-        return Internal("The server does not pass raw_path on")
+        return BadRequest(_TWO_READINGS)
     query: bytes = scope.get("query_string", b"")
     target = origin_form(raw_path + b"?" + query if query else raw_path)
     if target is None:
         return BadRequest("The target of the request is malformed")
-    path = below_mount(target, scope.get("root_path", ""))
+    path = _below_mounts(target, scope.get("root_path", ""), mount)
     client = scope.get("client")
-    return Request(scope["method"], path.decode("ascii"), headers, client[0] if client else "")
+    peer = (client and client[0]) or ""
+    return Request(scope["method"], path.decode("ascii"), headers, peer)
+
+
+def _raw_path(scope: Scope) -> bytes | None:
+    """Return the path as it was sent, or None where that cannot be known.
+
+    A server that passes no `raw_path` has decoded it already.  A `%` in `path` may be one, or an
+    escape that was not decoded; U+FFFD stands for any broken text.  A slash separates, as it does
+    for everything that has routed by `path` before.
+    """
+    raw_path: bytes | None = scope.get("raw_path")
+    if raw_path is not None:
+        return raw_path
+    path: str = scope["path"]
+    if "%" in path or "\ufffd" in path:
+        return None
+    try:
+        return quote(path).encode("ascii")
+    except UnicodeEncodeError:
+        return None
 
 
 def _head_fault(headers: Headers, version: str) -> str | None:
@@ -98,6 +122,13 @@ def below_mount(target: bytes, root_path: str) -> bytes:
     if [unquote_to_bytes(segment) for segment in segments[: len(prefix)]] != prefix:
         return target
     return b"/" + b"/".join(segments[len(prefix) :]) + mark + query
+
+
+def _below_mounts(target: bytes, root_path: str, mount: str) -> bytes:
+    """Return `target` without `root_path`, and without `mount` where that is not its end."""
+    below = below_mount(target, root_path)
+    said = f"/{root_path.strip('/')}".endswith(f"/{mount.strip('/')}")
+    return below if said and below is not target else below_mount(below, mount)
 
 
 class ClientGone(Exception):

@@ -6,27 +6,38 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pytest
 import trio
+import trio.lowlevel
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation import Agent, Database, Platform
+from legation import Agent, AuthorizationConfig, Database, Platform, Principal
 from legation.effects import Emit, Now, Program, Sleep
 from legation.http.messages import Answer, Request, Streamed, text_response
-from legation.http.refusals import BadRequest, Internal
+from legation.http.refusals import BadRequest
 from legation.observability.request_log import Telemetry
 from legation_asgi import Application, asgi
-from legation_asgi.messages import ClientGone, Message, ReceivedBody, below_mount, request_of
+from legation_asgi.messages import (
+    ClientGone,
+    Message,
+    ReceivedBody,
+    Scope,
+    below_mount,
+    request_of,
+)
 from legation_host import Host, open_host
 
+from ..callers import Issuer
 from .conformance import SECONDS, Conformance, Wire
 from .served import application, hypercorn_trio, uvicorn_asyncio
 
 HOST = (b"host", b"a")
+ISSUER: Final = Issuer()
 
 
 def scope(raw_path: bytes | None = b"/a", query: bytes = b"", **others: Any) -> dict[str, Any]:
@@ -75,11 +86,45 @@ def test_the_header_list_is_the_requests_own() -> None:
     assert request.headers == (HOST,)
 
 
-def test_a_decoded_path_alone_is_not_trusted() -> None:
-    refusal = Internal("The server does not pass raw_path on")
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/a", "/a"),
+        ("/", "/"),
+        ("/a b/\u00e9", "/a%20b/%C3%A9"),
+        ("/a?b#c", "/a%3Fb%23c"),
+        ("/a;b\\\n", "/a%3Bb%5C%0A"),
+        ("/a//b/..", "/a//b/.."),  # as it stands: the router refuses it
+    ],
+)
+def test_a_decoded_path_is_quoted_again(path: str, target: str) -> None:
+    bare = {key: value for key, value in scope(query=b"q").items() if key != "raw_path"}
 
-    assert request_of(scope(None, path="/a")) == refusal
-    assert request_of({key: v for key, v in scope().items() if key != "raw_path"}) == refusal
+    for seen in (scope(None, b"q", path=path), {**bare, "path": path}):
+        assert request_of(seen) == Request("GET", f"{target}?q", (HOST,), "192.0.2.1")
+
+
+@given(st.text())
+def test_a_quoted_path_leads_where_the_decoded_one_did(text: str) -> None:
+    path = f"/{text}"
+    found = request_of(scope(None, path=path))
+
+    if isinstance(found, Request):
+        assert unquote(found.target, errors="strict") == path
+    else:
+        assert "%" in text or "\ufffd" in text or not text.isprintable()
+
+
+@pytest.mark.parametrize("path", ["/a%2Fb", "/100%", "/a\ufffd", "/\ud800"])
+def test_a_decoded_path_with_two_readings_is_refused(path: str) -> None:
+    refusal = request_of(scope(None, path=path))
+
+    assert isinstance(refusal, BadRequest)
+    assert refusal.detail.startswith("The path has two readings: the server passes no raw_path on")
+
+
+def test_a_peer_without_an_address_has_an_empty_one() -> None:
+    assert request_of(scope(client=(None, 0))) == Request("GET", "/a", (HOST,))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +183,33 @@ def test_a_malformed_target_is_refused(raw_path: bytes) -> None:
 )
 def test_the_mount_is_taken_off(target: bytes, root_path: str, expected: bytes) -> None:
     assert below_mount(target, root_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "root_path", "mount", "target"),
+    [
+        (b"/x/agents", "", "/x", "/agents"),  # nothing says it
+        (b"/x/agents", "", "x/", "/agents"),
+        (b"/x", "", "/x", "/"),
+        (b"/x/agents", "/x", "/x", "/agents"),  # said twice, taken off once
+        (b"/x/x/agents", "/x", "/x", "/x/agents"),
+        (b"/api/x/agents", "/api/x", "/x", "/agents"),
+        (b"/api/x/agents", "/api", "/x", "/agents"),  # of a proxy, and of the mount
+        (b"/x/agents", "/api/x", "/x", "/agents"),  # the proxy took its part off
+        (b"/agents", "/x", "/x", "/agents"),  # off already
+        (b"/agents", "", "/x", "/agents"),
+        (b"/xy/agents", "", "/x", "/xy/agents"),
+        (b"/x%2Fagents", "", "/x", "/x%2Fagents"),
+        (b"/api/yx/agents", "/api", "/x", "/yx/agents"),
+    ],
+)
+def test_a_mount_is_taken_off_where_no_root_path_says_it(
+    path: bytes, root_path: str, mount: str, target: str
+) -> None:
+    found = request_of(scope(path, root_path=root_path), mount)
+
+    assert isinstance(found, Request)
+    assert found.target == target
 
 
 segments = st.text("abc.~", min_size=1, max_size=3)
@@ -506,6 +578,104 @@ def test_a_platform_is_served_with_its_databases_and_jobs(
     assert (whole.status, whole.json()["content"]) == (200, "hi")
     assert b"event: RunStarted\n" in streamed.body
     assert b"event: RunCompleted\n" in streamed.body
+
+
+# --- callers of the outer application ----------------------------------------------------------
+
+
+def hosting(tmp_path: Path, caller: Any, log: Log, *, authorization: bool = False) -> Application:
+    key = ISSUER.authorization() if authorization else AuthorizationConfig()
+    return asgi(
+        Platform(
+            authorization=authorization,
+            authorization_config=key,
+            databases=[Database("main", f"sqlite:///{tmp_path / 'legation.db'}")],
+            agents=[Agent(id="concierge")],
+        ),
+        log=log,
+        caller=caller,
+    )
+
+
+async def status_of(app: Application, path: bytes, *headers: tuple[bytes, bytes]) -> int:
+    script = Script([chunk(b"", more=False)])
+    await app(scope(path, headers=[HOST, *headers]), script.receive, script.send)
+    status: int = script.told[0]["status"]
+    return status
+
+
+ANN: Final = Principal("ann", ["agents:read"])
+
+
+async def in_a_coroutine(_: Scope) -> Principal:
+    await trio.lowlevel.checkpoint()
+    return ANN
+
+
+async def nobody(_: Scope) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def broken(_: Scope) -> None:
+    raise LookupError("a secret")
+
+
+@pytest.mark.parametrize("authorization", [True, False])
+@pytest.mark.parametrize(
+    ("caller", "agents", "health", "event"),
+    [
+        (lambda _: ANN, 200, 200, None),
+        (in_a_coroutine, 200, 200, None),
+        (lambda _: Principal("ann"), 403, 200, None),
+        (lambda _: None, 401, 200, None),
+        (nobody, 401, 200, None),
+        (lambda _: Principal("a\0"), 401, 200, "caller_refused"),
+        (lambda _: "ann", 401, 200, "caller_refused"),
+        (lambda _: False, 401, 200, "caller_refused"),
+        (broken, 500, 500, "request_failed"),
+    ],
+    ids=["ann", "later", "no scope", "None", "None later", "NUL", "a text", "False", "raises"],
+)
+async def test_nobody_passes_whom_the_outer_application_does_not_name(
+    tmp_path: Path,
+    caller: Any,
+    agents: int,
+    health: int,
+    event: str | None,
+    *,
+    authorization: bool,
+) -> None:
+    log = Log()
+    app = hosting(tmp_path, caller, log, authorization=authorization)
+    token = (b"authorization", b"Bearer " + ISSUER.token("agents:read").encode())
+
+    async with app.open():
+        assert await status_of(app, b"/agents") == agents
+        assert await status_of(app, b"/agents", token) == agents
+        assert await status_of(app, b"/health") == health
+
+    events = {name for _, name, _ in log.lines if name in {"caller_refused", "request_failed"}}
+    assert events == ({event} if event else set())
+    assert "a secret" not in str(log.lines)
+
+
+async def test_the_caller_is_asked_once_with_the_scope_and_before_anything_else(
+    tmp_path: Path,
+) -> None:
+    asked: list[Any] = []
+    app = hosting(tmp_path, lambda scope: asked.append(scope["user"]), Log())
+    seen = scope(b"/agents", user="ann")
+    bad = scope(b"/agents", user="eve", headers=[])
+
+    async with app.open():
+        for each in (seen, bad):
+            script = Script([])
+            await app(each, script.receive, script.send)
+        script = Script([{"type": "websocket.connect"}])
+        await app({"type": "websocket", "user": "ann"}, script.receive, script.send)
+
+    assert asked == ["ann"]
+    assert script.told == [{"type": "websocket.close", "code": 1000}]
 
 
 # --- mounted -----------------------------------------------------------------------------------
