@@ -19,9 +19,8 @@ from legation.http.refusals import Refusal, Unavailable, internal_error
 from legation.incidents import where
 
 from .body import NO_BODY, NoBody, RequestBody
-from .context import ServerContext
+from .context import ServerContext, new_incident
 from .head import RequestHead
-from .refusals import new_incident
 from .render import response_bytes
 from .stream import ResponseStream, StreamEnd
 from .wire import ClientGone, Phase, Wire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Protocol, TypeVar
 
@@ -16,13 +17,17 @@ from legation_host import BodySource, Sink, Write
 
 from .memo import Memo
 from .proxies import NO_PROXIES, Proxies
-from .refusals import new_incident
 from .render import DateClock
 from .settings import Settings
 
-__all__ = ["Runner", "ServerContext"]
+__all__ = ["Runner", "ServerContext", "new_incident"]
 
 R = TypeVar("R")
+
+
+def new_incident() -> str:
+    """Return an id that ties an answer to its line in the log."""
+    return os.urandom(8).hex()
 
 
 class Runner(Protocol):

@@ -21,11 +21,18 @@ from typing import Final
 import h11
 
 from legation.http.authority import origin_form, well_formed_host
-from legation.http.refusals import BadRequest, Refusal, TooLarge
+from legation.http.refusals import (
+    BadRequest,
+    HeadTooLarge,
+    NotImplementedHere,
+    Refusal,
+    TooLarge,
+    UriTooLong,
+    VersionNotSupported,
+)
 
 from .head import RequestHead
 from .memo import Memo
-from .refusals import HeadTooLarge, NotImplementedHere, UriTooLong, VersionNotSupported
 from .settings import Settings
 
 __all__ = ["Guard"]

@@ -20,11 +20,10 @@ from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
 from legation.http.cors import respond_instead
 from legation.http.messages import Request
-from legation.http.refusals import Refusal, Unavailable
+from legation.http.refusals import Refusal, RequestTimeout, Unavailable
 
 from .context import ServerContext
 from .guard import Guard
-from .refusals import RequestTimeout
 from .render import response_bytes
 
 __all__ = ["RECEIVE", "ClientGone", "Phase", "Wire"]

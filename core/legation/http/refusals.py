@@ -21,17 +21,21 @@ __all__ = [
     "Fault",
     "Forbidden",
     "ForeignPage",
+    "HeadTooLarge",
     "Internal",
     "Invalid",
     "MethodNotAllowed",
     "NotFound",
+    "NotImplementedHere",
     "Refusal",
+    "RequestTimeout",
     "TooLarge",
     "TooManyRequests",
     "Unauthenticated",
     "Unavailable",
     "UnsupportedMediaType",
     "UriTooLong",
+    "VersionNotSupported",
     "internal_error",
     "respond",
 ]
@@ -133,6 +137,13 @@ class MethodNotAllowed(Refusal, status=405, code="METHOD_NOT_ALLOWED"):
 
 
 @frozen
+class RequestTimeout(Refusal, status=408, code="REQUEST_TIMEOUT"):
+    """The client was too slow to send its request (RFC 9110 section 15.5.9)."""
+
+    detail: str = "The request did not arrive in time"
+
+
+@frozen
 class Conflict(Refusal, status=409, code="CONFLICT"):
     """The resource is in another state than the request needs."""
 
@@ -190,6 +201,13 @@ class TooManyRequests(Refusal, status=429, code="TOO_MANY_REQUESTS"):
 
 
 @frozen
+class HeadTooLarge(Refusal, status=431, code="REQUEST_HEADER_FIELDS_TOO_LARGE"):
+    """A header line, the header block or the number of fields is too large (RFC 6585)."""
+
+    detail: str = "The header fields are too large"
+
+
+@frozen
 class Internal(Refusal, status=500, code="INTERNAL_SERVER_ERROR"):
     """It was tried and failed; the log has the reason under the incident id in `detail`."""
 
@@ -197,6 +215,11 @@ class Internal(Refusal, status=500, code="INTERNAL_SERVER_ERROR"):
 def internal_error(incident: str) -> Internal:
     """Return the refusal of what failed under `incident`, in the same words everywhere."""
     return Internal(f"Internal server error (incident {incident})")
+
+
+@frozen
+class NotImplementedHere(Refusal, status=501, code="NOT_IMPLEMENTED"):
+    """The server has no such transfer coding or method (RFC 9110 section 15.6.2)."""
 
 
 @frozen
@@ -208,6 +231,13 @@ class Unavailable(Refusal, status=503, code="SERVICE_UNAVAILABLE"):
     def headers(self) -> Headers:
         """Return `Retry-After` in seconds."""
         return ((b"retry-after", b"%d" % self.retry_after),)
+
+
+@frozen
+class VersionNotSupported(Refusal, status=505, code="HTTP_VERSION_NOT_SUPPORTED"):
+    """The major version of HTTP is not 1 (RFC 9110 section 15.6.6)."""
+
+    detail: str = "This server speaks HTTP/1.1"
 
 
 def respond(refusal: Refusal) -> Response:

@@ -15,17 +15,21 @@ from legation.http.refusals import (
     Fault,
     Forbidden,
     ForeignPage,
+    HeadTooLarge,
     Internal,
     Invalid,
     MethodNotAllowed,
     NotFound,
+    NotImplementedHere,
     Refusal,
+    RequestTimeout,
     TooLarge,
     TooManyRequests,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
     UriTooLong,
+    VersionNotSupported,
     respond,
 )
 
@@ -73,6 +77,7 @@ TABLE: tuple[tuple[Refusal, int, str, str, Headers], ...] = (
         "Method Not Allowed",
         ((b"allow", b"GET, HEAD"),),
     ),
+    (RequestTimeout(), 408, "REQUEST_TIMEOUT", "The request did not arrive in time", ()),
     (Conflict("x"), 409, "CONFLICT", "x", ()),
     (TooLarge(10), 413, "PAYLOAD_TOO_LARGE", "The body is longer than 10 bytes", ()),
     (UriTooLong(), 414, "URI_TOO_LONG", "The request line is too long", ()),
@@ -91,8 +96,17 @@ TABLE: tuple[tuple[Refusal, int, str, str, Headers], ...] = (
         "Too many requests",
         ((b"retry-after", b"7"),),
     ),
+    (
+        HeadTooLarge(),
+        431,
+        "REQUEST_HEADER_FIELDS_TOO_LARGE",
+        "The header fields are too large",
+        (),
+    ),
     (Internal("x"), 500, "INTERNAL_SERVER_ERROR", "x", ()),
+    (NotImplementedHere("x"), 501, "NOT_IMPLEMENTED", "x", ()),
     (Unavailable("x"), 503, "SERVICE_UNAVAILABLE", "x", ((b"retry-after", b"1"),)),
+    (VersionNotSupported(), 505, "HTTP_VERSION_NOT_SUPPORTED", "This server speaks HTTP/1.1", ()),
 )
 
 
