@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 from urllib.parse import quote, urlencode
 
 from legation import Platform, Principal
@@ -30,7 +30,7 @@ from .matching import Expected
 from .misuse import Misuse, check_platform
 from .node import Node
 from .performing import Fetcher, refuse_connections
-from .simulation import FaultOptions, Lifetime, Simulation
+from .simulation import FaultOptions, Simulation
 from .watchers import tell
 
 __all__ = ["Client", "RequestOptions"]
@@ -58,7 +58,7 @@ class RequestOptions(TypedDict, total=False):
     caller: Principal | None
 
 
-class Client(Lifetime):
+class Client:
     """A platform on a `Simulation`, and the client that calls it.
 
     Deterministic: the same seed and the same calls give the same bytes.  The clock stands still
@@ -120,6 +120,23 @@ class Client(Lifetime):
             write_audit=getattr(self.platform, "write_audit", None),
         )
         self.node = self.simulation.nodes[0] if self._owns else self.simulation.add_node()
+        self.clock: Clock = self.simulation.clock
+        self.effects: Sequence[Performed] = self.simulation.effects
+        self.audit: Sequence[AuditEntry] = self.simulation.audit
+        self.logs: Sequence[Log] = self.simulation.logs
+
+    def __enter__(self) -> Self:
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self.close()
+        if error is None:
+            self.check()
 
     def open(self) -> None:
         """Run what the platform does at its start, and start its jobs; once for each process."""
@@ -157,28 +174,6 @@ class Client(Lifetime):
         """Return another process, not yet open, with the same databases and the same clock."""
         made = platform or self._platform
         return Client(made, token=self.token, caller=self.caller, simulation=self.simulation)
-
-    # What happened
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that the platform reads."""
-        return self.simulation.clock
-
-    @property
-    def effects(self) -> Sequence[Performed]:
-        """Every effect asked for, in order."""
-        return self.simulation.effects
-
-    @property
-    def audit(self) -> Sequence[AuditEntry]:
-        """What was recorded."""
-        return self.simulation.audit
-
-    @property
-    def logs(self) -> Sequence[Log]:
-        """What was logged."""
-        return self.simulation.logs
 
     # Time and faults
 

@@ -7,14 +7,11 @@ seeds give the same effects in the same order, to the byte.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from random import Random
-from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from legation.effects import Effect, Job, Log, Program
-from legation.store.audit import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
 from .databases import MEMORY, Databases
@@ -25,43 +22,9 @@ from .node import Node
 from .performing import Fetcher, World, WriteAudit, perform, refuse_connections
 from .scheduling import Scheduler, Task, Throw
 
-__all__ = ["FaultOptions", "Lifetime", "ProgramOptions", "Simulation"]
+__all__ = ["FaultOptions", "ProgramOptions", "Simulation"]
 
 R = TypeVar("R")
-
-
-class Lifetime(ABC):
-    """Base of what `with` opens, closes, and then checks."""
-
-    def __enter__(self) -> Self:
-        try:
-            self.open()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-        if error is None:
-            self.check()
-
-    @abstractmethod
-    def open(self) -> None:
-        """Begin."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End everything."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise what programs raised that reached no caller yet."""
 
 
 class FaultOptions(TypedDict, total=False):
@@ -85,7 +48,7 @@ class ProgramOptions(TypedDict, total=False):
     node: Node | None
 
 
-class Simulation(Lifetime):
+class Simulation:
     """Nodes that share databases and a clock, with their programs.
 
     One node is there from the start.  What a program raises comes out of `run`, or, for those that
@@ -94,6 +57,9 @@ class Simulation(Lifetime):
     Attributes:
         effects: Every effect that was asked for, in order.
         nodes: Every process there has been, in order; some are dead.
+        clock: The clock that `Now` reads.
+        audit: What programs recorded.
+        logs: What programs logged, and what the driver said when a unit failed.
     """
 
     def __init__(
@@ -128,22 +94,8 @@ class Simulation(Lifetime):
         paths = {"main": MEMORY} if databases is None else databases
         stores = Databases(paths, self._driver_said)
         self._world = World(clock, Random(seed), stores, fetch, write_audit, self._scheduler)
+        self.clock, self.audit, self.logs = clock, self._world.audit, self._world.logs
         self.add_node()
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that `Now` reads."""
-        return self._world.clock
-
-    @property
-    def audit(self) -> list[AuditEntry]:
-        """What programs recorded."""
-        return self._world.audit
-
-    @property
-    def logs(self) -> list[Log]:
-        """What programs logged, and what the driver said when a unit failed."""
-        return self._world.logs
 
     def open(self) -> None:
         """Open the databases."""
@@ -155,6 +107,15 @@ class Simulation(Lifetime):
         for node in self.nodes:
             self._scheduler.kill(node)
         self._world.databases.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self.close()
+        if error is None:
+            self.check()
 
     # Programs
 

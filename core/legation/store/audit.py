@@ -318,7 +318,7 @@ class ListAudit(ReadUnit[tuple[AuditRow, ...]]):
         """Yield one read."""
         statement = LIST[self.subject is not None, self.newest_first]
         rows = yield statement.of(self, **asdict(self.place))
-        return tuple(_row(row) for row in rows)
+        return tuple(map(_row, rows))
 
 
 CHAIN: Final = Sql(
@@ -338,7 +338,7 @@ class ReadChain(ReadUnit[tuple[AuditRow, ...]]):
     def statements(self, dialect: Dialect) -> Statements[tuple[AuditRow, ...]]:
         """Yield one read along the key."""
         rows = yield CHAIN.of(self)
-        return tuple(_row(row) for row in rows)
+        return tuple(map(_row, rows))
 
 
 # --- Verifying ----------------------------------------------------------------------------------
