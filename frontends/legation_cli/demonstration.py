@@ -47,16 +47,16 @@ def demonstration(folder: Path) -> Platform:
             Agent(
                 id="concierge",
                 name="Concierge",
-                description="Repeats what it is told",
+                description="Repeats what you send",
                 instructions="Answer briefly.",
             ),
-            Agent(id="researcher", name="Researcher", description="Repeats what it is told, too"),
+            Agent(id="researcher", name="Researcher", description="Repeats what you send, too"),
         ],
         teams=[
             Team(
                 id="desk",
                 name="Front desk",
-                description="A team whose leader repeats what it is told",
+                description="A team whose leader repeats what you send",
                 members=["concierge", "researcher"],
             )
         ],

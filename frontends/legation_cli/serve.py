@@ -100,8 +100,8 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
 def serve(target: str | None, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
-    Without an argument it hosts a demonstration: two agents and a team that repeat what they are
-    told, with a SQLite file in your data folder.  No key and no file is needed.
+    Without an argument it hosts a demonstration: two agents and a team that repeat what you
+    send, with a SQLite file in your data folder.  No key and no file is needed.
 
     SIGTERM lets requests and streams in flight finish, a second one does not.  SIGHUP reads keys
     and certificate again; with several workers it reads the whole configuration and replaces the

@@ -17,7 +17,7 @@ from ..http.bodies.media_types import MEDIA_TYPES
 from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
-from .provider_values import LONGEST_NAME, identifier
+from .provider_values import LONGEST_NAME
 from .signatures import SignatureRefused
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "encode_message",
     "gather",
     "inbox_rows",
-    "media_of",
     "read_object",
     "rest_of_new",
     "treat",
@@ -195,30 +194,6 @@ def read_object(body: bytes) -> JsonObject | Ignored | NotUnderstood:
     if isinstance(value, BadJson):
         return NotUnderstood(value.reason)
     return value if isinstance(value, dict) else Ignored("not an object")
-
-
-_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,100}/[a-z0-9.+-]{1,100}", re.ASCII)
-_EXTENSIONS: Final = {"image/jpeg": "jpg", "audio/ogg": "ogg", "audio/mpeg": "mp3"}
-
-
-def media_of(
-    media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
-) -> tuple[Attachment, ...]:
-    """Return the file that a provider tells of, or nothing without an id.
-
-    One without a name is called by what it is.
-    """
-    if not media_id:
-        return ()
-    given = mime_type.partition(";")[0].strip().lower() if isinstance(mime_type, str) else ""
-    kind = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
-    called = identifier(name).replace("\\", "/").rpartition("/")[2] if isinstance(name, str) else ""
-    if called in ("", ".", ".."):
-        family, _, subtype = kind.partition("/")
-        called = f"{family}.{_EXTENSIONS.get(kind, subtype)}"
-    known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    # `known` narrows nothing for a type checker.
-    return (Attachment(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
 
 
 def gather(pieces: Iterable[Piece]) -> Delivery:

@@ -1,4 +1,4 @@
-"""The download of an attachment: first its address, then the file itself.
+"""The attachments of messages, and their download: first the address, then the file itself.
 
 Only the provider's own addresses are asked.  The token of a channel stands in these requests, so
 an address in an answer is used only where it is the provider's.
@@ -15,9 +15,11 @@ from attrs import evolve
 
 from ..backoff import Backoff
 from ..effects import Fetch, FetchReply, Program, Unreachable
+from ..http.bodies.json_text import JsonValue
 from .deliveries import Attachment
+from .provider_values import identifier
 
-__all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider"]
+__all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider", "media_of"]
 
 MOST_BYTES: Final = 10 << 20
 """Of all files of one message together, in bytes: as much as a form may bring."""
@@ -29,6 +31,30 @@ _BACKOFF: Final = Backoff(0.5, 2.0)
 _TRIES: Final = 3
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST: Final = re.compile(r"[a-z0-9.-]+", re.ASCII)
+
+
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,100}/[a-z0-9.+-]{1,100}", re.ASCII)
+_EXTENSIONS: Final = {"image/jpeg": "jpg", "audio/ogg": "ogg", "audio/mpeg": "mp3"}
+
+
+def media_of(
+    media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
+) -> tuple[Attachment, ...]:
+    """Return the file that a provider tells of, or nothing without an id.
+
+    One without a name is called by what it is.
+    """
+    if not media_id:
+        return ()
+    given = mime_type.partition(";")[0].strip().lower() if isinstance(mime_type, str) else ""
+    kind = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
+    called = identifier(name).replace("\\", "/").rpartition("/")[2] if isinstance(name, str) else ""
+    if called in ("", ".", ".."):
+        family, _, subtype = kind.partition("/")
+        called = f"{family}.{_EXTENSIONS.get(kind, subtype)}"
+    known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    # `known` narrows nothing for a type checker.
+    return (Attachment(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
 
 
 class Source(Protocol):

@@ -17,17 +17,9 @@ from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec, post
-from .deliveries import (
-    Attachment,
-    ContentKind,
-    Ignored,
-    IncomingMessage,
-    Parsed,
-    Piece,
-    gather,
-    media_of,
-)
+from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parsed, Piece, gather
 from .markup import TextSpan, spans
+from .media import media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url

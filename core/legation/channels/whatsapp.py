@@ -29,10 +29,9 @@ from .deliveries import (
     Undelivered,
     challenge_of,
     gather,
-    media_of,
 )
 from .markup import mark_up
-from .media import is_provider
+from .media import is_provider, media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import base_url, check_base_url, check_segment, check_token

@@ -223,18 +223,10 @@ ARGUMENTS: Final = (
     _honour("stream", _BOTH, _truth(default=True), "Answer with events"),
     _honour("background", _START, _truth(default=False), "Answer 202 at once"),
     _honour(
-        "session_id",
-        _START,
-        _NEW_SESSION,
-        "The session to go on with; empty or absent begins one",
+        "session_id", _START, _NEW_SESSION, "The session to go on with; empty or absent begins one"
     ),
     _honour("session_id", (Action.CONTINUE, Action.RESUME), _ID, "The session that the run is of"),
-    _honour(
-        "session_id",
-        (Action.CANCEL,),
-        _ID,
-        _IN_BOTH,
-    ),
+    _honour("session_id", (Action.CANCEL,), _ID, _IN_BOTH),
     _honour("user_id", _START, _ID, "Whose; counts for administrators alone"),
     _honour("session_state", _START, _JSON_OBJECT, "Merged into the state of the session"),
     _honour("dependencies", _START, _JSON_OBJECT, "Handed to tools and to hosted functions"),
@@ -281,9 +273,9 @@ ARGUMENTS: Final = (
     _accept("background_tasks", _BOTH, "gateways send it; it means something to their process"),
     _accept("retries", _START, "a model is asked again as the platform says"),
     _accept("debug_mode", _BOTH, "logging is the operator's"),
-    _accept("add_history_to_context", _START, "`history_runs` of the agent says how much is told"),
-    _accept("add_dependencies_to_context", _START, "a model is not told of them"),
-    _accept("add_session_state_to_context", _START, "a model is not told of it"),
+    _accept("add_history_to_context", _START, "`history_runs` of the agent says how much is read"),
+    _accept("add_dependencies_to_context", _START, "a model does not see them"),
+    _accept("add_session_state_to_context", _START, "a model does not see it"),
     _refuse(
         "knowledge_filters",
         _BOTH,
@@ -291,9 +283,7 @@ ARGUMENTS: Final = (
     ),
     _refuse("run_id", _START, "the id of a run is given here; send `Idempotency-Key` to retry"),
     _refuse("yield_run_output", _BOTH, "the last event of a stream holds the answer"),
-    _refuse(
-        "factory_input", _START, "agents are made when the platform starts", since="2.6"
-    ),
+    _refuse("factory_input", _START, "agents are made when the platform starts", since="2.6"),
     _refuse("dependencies", _CONTINUE, "a run keeps those that it began with"),
     _refuse("metadata", _CONTINUE, "a run keeps what it began with"),
     _refuse("input", _CONTINUE, _ONE_WAY, since="2.7"),
