@@ -277,15 +277,6 @@ class UpdateSessionRequest:
     metadata: JsonObject | None = json_object()
     summary: JsonObject | None = json_object()
 
-    def change(self) -> SessionChange:
-        """Return the new values."""
-        return SessionChange(
-            name=self.session_name,
-            state=self.session_state,
-            metadata=self.metadata,
-            summary=self.summary,
-        )
-
 
 @frozen
 class CreateSessionRequest:
@@ -361,7 +352,8 @@ def update_session(
     call: Call, database: str, query: SessionQuery, body: UpdateSessionRequest
 ) -> SessionAnswer:
     """Replace the name, the state, the metadata or the summary of a session."""
-    return _update(call, database, query, body.change())
+    change = SessionChange(body.session_name, body.session_state, body.metadata, body.summary)
+    return _update(call, database, query, change)
 
 
 def _update(call: Call, database: str, query: SessionQuery, change: SessionChange) -> SessionAnswer:
