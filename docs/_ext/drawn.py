@@ -268,7 +268,9 @@ def effects() -> str:
     rows: list[tuple[str, ...]] = []
     for member in get_args(Effect):
         cls = getattr(member, "__origin__", member)
-        answer = next(_type(get_args(b)[0]) for b in cls.__orig_bases__ if b.__origin__ is Asks)
+        answer = next(
+            _type(get_args(b)[0]) for b in cls.__orig_bases__ if issubclass(b.__origin__, Asks)
+        )
         rows.append(
             (f"[`{cls.__name__}`](#legation.effects.{cls.__name__})", f"`{answer}`", _summary(cls))
         )

@@ -2,9 +2,11 @@
 
 The watch is a profile function: the interpreter reports each call of a function in Python and of
 a builtin.  Nothing is patched, so `from time import time`, a call through a library and a call
-through a variable are seen like any other.  A call is the core's doing when, going up the stack
-from it, a frame of the core comes before a frame of the import system or of the test tools: those
-are entered behind the core's back (a codec loaded on first use, a callback of the collector).
+through a variable are seen like any other.  An audit hook (PEP 578) is beside it, for files,
+sockets, processes, threads and imports also where code in C asks for them, as `map(open, names)`.
+A call is the core's doing when, going up the stack from it, a frame of the core comes before a
+frame of the import system or of the test tools: those are entered behind the core's back (a codec
+loaded on first use, a callback of the collector).
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ ACTING_PYTHON: Final = frozenset(
 )
 # Code that runs on the core's stack without having been called by it.
 BYSTANDERS: Final = frozenset(
-    {"_frozen_importlib", "_frozen_importlib_external", "_pytest", "coverage", "hypothesis"}
+    """_frozen_importlib _frozen_importlib_external _pytest coverage encodings hypothesis""".split()
+)
+# The first parts of the names of audit events that tell of nothing outside of the interpreter.
+INSIDE: Final = frozenset(
+    """array builtins code compile cpython exec function gc marshal object pickle sys""".split()
 )
 
 UNWATCHED: Final = "LEGATION_UNWATCHED" in os.environ
@@ -98,6 +104,30 @@ def _acts(function: object) -> bool:
     return type(owner).__module__ in ACTING_C and type(owner).__name__ not in IN_MEMORY
 
 
+def _is_expected(event: str, frame: FrameType | None) -> bool:
+    """Tell whether `event` is an import that a module of the core begins with, or is found by."""
+    while frame is not None and not frame.f_code.co_filename.startswith(CORE):
+        frame = frame.f_back
+    return event == "import" and frame is not None and _imports(frame)
+
+
+def _imports(frame: FrameType) -> bool:
+    late = frame.f_code.co_name == "__getattr__" and _module(frame) == "legation"
+    return late or frame.f_code.co_name == "<module>"
+
+
+Listener = Callable[[str, FrameType], None]
+_listeners: Final[list[Listener]] = []
+
+
+def _hear(event: str, _: object) -> None:
+    if _listeners and event.partition(".")[0] not in INSIDE:
+        _listeners[-1](event, sys._getframe(1))
+
+
+sys.addaudithook(_hear)  # for good: there is no way to take one back
+
+
 @contextmanager
 def watched() -> Generator[list[str]]:
     """Yield the list of what the core did to the world while the block runs."""
@@ -118,12 +148,18 @@ def watched() -> Generator[list[str]]:
         elif event == "call" and judge(frame) == "acting" and (culprit := _culprit(frame, judge)):
             touched.append(f"{culprit}: {_module(frame)}.{frame.f_code.co_qualname}")
 
+    def listen(event: str, frame: FrameType) -> None:
+        if (culprit := _culprit(frame, judge)) and not _is_expected(event, frame):
+            touched.append(f"{culprit}: {event}")
+
     before = sys.getprofile()
+    _listeners.append(listen)
     sys.setprofile(watch)
     try:
         yield touched
     finally:
         sys.setprofile(before)
+        _listeners.remove(listen)
 
 
 @pytest.fixture(autouse=True)

@@ -26,11 +26,11 @@ PARTS: Final = {
     "legation.store.units": 4,
     "legation.access.decide": 5,
     "legation.migrations.plan": 9,
-    "legation.channels.slack": 30,
-    "legation.channels.standard": 30,
-    "legation.channels.telegram": 30,
-    "legation.channels.whatsapp": 30,
-    "legation.access.tokens": 17,
+    "legation.channels.slack": 35,
+    "legation.channels.standard": 35,
+    "legation.channels.telegram": 35,
+    "legation.channels.whatsapp": 35,
+    "legation.access.tokens": 20,
 }
 SIGNED: Final = frozenset({"legation.access.tokens"})
 """The parts that verify with a public key."""

@@ -23,13 +23,19 @@ REFERENCE: Final = "".join(
 EXAMPLES: Final = re.compile(r"^```\{doctest\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_of_the_page_are_true() -> None:
+def run_examples() -> tuple[dict[str, Any], list[str]]:
+    """Run all examples of the page; return the names that they made, and what was not as shown."""
     names: dict[str, Any] = {}
     shown: list[str] = []
     for number, text in enumerate(EXAMPLES.findall(PAGE), start=1):
         example = DocTestParser().get_doctest(text, names, f"example {number}", "parts.md", 0)
         DocTestRunner(verbose=False).run(example, out=shown.append, clear_globs=False)
         names = example.globs
+    return names, shown
+
+
+def test_the_examples_of_the_page_are_true() -> None:
+    names, shown = run_examples()
 
     assert shown == []
     assert {"ada", "caller", "crm", "slack", "bot", "phone", "way", "decoder", "form", "state"} <= (

@@ -44,6 +44,14 @@ IMPURE: Final = {
     "environ": ("import os", 'return os.environ.get("HOME")', "os._Environ"),
     "secrets": ("import secrets", "return secrets.token_hex()", "secrets.token_hex"),
     "sleep": ("import time", "return time.sleep(0)", "sleep"),
+    "urandom": ("import os", "return os.urandom(1)", "urandom"),
+    "socket": ("import socket", "return socket.socket().close()", "socket.__new__"),
+    "process": ("import subprocess", 'return subprocess.run(["true"])', "subprocess.Popen"),
+    "thread": (
+        "import threading",
+        "return threading.Thread(target=int).start()",
+        "threading.Thread.start",
+    ),
     "jwt_decode": (
         "import jwt\nKEY = bytes(32)",
         'return jwt.decode(jwt.encode({"exp": 1 << 40}, KEY), KEY, algorithms=["HS256"])',
