@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TextIO
 
 import anyio
@@ -20,12 +19,10 @@ from legation.effects import Transact
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
-from .demonstration import data_folder, demonstration
+from .demonstration import check_database, load_or_demonstrate
 from .failing import CannotGoOn, sentences, why
 
 __all__ = ["HeadText", "audit", "prune", "verify"]
-
-_DEFAULT_FILE = "platform.toml"
 
 
 class HeadText(click.ParamType[Head]):
@@ -173,10 +170,9 @@ def _select(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
         names = tuple(names_left)
     if len(names) > 1:
         raise click.UsageError("name one database at most, after the platform's file")
-    platform = _platform(file)
-    if names and names[0] not in platform.databases:
-        known = ", ".join(platform.databases)
-        raise CannotGoOn(f"there is no database {names[0]!r}; there are: {known}")
+    platform = load_or_demonstrate(file)
+    for name in names:
+        check_database(platform, name)
     return platform, names or tuple(platform.databases)
 
 
@@ -195,14 +191,6 @@ def _heads(
     except (ValueError, TypeError, KeyError):
         raise CannotGoOn("--heads: not what `legation audit verify --json` prints") from None
     return found
-
-
-def _platform(file: str | None) -> Platform:
-    from legation_host.loading import load_platform
-
-    if file is None and not Path(_DEFAULT_FILE).exists():
-        return demonstration(data_folder(os.environ))
-    return load_platform(file or _DEFAULT_FILE, os.environ)
 
 
 def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:

@@ -1,4 +1,4 @@
-"""The platform that is served when none is named: something to try in the first minute."""
+"""The platform that a command is about; where none is named, something to try at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,25 @@ from legation import Agent, Database, Platform, Team
 
 from .failing import CannotGoOn
 
-__all__ = ["data_folder", "demonstration"]
+__all__ = ["check_database", "data_folder", "demonstration", "load_or_demonstrate"]
+
+_DEFAULT_FILE = "platform.toml"
+
+
+def load_or_demonstrate(target: str | None) -> Platform:
+    """Return the platform of `target`, else of `platform.toml`, else the demonstration."""
+    from legation_host.loading import load_platform
+
+    if target is None and not Path(_DEFAULT_FILE).exists():
+        return demonstration(data_folder(os.environ))
+    return load_platform(target or _DEFAULT_FILE, os.environ)
+
+
+def check_database(platform: Platform, name: str) -> None:
+    """Raise `CannotGoOn` where `platform` has no database of this name."""
+    if name not in platform.databases:
+        known = ", ".join(platform.databases)
+        raise CannotGoOn(f"there is no database {name!r}; there are: {known}")
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:

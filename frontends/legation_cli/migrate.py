@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -24,14 +22,13 @@ from legation.programs import intercept
 from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
 
-from .demonstration import data_folder, demonstration
+from .demonstration import check_database, load_or_demonstrate
 from .failing import CannotGoOn, sentences, why
 
 __all__ = ["migrate"]
 
 R = TypeVar("R")
 
-_DEFAULT_FILE = "platform.toml"
 _SHOWN_SECONDS = 1.0
 _FOREIGN = "the ledger in {name!r} is none of ours: this is the database of something else"
 
@@ -67,10 +64,8 @@ def migrate(
         *files, database = names or [""]
         if not database or len(files) > 1:
             raise click.UsageError("name one database, after the platform's file if there is one")
-        platform = _platform(files[0] if files else None)
-        if database not in platform.databases:
-            known = ", ".join(platform.databases)
-            raise CannotGoOn(f"there is no database {database!r}; there are: {known}")
+        platform = load_or_demonstrate(files[0] if files else None)
+        check_database(platform, database)
         invocation = _Invocation(
             platform, database, _target(to), plan_only, allow_data_loss, as_json
         )
@@ -92,14 +87,6 @@ class _Invocation:
         """Print a line, unless it is JSON that is read."""
         if not self.as_json:
             click.echo(line)
-
-
-def _platform(path: str | None) -> Platform:
-    from legation_host.loading import load_platform
-
-    if path is None and not Path(_DEFAULT_FILE).exists():
-        return demonstration(data_folder(os.environ))
-    return load_platform(path or _DEFAULT_FILE, os.environ)
 
 
 def _target(text: str | None) -> Version | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from attrs import frozen
@@ -60,14 +61,9 @@ def crash_everywhere(
         What `act` or `check` raises, with a note of the crash.
     """
     by_effect: Counter[str] = Counter()
-    _check_maker("crash_everywhere", make)
-    before: S | None = None
-    number = 0
+    subjects = _make_subjects("crash_everywhere", make)
     while True:
-        number += 1
-        subject = make()
-        _check_subject("crash_everywhere", subject, before)
-        before = subject
+        number, subject = next(subjects)
         _check_memory(subject)
         subject.crash_at(number)
         crash = _try_crash(subject, act, check)
@@ -98,14 +94,9 @@ def fail_everywhere(
             failed.  With `may_be_none` that is no mistake.
     """
     by_effect: Counter[str] = Counter()
-    _check_maker("fail_everywhere", make)
-    before: S | None = None
-    number = 0
+    subjects = _make_subjects("fail_everywhere", make)
     while True:
-        number += 1
-        subject = make()
-        _check_subject("fail_everywhere", subject, before)
-        before = subject
+        number, subject = next(subjects)
         fault = subject.fail_at(which, outcome, after=after, skip=number - 1)
         try:
             subject.open()
@@ -123,6 +114,17 @@ def fail_everywhere(
                 raise Misuse(_nothing_struck("fail_everywhere", f"asks for {describe(which)}"))
             return Trials(number - 1, by_effect)
         by_effect[type(fault.struck).__name__] += 1
+
+
+def _make_subjects(taker: str, make: Callable[[], S]) -> Iterator[tuple[int, S]]:
+    """Yield fresh subjects with their numbers from 1; refuse what cannot be tried."""
+    _check_maker(taker, make)
+    before: S | None = None
+    for number in count(1):
+        subject = make()
+        _check_subject(taker, subject, before)
+        before = subject
+        yield number, subject
 
 
 def _try_crash(
