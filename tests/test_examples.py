@@ -48,13 +48,17 @@ def test_every_example_is_listed_and_run_here() -> None:
         "conftest.py",
         "mounted.py",
         "newsroom.py",
+        "outside.py",
         "plain.py",
         "plain.toml",
         "test_booking.py",
         "test_crashes.py",
         "test_newsroom.py",
         "test_whatsapp.py",
+        "test_wsgi.py",
+        "threads.py",
         "whatsapp.toml",
+        "wsgi.py",
     }
 
 

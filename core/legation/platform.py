@@ -222,6 +222,10 @@ class Platform:
             self._dispatcher.authenticator.load_jwks(jwks) if self._dispatcher.authenticator else ()
         )
 
+    def load_assets(self, assets: Mapping[str, bytes | memoryview]) -> None:
+        """Take the files of the pages at `/docs` and `/redoc`, by name; until then they are 503."""
+        self.documentation.bring(assets)
+
     def explain(self, token: bytes, method: str, target: str, now_us: int) -> dict[str, Any]:
         """Return whether the bearer of `token` may make a request, and by which scope."""
         principal: Principal | TokenRefused = TRUSTED

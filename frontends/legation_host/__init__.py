@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from .assets import read_assets
 from .databases import Database, open_database
 from .drive import BodySource, Sink
-from .errors import BadDatabaseUrl, HostError, MissingDriver, UnusableDatabase
+from .errors import BadDatabaseUrl, HostError, MissingDriver, Misuse, UnusableDatabase
 from .host import Host, open_host
 from .logs import Write, open_log
 
@@ -18,10 +19,12 @@ __all__ = [
     "Host",
     "HostError",
     "MissingDriver",
+    "Misuse",
     "Sink",
     "UnusableDatabase",
     "Write",
     "open_database",
     "open_host",
     "open_log",
+    "read_assets",
 ]

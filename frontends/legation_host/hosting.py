@@ -53,7 +53,7 @@ async def open_platform(
     """
     observer = observer or Observer()
     observer.begin(platform)
-    platform.documentation.bring(read_assets())
+    platform.load_assets(read_assets())
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
         host.pace = Pace(log, noted or NOWHERE)
