@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from legation.store.member_runs import MoveMember, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, ReleaseRun
-from legation.store.run_rows import Lease, StoredEvent
+from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_states import MEMBER_MOVES, Moves
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import FinishRun, StartRun
@@ -88,7 +88,7 @@ class _Walk:
                 owner="o",
                 session_id="s",
                 run_id=run_id,
-                lease=Lease("n", attempt, 0),
+                lease=RunLease("n", attempt, 0),
                 node="n",
                 now_us=self.now,
                 until_us=self.now + 9,
@@ -127,7 +127,7 @@ def walk_through() -> Seen:
     assert walk.start("b").claim is None
     assert walk.start("c").claim is None
     assert (walk.cancel("c"), walk.status("c")) == ("PENDING", "CANCELLED")
-    assert walk.run(ReleaseRun("o", "a", Lease("n", 1, 0)))
+    assert walk.run(ReleaseRun("o", "a", RunLease("n", 1, 0)))
     assert walk.run(ClaimWaiting("n", walk.now, walk.now + 9)).run_id == "a"
     assert walk.status("a") == "RUNNING"
     assert walk.finish("a", "PAUSED", attempt=2).following.run_id == "b"
@@ -157,7 +157,7 @@ def walk_through_members() -> Seen:
     for number, (stands, ends) in enumerate(_member_ends()):
         team, member = f"team{number}", f"member{number}"
         walk.start(team, "team")
-        root = Root("o", "s", team, Lease("n", 1, 0))
+        root = Root("o", "s", team, RunLease("n", 1, 0))
         walk.run(StartMember(root, member, team, "agent", "x", "{}", "{}", walk.now))
         for status in ("PAUSED", "RUNNING", stands):
             walk.run(MoveMember(root, member, status, "{}", None, None, walk.now))

@@ -16,7 +16,7 @@ import pytest
 from attrs import evolve, frozen
 
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
-from legation.store.run_rows import ClaimedRun, Lease, RunRow, StoredEvent
+from legation.store.run_rows import ClaimedRun, RunLease, RunRow, StoredEvent
 from legation.store.run_states import MOVES
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
@@ -159,7 +159,7 @@ class Player:
     def begin(self, held: Held) -> World:
         """Store that the tool is about to be called, and call it."""
         row = next(row for row in self.world.rows if row.run_id == held.run)
-        lease = Lease(held.node, held.attempt, NOW + LEASE)
+        lease = RunLease(held.node, held.attempt, NOW + LEASE)
         event = StoredEvent(row.events + 1, "ToolCallStarted", "{}")
         asked = self.tables.run(AppendEvents("o", held.run, lease, NOW, (event,)))
         if asked is None:
@@ -178,7 +178,7 @@ class Player:
         return self._end(held, status, row.events + 1)
 
     def _end(self, held: Held, status: str, seq: int) -> World:
-        unit = self.ending(held.node, held.run, Lease(held.node, held.attempt, 0), status, seq)
+        unit = self.ending(held.node, held.run, RunLease(held.node, held.attempt, 0), status, seq)
         ended = self.tables.run(unit)
         again = self.tables.run(unit)
         if ended.kept and again != ended:
@@ -189,7 +189,13 @@ class Player:
         return self.after(self.claimed(held.node, ended.following, left))
 
     def ending(
-        self, node: str, run: str, lease: Lease, status: str, seq: int, expired: int | None = None
+        self,
+        node: str,
+        run: str,
+        lease: RunLease,
+        status: str,
+        seq: int,
+        expired: int | None = None,
     ) -> FinishRun:
         return FinishRun(
             owner="o",
@@ -349,4 +355,4 @@ def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile(
 def player_end(run: str, status: str) -> FinishRun:
     """Return what `n1` ends its first claim of `run` with."""
     player = Player(SqliteTables(), World())
-    return player.ending("n1", run, Lease("n1", 1, 0), status, 1)
+    return player.ending("n1", run, RunLease("n1", 1, 0), status, 1)

@@ -17,11 +17,11 @@ from attrs import frozen
 from legation.store.run_keeping import (
     RUNNING,
     ClaimWaiting,
-    ExtendLeases,
+    ExtendRunLeases,
     FindNeglected,
     ReleaseRun,
 )
-from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, Lease, StoredEvent
+from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, RunLease, StoredEvent
 from legation.store.run_states import MOVES, Moves, RunMove, RunState
 from legation.store.run_steering import CancelRun
 from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, FinishRun, StartRun
@@ -149,13 +149,13 @@ class Player:
     def append(self, held: Held) -> World:
         node, run, attempt = held
         last = self.row(run)[EVENTS] + 1
-        lease = Lease(node, attempt, NOW + LEASE)
+        lease = RunLease(node, attempt, NOW + LEASE)
         unit = AppendEvents("o", run, lease, NOW, (StoredEvent(last, "e", "{}"),))
         wrote = self.database.run(unit) is not None
         self.judge(held, wrote=wrote)
         return self.after(self.world.held if wrote else self.world.held - {held})
 
-    def ending(self, node: str, run: str, lease: Lease, status: str, expired: int | None) -> Any:
+    def ending(self, node: str, run: str, lease: RunLease, status: str, expired: int | None) -> Any:
         last = (StoredEvent(self.row(run)[EVENTS] + 1, "e", "{}"),)
         return FinishRun(
             owner="o",
@@ -175,7 +175,7 @@ class Player:
 
     def finish(self, held: Held, status: str) -> World:
         node, run, attempt = held
-        unit = self.ending(node, run, Lease(node, attempt, 0), status, None)
+        unit = self.ending(node, run, RunLease(node, attempt, 0), status, None)
         ended = self.database.run(unit)
         self.judge(held, wrote=ended.kept)
         again = self.database.run(unit)
@@ -203,7 +203,7 @@ class Player:
 
     def beat(self, node: str) -> World:
         runs = tuple(sorted({run for who, run, _ in self.world.held if who == node}))
-        self.database.run(ExtendLeases(node, runs, NOW + LEASE))
+        self.database.run(ExtendRunLeases(node, runs, NOW + LEASE))
         return self.after(self.world.held)
 
     def die(self, node: str) -> World:

@@ -17,7 +17,7 @@ from ..http.messages import compact_json
 from ..incidents import where
 from ..models.conversation import ModelFailed
 from ..store.failures import StoreFailure
-from ..store.run_rows import Lease
+from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
 from ..values import frozen
@@ -211,7 +211,7 @@ def _input(summary: RunSummary) -> str | None:
 # --- Storing it --------------------------------------------------------------------------------
 
 
-def build_finish(journal: Journal, end: End, lease: Lease) -> FinishRun:
+def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
     """Return the unit that stores `end` with what the journal has pending, under `lease`."""
     run = journal.run
     return FinishRun(

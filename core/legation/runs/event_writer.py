@@ -17,7 +17,7 @@ from attrs import define, field
 
 from ..effects import AwaitNudge, Now, Nudge, Program, Publish
 from ..models.conversation import storable
-from ..store.run_rows import ClaimedRun, Lease, StoredEvent
+from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
 from .events import Event, EventOrigin, RunContent
 from .retry import with_retry
@@ -78,9 +78,9 @@ class Journal:
         self.pending = [event for event in self.pending if event.seq <= last]
         self.seq = last
 
-    def lease(self) -> Lease:
+    def lease(self) -> RunLease:
         """Return the lease as the next statement writes it."""
-        return Lease(self.node, self.run.attempt, self.now_us + self.lease_us)
+        return RunLease(self.node, self.run.attempt, self.now_us + self.lease_us)
 
     def settle(self) -> Program[None]:
         """Store what is pending and show it; what others have pending goes with it.

@@ -19,7 +19,13 @@ from ..effects import (
     ThisNode,
     Transact,
 )
-from ..store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases, FindNeglected, ReleaseRun
+from ..store.run_keeping import (
+    CancelsAsked,
+    ClaimWaiting,
+    ExtendRunLeases,
+    FindNeglected,
+    ReleaseRun,
+)
 from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
@@ -94,7 +100,7 @@ class KeepRuns(Job):
     def _keep(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
         if beats:
             yield from Transact(
-                self.database, ExtendLeases(node, held, now_us + self.context.lease_us)
+                self.database, ExtendRunLeases(node, held, now_us + self.context.lease_us)
             )
         for run_id in (yield from Transact(self.database, CancelsAsked(held))):
             yield from Nudge(cancel_topic(self.database, run_id))

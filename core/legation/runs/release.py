@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..effects import Nudge, Program, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
-from ..store.run_rows import ClaimedRun, Lease
+from ..store.run_rows import ClaimedRun, RunLease
 from .cancellation import runs_topic
 from .retry import FEW, with_retry
 
@@ -19,7 +19,7 @@ def release_run(database: str, run: ClaimedRun, retries: int = FEW) -> Program[b
     database does not answer: in the last case its lease runs out.
     """
     node = yield from ThisNode()
-    release = ReleaseRun(run.owner, run.run_id, Lease(node, run.attempt, 0))
+    release = ReleaseRun(run.owner, run.run_id, RunLease(node, run.attempt, 0))
     try:
         given = yield from with_retry(database, release, retries)
     except StoreFailure:

@@ -11,7 +11,7 @@ import json
 from typing import Final
 
 from ..values import frozen
-from .run_rows import EXECUTED, EXECUTED_RUN, LOCK_SESSION, Lease, literal, status_is
+from .run_rows import EXECUTED, EXECUTED_RUN, LOCK_SESSION, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
 from .units import Dialect, Sql, Statements, Undo, Unit
 
@@ -61,7 +61,7 @@ class Root:
     owner: str
     session_id: str
     run_id: str
-    lease: Lease
+    lease: RunLease
 
     def check_lease(self) -> Statements[bool | None]:
         """Return whether somebody asked to cancel the run; None when the lease is lost."""

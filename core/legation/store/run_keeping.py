@@ -15,7 +15,7 @@ from .run_rows import (
     UNTOUCHED,
     WAITING_RUN,
     ClaimedRun,
-    Lease,
+    RunLease,
     RunRow,
     literal,
     to_claimed_run,
@@ -27,7 +27,7 @@ from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 __all__ = [
     "CancelsAsked",
     "ClaimWaiting",
-    "ExtendLeases",
+    "ExtendRunLeases",
     "FindNeglected",
     "Neglected",
     "ReleaseRun",
@@ -85,7 +85,7 @@ RUNNING: Final = Sql(
 
 
 @frozen
-class ExtendLeases(Unit[None]):
+class ExtendRunLeases(Unit[None]):
     """Extend the leases of the runs that `node` executes: their common heartbeat."""
 
     node: str
@@ -106,7 +106,7 @@ class ReleaseRun(Unit[bool]):
 
     owner: str
     run_id: str
-    lease: Lease
+    lease: RunLease
     expired_us: int | None = None
 
     def statements(self, dialect: Dialect) -> Statements[bool]:

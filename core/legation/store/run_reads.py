@@ -18,7 +18,7 @@ from .run_rows import (
 from .run_states import RunMove, RunState, state_after
 from .units import Dialect, ReadUnit, Sql, Statements
 
-__all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "Usage"]
+__all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "SumUsage"]
 
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
@@ -128,7 +128,7 @@ class RecentRuns(ReadUnit[tuple[tuple[str, str], ...]]):
 
 
 @frozen
-class Usage(ReadUnit[Mapping[str, int]]):
+class SumUsage(ReadUnit[Mapping[str, int]]):
     """The tokens that the runs of a session took in and gave out, by the names of metrics."""
 
     owner: str

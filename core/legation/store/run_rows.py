@@ -25,7 +25,7 @@ __all__ = [
     "UNTOUCHED",
     "WAITING_RUN",
     "ClaimedRun",
-    "Lease",
+    "RunLease",
     "RunOrder",
     "RunRow",
     "StoredEvent",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 @frozen
-class Lease:
+class RunLease:
     """The right to execute a run: who holds it, which try this is, until when (microseconds)."""
 
     node: str
@@ -101,9 +101,9 @@ class RunRow:
     cancel_us: int | None = None
 
     @property
-    def lease(self) -> Lease:
+    def lease(self) -> RunLease:
         """The lease as it stands on the row."""
-        return Lease(self.lease_by or "", self.attempt, self.lease_us or 0)
+        return RunLease(self.lease_by or "", self.attempt, self.lease_us or 0)
 
     @property
     def untouched(self) -> bool:

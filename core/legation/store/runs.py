@@ -26,7 +26,7 @@ from .run_rows import (
     UNTOUCHED,
     WAITING_RUN,
     ClaimedRun,
-    Lease,
+    RunLease,
     RunOrder,
     StoredEvent,
     insert_events,
@@ -162,7 +162,7 @@ class AppendEvents(Unit[bool | None]):
 
     owner: str
     run_id: str
-    lease: Lease
+    lease: RunLease
     now_us: int
     events: tuple[StoredEvent, ...]
 
@@ -246,7 +246,7 @@ class FinishRun(Unit[Ended]):
     owner: str
     session_id: str
     run_id: str
-    lease: Lease
+    lease: RunLease
     node: str
     now_us: int
     until_us: int

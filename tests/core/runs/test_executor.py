@@ -18,7 +18,7 @@ from legation.runs.retry import MANY, MOST_TRIES
 from legation.store.failures import StatementFailed, Unavailable
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_reads import RecentRuns
-from legation.store.run_rows import ClaimedRun, Lease
+from legation.store.run_rows import ClaimedRun, RunLease
 from legation.tools import ToolError
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
@@ -280,7 +280,7 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
     effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
 
     assert isinstance(effects[-2], Transact)
-    assert effects[-2].unit == ReleaseRun("o", "r", Lease("n", 1, 0))
+    assert effects[-2].unit == ReleaseRun("o", "r", RunLease("n", 1, 0))
     assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
 
 

@@ -29,7 +29,7 @@ from legation.store.failures import Busy, StatementFailed
 from legation.store.run_keeping import (
     CancelsAsked,
     ClaimWaiting,
-    ExtendLeases,
+    ExtendRunLeases,
     FindNeglected,
     Neglected,
     ReleaseRun,
@@ -212,7 +212,7 @@ def test_leases_are_extended_by_the_clock_however_long_a_round_takes() -> None:
         answer = now
         if isinstance(effect, Transact):
             answer = Neglected((), waiting=False)
-            if isinstance(effect.unit, ExtendLeases):
+            if isinstance(effect.unit, ExtendRunLeases):
                 beats.append(effect.unit.until_us - context.lease_us)
             elif isinstance(effect.unit, CancelsAsked):
                 answer = ()
@@ -254,7 +254,7 @@ def test_a_database_is_asked_about_its_own_runs_alone() -> None:
         answer: Any = 1_000_000_000
         if isinstance(effect, Transact):
             answer = ("of main",) if isinstance(effect.unit, CancelsAsked) else Neglected((), False)
-            if isinstance(effect.unit, CancelsAsked | ExtendLeases):
+            if isinstance(effect.unit, CancelsAsked | ExtendRunLeases):
                 asked.append((effect.database, effect.unit.runs))
         if isinstance(effect, Nudge):
             assert effect.topic == cancel_topic("main", "of main")

@@ -8,11 +8,11 @@ from legation.effects import Nudge, RandomBytes, Sleep, ThisNode, Transact
 from legation.runs.release import release_run
 from legation.store.failures import Unavailable
 from legation.store.run_keeping import ReleaseRun
-from legation.store.run_rows import ClaimedRun, Lease
+from legation.store.run_rows import ClaimedRun, RunLease
 from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
-RELEASE = Transact("main", ReleaseRun("o", "r", Lease("n", 1, 0)))
+RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1, 0)))
 
 
 def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:

@@ -9,13 +9,13 @@ from attrs import evolve
 from legation.store.member_runs import MoveMember, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, FindNeglected
 from legation.store.run_reads import ListRuns, RecentRuns
-from legation.store.run_rows import Lease, StoredEvent
+from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_steering import CancelRun
 from legation.store.runs import FinishRun, StartRun
 
 from ...one_database import Database
 
-LEASE = Lease("n", 1, 100)
+LEASE = RunLease("n", 1, 100)
 ROOT = Root("ada", "s", "team", LEASE)
 EVENT = StoredEvent(1, "TeamRunError", "{}")
 
@@ -110,8 +110,8 @@ def test_run_of_a_client_is_not_moved_so(database: Database) -> None:
 
 
 OTHERS = {
-    "another node": evolve(ROOT, lease=Lease("other", 1, 100)),
-    "another attempt": evolve(ROOT, lease=Lease("n", 2, 100)),
+    "another node": evolve(ROOT, lease=RunLease("other", 1, 100)),
+    "another attempt": evolve(ROOT, lease=RunLease("n", 2, 100)),
     "another owner": evolve(ROOT, owner="eve"),
     "a session that is gone": evolve(ROOT, session_id="gone", run_id="gone"),
 }

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from legation.store.counts import ANY_COUNT_RUNS
-from legation.store.run_keeping import CancelsAsked, ClaimWaiting, ExtendLeases
-from legation.store.run_rows import Lease, StoredEvent, insert_events
+from legation.store.run_keeping import CancelsAsked, ClaimWaiting, ExtendRunLeases
+from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, merge_objects
 from legation.store.sessions import ANY_COUNT, ListSessions
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
-APPEND = AppendEvents("o", "r", Lease("n", 1, 9), 5, EVENTS)
+APPEND = AppendEvents("o", "r", RunLease("n", 1, 9), 5, EVENTS)
 
 
 def played(
@@ -65,7 +65,7 @@ def test_nothing_ends_without_the_lease() -> None:
         owner="o",
         session_id="s",
         run_id="r",
-        lease=Lease("n", 1, 9),
+        lease=RunLease("n", 1, 9),
         node="n",
         now_us=5,
         until_us=9,
@@ -86,7 +86,7 @@ def test_nothing_is_appended_without_the_lease() -> None:
     assert (len(statements), result) == (1, None)
 
 
-@pytest.mark.parametrize("unit", [ExtendLeases("n", ("a", "b"), 9), CancelsAsked(("a", "b"))])
+@pytest.mark.parametrize("unit", [ExtendRunLeases("n", ("a", "b"), 9), CancelsAsked(("a", "b"))])
 def test_ids_are_one_parameter_on_each_engine(unit: Unit[Any]) -> None:
     (row,), _ = played(unit, [])
     (array,), _ = played(unit, [], dialect=Dialect.POSTGRESQL)

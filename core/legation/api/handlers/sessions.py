@@ -15,12 +15,12 @@ from ...hosted.registry import Component
 from ...http.bodies import JsonObject, Reader
 from ...http.messages import Response, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
-from ...models.conversation import Usage as Cost
+from ...models.conversation import Usage
 from ...runs.cancellation import cancel_topic, runs_topic
 from ...runs.output import iso_time, run_output, run_row
 from ...runs.payloads import spent
 from ...runs.retry import FEW, PASSING, with_retry
-from ...store.run_reads import FetchRun, ListRuns, Usage
+from ...store.run_reads import FetchRun, ListRuns, SumUsage
 from ...store.run_rows import RunRow
 from ...store.sessions import (
     CreateSession,
@@ -329,7 +329,7 @@ def create_session(
     row = yield from _store(database, unit, audited)
     if row is None:
         return Conflict(_EXISTS.format(session_id))
-    return json_response(call.success, _detail(call, row, (), Cost()))
+    return json_response(call.success, _detail(call, row, (), Usage()))
 
 
 @frozen
@@ -489,11 +489,11 @@ def _item(row: SessionRow) -> dict[str, Any]:
 def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Response]:
     newest = ListRuns(row.owner, row.session_id, newest=True)
     runs = yield from Transact(database, newest)
-    usage = yield from Transact(database, Usage(row.owner, row.session_id))
-    return json_response(200, _detail(call, row, runs, Cost(**usage)))
+    usage = yield from Transact(database, SumUsage(row.owner, row.session_id))
+    return json_response(200, _detail(call, row, runs, Usage(**usage)))
 
 
-def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Cost) -> dict[str, Any]:
+def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Usage) -> dict[str, Any]:
     """Return a session in the shape of its kind, absent members left out."""
     messages = (message for run in runs for message in run_output(run).get("messages", ()))
     fields: dict[str, Any] = {
