@@ -26,6 +26,7 @@ FOLLOWED: Final = (
     "howto/audit",
     "howto/authorization",
     "howto/callables",
+    "howto/extending",
     "howto/identity-providers",
     "howto/migrating",
     "howto/observing",

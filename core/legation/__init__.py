@@ -19,6 +19,7 @@ __all__ = [
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
+    "CustomRoute",
     "Database",
     "Model",
     "Platform",
@@ -35,6 +36,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .access.decide import Principal
+    from .api.custom_routes import CustomRoute
     from .config import (
         Agent,
         AuthorizationConfig,
@@ -69,6 +71,7 @@ _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("Tool", "ToolError", "tool"), "tools"),
+    "CustomRoute": "api.custom_routes",
     "Platform": "platform",
     "Principal": "access.decide",
     "__version__": "version",

@@ -7,7 +7,7 @@ goes wrong in our own code becomes one sentence with an incident id.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, Unpack
 
@@ -16,10 +16,14 @@ from attrs import evolve
 from .access.authenticator import TRUSTED, TokenRefused, make_authenticator
 from .access.decide import Principal
 from .api.call import Known
+from .api.custom_faults import route_faults
+from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
+from .api.openapi.custom import description_faults
 from .api.openapi.document import document
-from .api.routes import ROUTES
+from .api.route import Route
+from .api.route_table import TABLE, RouteTable, make_table
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
@@ -28,7 +32,7 @@ from .config import (
     PlatformOptions,
 )
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
-from .hosted.registry import build
+from .hosted.registry import Registry, build
 from .http.cors import Cors
 from .http.messages import Answer, Request, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, respond
@@ -75,7 +79,8 @@ class Platform:
 
     The arguments are those of `PlatformConfig`, by keyword; `jwks` is what the JWKS file holds,
     `environ` the variables that channels and models name for their secrets, and `catalogue` the
-    schema that this code serves: another one stands for another release of it.
+    schema that this code serves: another one stands for another release of it.  `routes` are the
+    application's own, served beside ours.
 
     Raises:
         ConfigurationError: With every fault of the configuration.
@@ -87,10 +92,12 @@ class Platform:
         jwks: bytes | None = None,
         environ: Mapping[str, str] | None = None,
         catalogue: Catalogue = CATALOGUE,
+        routes: Iterable[CustomRoute] = (),
         **configuration: Unpack[PlatformOptions],
     ) -> None:
         """Check everything once."""
-        self._open(PlatformConfig(**configuration), jwks, environ or {}, catalogue)
+        config = PlatformConfig(**configuration)
+        self._open(config, jwks, environ or {}, catalogue, tuple(routes))
 
     @classmethod
     def from_config(
@@ -99,10 +106,11 @@ class Platform:
         *,
         jwks: bytes | None = None,
         environ: Mapping[str, str] | None = None,
+        routes: Iterable[CustomRoute] = (),
     ) -> Platform:
         """Make a platform of a whole configuration."""
         platform = cls.__new__(cls)
-        platform._open(config, jwks, environ or {}, CATALOGUE)
+        platform._open(config, jwks, environ or {}, CATALOGUE, tuple(routes))
         return platform
 
     def _open(
@@ -111,9 +119,11 @@ class Platform:
         jwks: bytes | None,
         environ: Mapping[str, str],
         catalogue: Catalogue,
+        routes: tuple[CustomRoute, ...],
     ) -> None:
         self.config = config
-        self.registry = evolve(build(config, environ), catalogue=catalogue)
+        registry, self._table = _check(config, environ, routes)
+        self.registry = evolve(registry, catalogue=catalogue)
         authorization = config.authorization_config
         authenticator = (
             make_authenticator(authorization, config.id, jwks) if config.authorization else None
@@ -122,13 +132,15 @@ class Platform:
         self._leases = leases_of(self.context)
         cors = Cors.from_origins(config.cors_allowed_origins)
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
-        self.documentation = ApiDocumentation(partial(document, self.registry))
-        excluded = _find_excluded(authorization)
+        self.documentation = ApiDocumentation(partial(document, self.registry, self._table))
+        excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         surface = (self.documentation, self.telemetry, known)
-        self._dispatcher = Dispatcher(*surface, self.context, authenticator, excluded, cors, 0)
+        self._dispatcher = Dispatcher(
+            *surface, self.context, self._table, authenticator, excluded, cors, 0
+        )
 
     # --- What a host asks for -------------------------------------------------------------------
 
@@ -136,6 +148,11 @@ class Platform:
     def databases(self) -> Mapping[str, str]:
         """The URL of each database, by its id."""
         return {name: database.url for name, database in self.registry.databases.items()}
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Every route that is served, those of the application behind ours."""
+        return self._table.routes
 
     def startup(self) -> Program[None]:
         """Note when the process started, and bring databases to their schema where so configured.
@@ -336,9 +353,25 @@ class Platform:
         return TraceContext(arrival.trace, recorder)
 
 
-def _find_excluded(config: AuthorizationConfig) -> frozenset[str]:
+def _check(
+    config: PlatformConfig, environ: Mapping[str, str], routes: tuple[CustomRoute, ...]
+) -> tuple[Registry, RouteTable]:
+    """Return what is hosted and where it is served; the faults of both are raised at once."""
+    faults = route_faults(routes, config)
+    if not faults:
+        faults = tuple(description_faults(routes))
+    try:
+        registry = build(config, environ)
+    except ConfigurationError as error:
+        raise ConfigurationError((*error.faults, *faults)) from None
+    if faults:
+        raise ConfigurationError(faults)
+    return registry, make_table(routes) if routes else TABLE
+
+
+def _find_excluded(config: AuthorizationConfig, table: RouteTable) -> frozenset[str]:
     """Return the templates of the excluded routes; one that is no route is a fault."""
-    known = {route.template for route in ROUTES} | set(DEFAULT_EXCLUDED_ROUTES)
+    known = {route.template for route in table.routes} | set(DEFAULT_EXCLUDED_ROUTES)
     faults = tuple(
         Fault(f"authorization_config.excluded_routes[{index}]", f"{template!r} is no route")
         for index, template in enumerate(config.excluded_routes)

@@ -13,7 +13,6 @@ from attrs import frozen
 from legation.access.claims import claims_in_use
 from legation.access.posture import Finding, posture
 from legation.access.rights import describe_need
-from legation.api.routes import ROUTES
 from legation.hosted.registry import Registry
 from legation.tools import Tool
 
@@ -60,7 +59,7 @@ def check(platform: str, as_json: bool) -> None:
     tools = _tools(made.registry)
     routes = [
         (route.method, route.template, describe_need(route.need, route.template, enforced))
-        for route in ROUTES
+        for route in made.routes
     ]
     claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()
     if as_json:

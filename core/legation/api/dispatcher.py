@@ -26,7 +26,7 @@ from ..http.refusals import (
     Unavailable,
     internal_error,
 )
-from ..http.routing import Match, Router
+from ..http.routing import Match
 from ..incidents import where
 from ..observability.request_log import Arrival
 from ..programs import give
@@ -36,11 +36,9 @@ from ..values import frozen
 from .call import AuditContext, Call, Handled, Surface
 from .idempotency import answer_once
 from .route import Route
-from .routes import ROUTES
+from .route_table import RouteTable
 
 __all__ = ["Arrival", "Dispatcher", "Outcome", "report_failure"]
-
-_ROUTER: Final = Router((route.method, route.template, route) for route in ROUTES)
 
 _YES: Final = Allow()
 _UNKNOWN_ORIGIN: Final = "This origin is not among cors_allowed_origins"
@@ -53,6 +51,7 @@ class Dispatcher(Surface):
     """The dispatcher: every request passes it.  Without an `authenticator`, all are trusted."""
 
     context: ExecutorContext
+    table: RouteTable
     authenticator: Authenticator | None
     excluded: frozenset[str]
     cors: Cors
@@ -61,7 +60,7 @@ class Dispatcher(Surface):
     def admit(self, arrival: Arrival) -> Program[Outcome]:
         """Return the program that answers a request, or says why not."""
         request = arrival.request
-        match, query = _ROUTER.lead(request.target)
+        match, query = self.table.router.lead(request.target)
         if match is None:
             return self._unknown(arrival, NotFound())
         if request.method == "OPTIONS":
@@ -175,7 +174,7 @@ class Dispatcher(Surface):
         address.  Where an outer application knows its users by a cookie, a browser sends that
         along with whatever any page makes it send.
         """
-        if route.method == "GET" or not isinstance(route.need, Scoped):
+        if route.method == "GET" or not (route.custom or isinstance(route.need, Scoped)):
             return None
         if arrival.caller is not None:
             return None if self.cors.knows(arrival.request) else ForeignPage(_UNKNOWN_ORIGIN)
@@ -192,7 +191,7 @@ class Dispatcher(Surface):
 
         Refusals have their reasons: the answer is for whoever holds the platform's keys.
         """
-        match, _ = _ROUTER.lead(target)
+        match, _ = self.table.router.lead(target)
         if match is None:
             return {"allowed": False, "reason": "no route"}
         if method == "OPTIONS":
@@ -206,7 +205,8 @@ class Dispatcher(Surface):
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there, whatever the id."""
         return [
-            {**self._line(r, principal), **self._permission(principal, r, None)} for r in ROUTES
+            {**self._line(r, principal), **self._permission(principal, r, None)}
+            for r in self.table.routes
         ]
 
     def _line(self, route: Route, principal: Principal | TokenRefused) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class Route:
         success: The status of its usual answer.
         described: Whether the document says that there is a body.
         repeatable: It may be asked for twice as it is, and takes no `Idempotency-Key`.
+        custom: Whether it is a route of the application.
         takes_key: Whether an `Idempotency-Key` makes sure that it is done once.
     """
 
@@ -98,6 +99,7 @@ class Route:
     success: int = field(default=200, kw_only=True)
     described: bool = field(default=True, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
+    custom: bool = field(default=False, kw_only=True)
     takes_key: bool = field(init=False, default=Factory(_takes_key, takes_self=True))
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-__all__ = ["MAX_RESULT", "render"]
+__all__ = ["MAX_RESULT", "render", "to_json"]
 
 MAX_RESULT: Final = 1 << 16
 """How much of a result a model is shown, in characters."""
@@ -34,7 +34,7 @@ def render(value: Any, limit: int = MAX_RESULT) -> str | None:
     if isinstance(value, Enum):
         value = value.value
     try:
-        text = value if isinstance(value, str) else _encode(value)
+        text = value if isinstance(value, str) else to_json(value)
     except Exception:  # noqa: BLE001 (of what a value is made, its author's code says)
         return None
     text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
@@ -68,6 +68,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"JSON has no {kind.__name__}")
 
 
-_encode: Final = json.JSONEncoder(
+to_json: Final = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain
 ).encode

@@ -17,7 +17,8 @@ from ...version import INTERFACE_VERSION
 from ..fields import Field, fields_of, shape_name
 from ..json_schema import Schema, integer, ref, text
 from ..route import Route
-from ..routes import ROUTES
+from ..route_table import TABLE, RouteTable
+from .custom import operation_of
 from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual, query_of
 from .operations import CHANNEL_ONLY, JSON, OPERATIONS, Body, Operation, Reply
 from .schemas import SCHEMAS
@@ -58,8 +59,8 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def document(registry: Registry) -> dict[str, Any]:
-    """Return the OpenAPI 3.1.0 description of what `registry` hosts."""
+def document(registry: Registry, table: RouteTable = TABLE) -> dict[str, Any]:
+    """Return the OpenAPI 3.1.0 description of what `registry` hosts and `table` routes."""
     config = registry.config
     return {
         "openapi": "3.1.0",
@@ -69,7 +70,7 @@ def document(registry: Registry) -> dict[str, Any]:
             "version": INTERFACE_VERSION,
         },
         "servers": [{"url": ".", "description": "Where this document is"}],
-        "paths": _paths(registry),
+        "paths": _paths(registry, table),
         "components": {
             "schemas": dict(SCHEMAS),
             "responses": {_name(s): _error(r, MEANINGS[s]) for s, r in USUAL.items()},
@@ -83,15 +84,16 @@ def document(registry: Registry) -> dict[str, Any]:
                 }
             },
         },
-        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in ROUTES)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in table.routes)],
     }
 
 
-def _paths(registry: Registry) -> dict[str, dict[str, Any]]:
+def _paths(registry: Registry, table: RouteTable) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    operations = {**OPERATIONS, **{key: operation_of(one) for key, one in table.custom.items()}}
+    for route in table.routes:
         for path, operation_id in _places(route, registry):
-            entry = _operation(route, registry.config)
+            entry = _operation(route, operations[route.operation], registry.config)
             entry["operationId"] = operation_id
             if path != route.template:
                 entry["parameters"] = [p for p in entry["parameters"] if p["in"] != "path"]
@@ -108,14 +110,13 @@ def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
         yield route.template.replace("{channel}", channel), f"{route.operation}_{channel}"
 
 
-def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
-    known = OPERATIONS[route.operation]
+def _operation(route: Route, known: Operation, config: PlatformConfig) -> dict[str, Any]:
     security = _security(route, config)
     entry: dict[str, Any] = {
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
-        "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route))],
+        "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route, known))],
         **_body(known.body or _declared_body(route)),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
@@ -126,8 +127,7 @@ def _operation(route: Route, config: PlatformConfig) -> dict[str, Any]:
     return entry
 
 
-def _fields(route: Route) -> tuple[Field, ...]:
-    known = OPERATIONS[route.operation]
+def _fields(route: Route, known: Operation) -> tuple[Field, ...]:
     about = known.parameters
     fields = [
         evolve(f, description=about.get(f.name, f.description)) for f in query_of(route, known)

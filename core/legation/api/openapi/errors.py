@@ -130,7 +130,7 @@ def _of_caller(route: Route, *, needs_token: bool) -> Iterator[Refusal]:
     # An id that no path can have leads nowhere, and that is shown to callers alone.
     if needs_token or _open(route):
         yield USUAL[401]
-    if isinstance(route.need, Scoped):
+    if isinstance(route.need, Scoped) or (route.custom and route.method != "GET"):
         yield USUAL[403]
 
 

@@ -1,0 +1,26 @@
+"""The table of a platform: our rows first, then the application's."""
+
+from __future__ import annotations
+
+from legation.api.route_table import TABLE, make_table
+from legation.api.routes import ROUTES
+
+from ...orders import Shop, routes_of
+
+
+def test_platform_without_custom_routes_has_ours() -> None:
+    assert TABLE.routes == ROUTES
+    assert TABLE.custom == {}
+
+
+def test_rows_of_an_application_are_behind_ours() -> None:
+    table = make_table(routes_of(Shop()))
+
+    assert table.routes[: len(ROUTES)] == ROUTES
+    assert [row.operation for row in table.routes[len(ROUTES) :]] == list(table.custom)
+    assert all(row.custom for row in table.routes[len(ROUTES) :])
+    found, _ = table.router.lead("/orders/7?x=1")
+    assert found is not None
+    assert found.params == {"order_id": "7"}
+    assert sorted(found.methods) == ["DELETE", "GET"]
+    assert TABLE.router.lead("/orders/7") == (None, "")
