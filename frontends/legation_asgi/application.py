@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from inspect import isawaitable
 from typing import TypeAlias
 
@@ -25,7 +25,9 @@ from legation.incidents import where
 from legation.observability.request_log import Arrival, read_request_id
 from legation.platform import MeasuredResponder
 from legation_host import Host, Write, open_log
+from legation_host.errors import LifeMisuse
 from legation_host.hosting import open_platform
+from legation_host.life import one_life
 from legation_host.observer import Observer
 
 from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
@@ -69,9 +71,13 @@ class Application:
             case kind:
                 raise NotImplementedError(f"no such scope: {kind}")
 
-    @asynccontextmanager
+    @one_life("the application")
     async def open(self) -> AsyncGenerator[Host]:
-        """Hold the host open, for all requests of the event loop."""
+        """Hold the host open, for all requests of the event loop.
+
+        Raises:
+            LifeMisuse: The platform is open already, or what this returns is entered or left twice.
+        """
         async with self.open_host() as host:
             self._host = host
             try:
@@ -122,8 +128,8 @@ class Application:
             else:
                 program = await self.ask(request, scope)
             return await host.run(program, body=body)
-        except ClientGone:
-            raise  # nobody is there to get an answer
+        except (ClientGone, LifeMisuse):
+            raise  # nobody is there to get an answer; or it is the outer application's mistake
         except Exception as error:  # noqa: BLE001 (the boundary of the request)
             incident = _log(host, request, error)
             return self._instead(request, internal_error(incident), incident)

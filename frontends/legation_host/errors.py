@@ -6,6 +6,7 @@ __all__ = [
     "BadDatabaseUrl",
     "BadExporter",
     "HostError",
+    "LifeMisuse",
     "MissingDriver",
     "Misuse",
     "UnusableDatabase",
@@ -38,6 +39,10 @@ class Misuse(Exception):
 
     It is not thrown into the program, which is closed: the error is of whoever runs it there.
     """
+
+
+class LifeMisuse(Misuse):
+    """A host or a platform was used outside its one life, or outside its event loop."""
 
 
 def not_an_effect(asking: str, yielded: type[object]) -> str:

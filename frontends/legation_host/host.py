@@ -7,12 +7,12 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import define
+from attrs import define, field
 
 from legation.effects import Job, Program
 from legation.store.audit import AuditEntry
@@ -25,6 +25,7 @@ from .fetch import Fetcher
 from .functions import FUNCTION_THREADS, Functions
 from .hints import hints_of
 from .hub import Hub
+from .life import Act, Life, one_life
 from .logs import Write, quiet
 from .pace import Pace
 from .resources import Resources
@@ -47,9 +48,17 @@ def system_node() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
+def _begin_life() -> Life:
+    life = Life("the host")
+    life.move(Act.OPEN)
+    return life
+
+
 @define(eq=False)
 class Host(Resources):
     """Performs the effects of programs.  Made by `open_host`; belongs to one event loop."""
+
+    life: Life = field(factory=_begin_life)
 
     async def run(
         self, program: Program[R], *, body: BodySource | None = None, sink: Sink | None = None
@@ -62,17 +71,31 @@ class Host(Resources):
             sink: Takes what the program emits; what it raises ends the program.
 
         Raises:
+            LifeMisuse: This host is over, or lives in another event loop.
             Misuse: The program asked for what this host does not have.
             Exception: What the program, `body` or `sink` raised.
         """
+        life = self.life
+        try:  # as `Life.move` does, without a call for every request
+            here = life.lives and life.find_loop() is life.loop
+        except RuntimeError:
+            here = False
+        if not here:
+            program.close()
+            life.move(Act.ASK)
         return await drive(self, program, body, sink)
 
     def spawn(self, job: Job) -> None:
-        """Start `job` beside everything else; it ends at the latest when the host closes."""
+        """Start `job` beside everything else; it ends at the latest when the host closes.
+
+        Raises:
+            LifeMisuse: This host is over, or lives in another event loop.
+        """
+        self.life.move(Act.ASK)
         spawn(self, job)
 
 
-@asynccontextmanager
+@one_life("the host")
 async def open_host(
     databases: Mapping[str, str] | None = None,
     *,
@@ -102,9 +125,10 @@ async def open_host(
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
+        LifeMisuse: What this returns is entered or left a second time.
     """
     failed: Exception | None = None
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as ending, AsyncExitStack() as stack:
         opened = _open_databases(databases or {}, log, stack)
         fetcher = Fetcher()
         stack.push_async_callback(fetcher.aclose)
@@ -116,6 +140,7 @@ async def open_host(
         host = Host(
             opened, clock, entropy, node or system_node(), log, fetcher, functions, trail, tasks
         )
+        ending.callback(host.life.move, Act.END)
         host.pace = Pace(log)
         if write_audit is not None:
             trail.store = _make_store(host, write_audit)

@@ -16,6 +16,7 @@ from .assets import read_assets
 from .hints import hint_gauges
 from .host import Host, open_host
 from .hub import Hub
+from .life import hold, one_life
 from .logs import Write, quiet
 from .observer import Observer
 from .pace import NOWHERE, Noted, Pace
@@ -27,7 +28,7 @@ _LAST_SECONDS: Final = 3.0
 """For what is left to be given back: a database that does not answer keeps its leases."""
 
 
-@asynccontextmanager
+@one_life("the platform")
 async def open_platform(
     platform: Platform,
     *,
@@ -42,7 +43,7 @@ async def open_platform(
     back; when an error or a cancellation is the reason, it is given back at once.
 
     Args:
-        platform: Belongs to this host alone.
+        platform: Belongs to this host alone, until that is closed.
         log: Takes the operator's lines.
         drain_seconds: For what is under work when the block is left.
         observer: Takes the request log and the spans; without one there are gauges alone.
@@ -50,13 +51,24 @@ async def open_platform(
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
+        LifeMisuse: The platform is open already, or what this returns is entered or left twice.
     """
-    observer = observer or Observer()
+    with hold(platform):
+        opened = _open_held(platform, log, drain_seconds, observer or Observer(), noted or NOWHERE)
+        async with opened as host:
+            yield host
+
+
+@asynccontextmanager
+async def _open_held(
+    platform: Platform, log: Write, drain_seconds: float, observer: Observer, noted: Noted
+) -> AsyncGenerator[Host, None]:
+    """Open a host for a platform that no other host has."""
     observer.begin(platform)
     platform.load_assets(read_assets())
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
-        host.pace = Pace(log, noted or NOWHERE)
+        host.pace = Pace(log, noted)
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

@@ -46,11 +46,11 @@ from legation.effects import (
     Yielding,
 )
 from legation.store.audit import AuditEntry
-from legation.store.failures import Busy, Conflict, Unavailable, WrongSchema
+from legation.store.failures import Busy, Conflict, WrongSchema
 from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
 from legation_host.drive import GATHERED_BYTES, PERFORMERS, TURN
-from legation_host.errors import Misuse
+from legation_host.errors import LifeMisuse, Misuse
 
 from .host_units import BACKENDS, All, Count, Create, Get, Lines, Missing, Put, run
 
@@ -226,7 +226,7 @@ def test_a_cancelled_host_still_closes_what_it_opened(backend: str, tmp_path: Pa
                 scope.cancel()
                 await anyio.sleep(9)
         assert scope.cancelled_caught
-        with pytest.raises(Unavailable):
+        with pytest.raises(LifeMisuse, match="the host is over"):
             await hosts[0].run(answers(Transact("main", Put("late"))))
 
     run(backend, main)
