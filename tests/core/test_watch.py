@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from inspect import isabstract
@@ -17,19 +17,22 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 import legation
-from legation import Agent, tool
+from legation import Agent, Model, tool
 from legation.api.routes import ROUTES
-from legation.effects import Program, Transact
+from legation.effects import Effect, Fetch, FetchReply, Program, Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.store.counts import CountRuns
 from legation.store.failures import StoreFailure
 from legation.store.inbox import INBOX
 from legation.store.leased_queue import LeasedQueue
 from legation.store.units import Dialect, Unit
-from legation_testing import Client, ScriptedModel, call
+from legation_testing import Chunks, Client, ScriptedModel, call
 
 from ..callers import Issuer
 from ..contract import contract_of
+from ..providers.deliveries import ENVIRON as SECRETS
+from ..providers.deliveries import platform as with_channels
+from ..providers.deliveries import slack, standard, telegram, whatsapp
 from .api.openapi.test_examples import Operation, World
 from .conftest import CORE, watched
 from .test_parts import run_examples
@@ -114,6 +117,11 @@ def test_what_others_do_while_the_core_waits_is_not_the_cores() -> None:
 
 METHODS: Final = ("GET", "POST", "PATCH", "DELETE")
 """In this order, so that what is deleted was read before."""
+STREAM: Final = {"content-type": "text/event-stream"}
+SPOKEN: Final = (
+    b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Yes"},'
+    b'"finish_reason":"stop"}]}\n\n'
+)
 # By operation: the status of a request that is refused, where another one of this test goes well.
 REFUSED: Final[Mapping[str, int]] = {
     "continue_agent_run": 409,  # that run waits for nobody
@@ -217,6 +225,41 @@ def use_runs(client: Client) -> None:
     client.advance(300)  # what was broken off is found, what was answered is sent
 
 
+async def count(message: str) -> AsyncIterator[str]:
+    for number in range(int(message)):
+        yield f"{number + 1} "
+
+
+def answer_as_provider(sent: Any) -> Chunks | FetchReply:
+    if sent.url.endswith("/chat/completions"):
+        return Chunks(200, STREAM, (SPOKEN, b"data: [DONE]\n\n", b": more"))
+    return FetchReply(200, {"content-type": "application/json"}, b'{"ok": true}')
+
+
+def use_providers() -> Client:
+    """Have a model of a provider asked over the network, and a message of each kind answered."""
+    made = with_channels(
+        models=[Model("fast", "openai", "gpt", base_url="https://m.test/v1", api_key_env="K")],
+        agents=[Agent(id="concierge", model="fast"), Agent(id="counter", run=count)],
+        environ={**SECRETS, "K": "k"},
+    )
+    with Client(made, fetch=answer_as_provider) as client:
+        assert client.run("concierge", "Is it open?")["content"] == "Yes"
+        assert client.run("counter", "3")["content"] == "1 2 3 "
+        now_us = client.clock.now_us
+        for delivery in (
+            whatsapp(("4915", "wamid.1", "hi"), now_us=now_us),
+            telegram(4915, 7, "hi", now_us),
+            slack("U1", "1.000100", "hi", now_us),
+            standard("ada", "m-1", "hi", now_us),
+        ):
+            headers = dict(delivery.headers)
+            assert client.post(delivery.target, body=delivery.body, headers=headers).status == 200
+        client.advance(10)
+        assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 4
+    return client
+
+
 def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
     issuer = Issuer(ed25519.Ed25519PrivateKey.generate())
     model = ScriptedModel([call("book", room=7), "Booked."])
@@ -233,7 +276,8 @@ def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
         world.client.simulation.run(world.platform.shutdown(1.0), "shutdown")
         _, wrong = run_examples()
         world.client.close()
-    made = [performed.effect for performed in world.client.effects]
+        providers = use_providers()
+    made = [asked.effect for client in (world.client, providers) for asked in client.effects]
 
     assert touched == []
     assert challenged.body == b"1158"
@@ -244,4 +288,5 @@ def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
         type(effect.unit) for effect in made if isinstance(effect, Transact)
     }
     assert len(units) > 50
-    assert len(made) > 500
+    effects = {typing.get_origin(kind) or kind for kind in typing.get_args(Effect)}
+    assert effects == {type(effect) for effect in made}
