@@ -27,10 +27,11 @@ def check_program(value: object, taker: str) -> None:
     Raises:
         Misuse: It is a function, a coroutine, an effect, or anything else.
     """
-    if isinstance(value, Generator):
+    kind: type[object] = type(value)
+    if issubclass(kind, Generator):
         return
-    if isinstance(value, Asks):
-        name = type(value).__name__
+    if issubclass(kind, Asks):
+        name = kind.__name__
         advice = f"{name} is an effect, and a program yields it: iter({name}(…)) asks for it alone"
     elif inspect.iscoroutine(value):
         advice = "a coroutine is none: write it with `def` and `yield from`, without `async`"

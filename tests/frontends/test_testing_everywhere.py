@@ -141,9 +141,13 @@ def test_scenario_without_an_effect_is_red() -> None:
         crash_everywhere(make, lambda _: None, check)
 
 
+def never(_: object) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("which", "name"),
-    [(Fetch, "any Fetch"), (Claim, "any Claim"), (lambda _: False, "an effect for which <lambda>")],
+    [(Fetch, "any Fetch"), (Claim, "any Claim"), (never, "an effect for which never")],
     ids=["effect", "unit", "predicate"],
 )
 def test_failure_that_never_strikes_is_red(which: Expected, name: str) -> None:

@@ -69,7 +69,7 @@ def test_what_is_no_program_is_named(taker: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, moment], ids=["none", "number", "program"])
 def test_what_makes_no_program_is_named(value: Any) -> None:
-    given = value() if callable(value) else value
+    given: Any = value() if callable(value) else value
 
     with pytest.raises(Misuse, match="takes a function that makes a program"):
         close_at_every_effect(given, [(Now(), 1)])

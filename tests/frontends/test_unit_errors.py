@@ -177,12 +177,24 @@ def test_one_that_no_program_catches_comes_out_as_it_is(perform: Perform) -> Non
     assert caught.value is error
 
 
+def interrupt(inner: Program[Any]) -> Interruptible[Any]:
+    return Interruptible(inner, "stop", 20.0)
+
+
+def accompany(inner: Program[Any]) -> Concurrently[Any]:
+    return Concurrently((inner,))
+
+
+def interrupt_company(inner: Program[Any]) -> Interruptible[Any]:
+    return interrupt(iter(accompany(inner)))
+
+
 @pytest.mark.parametrize(
     "around",
     [
-        lambda inner: Interruptible(inner, "stop", 20.0),
-        lambda inner: Concurrently((inner,)),
-        lambda inner: Interruptible(iter(Concurrently((inner,))), "stop", 20.0),
+        interrupt,
+        accompany,
+        interrupt_company,
     ],
     ids=["interruptible", "concurrently", "both"],
 )

@@ -139,7 +139,7 @@ class StartRun(RunOrder, Unit[Started]):
         return Started(run_no, None if busy else self._claim(run_no, state))
 
     def _claim(self, run_no: int, state: str) -> ClaimedRun:
-        columns = (*order_columns(self), self.now_us, 1, run_no, 0, state)
+        columns: tuple[Any, ...] = (*order_columns(self), self.now_us, 1, run_no, 0, state)
         return ClaimedRun(*columns)
 
 

@@ -14,7 +14,7 @@ from legation.access.claims import Claims
 from legation.access.decide import ANONYMOUS, principal_of
 from legation.access.outer_caller import admit, is_nobody
 from legation.api.routes import ROUTES
-from legation.effects import Log, Record
+from legation.effects import Log, Now, Record
 from legation.http.messages import Request
 from legation.store.audit import AuditEntry
 from legation_testing import NEW_YEAR_2026, Client, close_at_every_effect
@@ -336,7 +336,7 @@ def test_the_answer_to_a_caller_can_be_closed_at_every_effect() -> None:
     for platform in platforms():
         seen = close_at_every_effect(
             lambda platform=platform: platform.answer(request, bad),  # type: ignore[misc]
-            [(lambda _: True, NEW_YEAR_2026), *script, (lambda _: True, NEW_YEAR_2026)],
+            [(Now, NEW_YEAR_2026), *script, (Now, NEW_YEAR_2026)],
         )
         assert seen == 4
 
