@@ -607,6 +607,13 @@ async def status_of(app: Application, path: bytes, *headers: tuple[bytes, bytes]
 ANN: Final = Principal("ann", ["agents:read"])
 
 
+def says(caller: object) -> Callable[[Scope], Any]:
+    def say(_: Scope) -> Any:
+        return caller
+
+    return say
+
+
 async def in_a_coroutine(_: Scope) -> Principal:
     await trio.lowlevel.checkpoint()
     return ANN
@@ -624,14 +631,14 @@ def broken(_: Scope) -> None:
 @pytest.mark.parametrize(
     ("caller", "agents", "health", "event"),
     [
-        (lambda _: ANN, 200, 200, None),
+        (says(ANN), 200, 200, None),
         (in_a_coroutine, 200, 200, None),
-        (lambda _: Principal("ann"), 403, 200, None),
-        (lambda _: None, 401, 200, None),
+        (says(Principal("ann")), 403, 200, None),
+        (says(None), 401, 200, None),
         (nobody, 401, 200, None),
-        (lambda _: Principal("a\0"), 401, 200, "caller_refused"),
-        (lambda _: "ann", 401, 200, "caller_refused"),
-        (lambda _: False, 401, 200, "caller_refused"),
+        (says(Principal("a\0")), 401, 200, "caller_refused"),
+        (says("ann"), 401, 200, "caller_refused"),
+        (says(False), 401, 200, "caller_refused"),
         (broken, 500, 500, "request_failed"),
     ],
     ids=["ann", "later", "no scope", "None", "None later", "NUL", "a text", "False", "raises"],

@@ -23,6 +23,7 @@ from legation_host import Host, open_host
 from legation_host.errors import LifeMisuse, UnusableDatabase
 from legation_host.hosting import open_platform
 from legation_host.life import MOVES, Act, Life, Opening, Stage, hold, one_life
+from legation_host.logs import quiet
 
 BACKENDS: Final = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 SECONDS: Final = 20.0
@@ -290,7 +291,7 @@ def test_a_platform_that_could_not_be_opened_can_be_later(backend: str) -> None:
 @BACKENDS
 def test_two_applications_of_one_platform_do_not_close_each_other(backend: str) -> None:
     platform = made()
-    one, other = asgi(platform, log=lambda *_: None), asgi(platform, log=lambda *_: None)
+    one, other = asgi(platform, log=quiet), asgi(platform, log=quiet)
 
     async def main() -> None:
         async with one.open():
@@ -308,7 +309,7 @@ def test_two_applications_of_one_platform_do_not_close_each_other(backend: str) 
 
 @BACKENDS
 def test_a_lifespan_of_an_open_platform_fails_at_once_and_says_why(backend: str) -> None:
-    app = asgi(made(), log=lambda *_: None)
+    app = asgi(made(), log=quiet)
     told: list[Any] = []
 
     async def receive() -> Any:
@@ -331,7 +332,7 @@ def test_a_lifespan_of_an_open_platform_fails_at_once_and_says_why(backend: str)
 
 @BACKENDS
 def test_an_application_asked_in_another_event_loop_says_so_to_its_server(backend: str) -> None:
-    app = asgi(made(), log=lambda *_: None)
+    app = asgi(made(), log=quiet)
 
     async def ask() -> None:
         with pytest.raises(LifeMisuse, match="the host was opened in another event loop"):

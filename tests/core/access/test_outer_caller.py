@@ -332,17 +332,17 @@ def test_a_foreign_page_changes_nothing_for_a_user_whom_a_cookie_names(
 def test_the_answer_to_a_caller_can_be_closed_at_every_effect() -> None:
     request = Request("GET", "/agents", ((b"x-request-id", b"r"),))
     bad = Principal("\0")
-    script: list[Any] = [(Log, None), (Record, None)]
+    ended: tuple[Any, int] = (Now(), NEW_YEAR_2026)
+    script: list[Any] = [ended, (Log, None), (Record, None), ended]
     for platform in platforms():
         seen = close_at_every_effect(
             lambda platform=platform: platform.answer(request, bad),  # type: ignore[misc]
-            [(Now, NEW_YEAR_2026), *script, (Now, NEW_YEAR_2026)],
+            script,
         )
         assert seen == 4
 
 
-def test_a_principal_is_json_in_no_place() -> None:
-    """Its claims are copies: what the application changes afterwards reaches no run."""
+def test_what_an_application_changes_afterwards_reaches_no_run() -> None:
     given: dict[str, Any] = {"tenant": ["acme"]}
     found = admit(Principal("ann", dependencies=given), ADMIN)
     given["tenant"].append("evil")
