@@ -48,7 +48,6 @@ EXCUSED: Final = (
     "frontends/legation_cli/audit.py:prune",  # a command of click's
     "frontends/legation_cli/main.py:color",  # a setting of click's context
     "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection
-    "frontends/legation_host/otel.py:emit",  # overrides `logging.Handler`
     "frontends/legation_host/otel.py:generate_*_id",  # override OpenTelemetry's `IdGenerator`
     "frontends/legation_host/postgres.py:prepare_threshold",  # a setting of a psycopg connection
     "frontends/legation_server/tls.py:minimum_version",  # a setting of an `SSLContext`
@@ -61,6 +60,7 @@ EXCUSED: Final = (
     "frontends/legation_testing/clock.py:set_forward",  # a test sets the clock of the wall
     "frontends/legation_testing/everywhere.py:points",  # a test asserts how many crashes it made
     "frontends/legation_testing/exchange.py:disconnect",  # a test leaves in the middle of a stream
+    "frontends/legation_testing/host_kit/check.py:left_out",  # a test asserts what was not asked
     "frontends/legation_testing/scripted_model.py:steps_left",  # a test asserts that all were asked
     "frontends/legation_testing/simulation.py:find_running",  # a test asserts that nothing is left
 )

@@ -22,12 +22,14 @@ from .sqlite_connection import MEMORY, connect, run_unit
 
 __all__ = [
     "Database",
-    "Read",
+    "RunUnit",
     "check_files",
     "check_url",
+    "dialect_of",
     "in_memory",
     "open_database",
     "open_reader",
+    "open_writer",
 ]
 
 R = TypeVar("R")
@@ -83,34 +85,60 @@ def open_database(name: str, url: str, write: Write = quiet) -> Database:
     Raises:
         HostError: In words for the operator.
     """
-    if _scheme(url) in _POSTGRES:
+    if dialect_of(url) is Dialect.POSTGRESQL:
         return PostgresDatabase(name, url, write)
     return SqliteDatabase(name, _sqlite_path(name, url), write)
 
 
-Read: TypeAlias = Callable[[Unit[Any]], Any]
-"""Runs a unit that only reads, on the thread that calls."""
+RunUnit: TypeAlias = Callable[[Unit[Any]], Any]
+"""Runs a unit in a transaction of its own, on the thread that calls."""
 
 
 @contextmanager
-def open_reader(name: str, url: str) -> Generator[Read]:
+def open_writer(name: str, url: str) -> Generator[RunUnit]:
+    """Open the database at `url` beside whoever serves it, as another process does.
+
+    Raises:
+        HostError: In words for the operator.
+    """
+    if dialect_of(url) is Dialect.POSTGRESQL:
+        with _open_server(name, url) as run:
+            yield run
+        return
+    with closing(connect(_sqlite_path(name, url))) as connection:
+        yield partial(run_unit, connection, database=name)
+
+
+@contextmanager
+def open_reader(name: str, url: str) -> Generator[RunUnit]:
     """Open the database at `url` to read from it, beside whoever serves it; create nothing.
 
     Raises:
         HostError: In words for the operator.
     """
-    if _scheme(url) in _POSTGRES:
-        database = PostgresDatabase(name, url)
-        try:
-            yield database.run_unit
-        finally:
-            anyio.run(database.aclose)
+    if dialect_of(url) is Dialect.POSTGRESQL:
+        with _open_server(name, url) as run:
+            yield run
         return
     path = _sqlite_path(name, url)
     if not Path(path).is_file():
         raise UnusableDatabase(f"databases.{name}.url: there is no file {path}")
     with closing(connect(path, read_only=True)) as connection:
         yield partial(run_unit, connection, database=name)
+
+
+@contextmanager
+def _open_server(name: str, url: str) -> Generator[RunUnit]:
+    database = PostgresDatabase(name, url)
+    try:
+        yield database.run_unit
+    finally:
+        anyio.run(database.aclose)
+
+
+def dialect_of(url: str) -> Dialect:
+    """Return the SQL of the database at `url`."""
+    return Dialect.POSTGRESQL if _scheme(url) in _POSTGRES else Dialect.SQLITE
 
 
 def _scheme(url: str) -> str:

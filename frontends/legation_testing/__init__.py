@@ -4,6 +4,7 @@
 * `Simulation` runs many, on a real SQLite, in virtual time, with faults and crashes.
 * `Client` puts a whole platform on a simulation and sends it requests.
 * `ScriptedModel` is a model that says what the test wrote down for it.
+* `check_host` holds a host of your own to its contract.
 """
 
 from __future__ import annotations
@@ -14,6 +15,19 @@ from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
 from .everywhere import Trials, crash_everywhere, fail_everywhere
 from .exchange import BadResponse, ClientResponse, Exchange, Refused
 from .faults import Crashed, Performed, PlannedFault
+from .host_kit import (
+    AsyncHost,
+    BrokenHost,
+    BrokenRule,
+    Case,
+    HostSetup,
+    HostUnderTest,
+    MakeHost,
+    Report,
+    check_host,
+    host_cases,
+    portal_host,
+)
 from .matching import Expected
 from .misuse import Misuse
 from .node import Node
@@ -28,7 +42,11 @@ from .watchers import Watcher, watch_responses
 
 __all__ = [
     "NEW_YEAR_2026",
+    "AsyncHost",
     "BadResponse",
+    "BrokenHost",
+    "BrokenRule",
+    "Case",
     "Chunks",
     "Client",
     "ClientResponse",
@@ -41,6 +59,9 @@ __all__ = [
     "Exchange",
     "Expected",
     "Fetcher",
+    "HostSetup",
+    "HostUnderTest",
+    "MakeHost",
     "Misuse",
     "NoResult",
     "Node",
@@ -49,6 +70,7 @@ __all__ = [
     "Performed",
     "PlannedFault",
     "Refused",
+    "Report",
     "Says",
     "Script",
     "ScriptedModel",
@@ -59,12 +81,15 @@ __all__ = [
     "Watcher",
     "YieldedWhileUnwinding",
     "call",
+    "check_host",
     "close_at_every_effect",
     "crash_everywhere",
     "effects_of",
     "fail_everywhere",
+    "host_cases",
     "parse_events",
     "play",
+    "portal_host",
     "refuse_connections",
     "unwind",
     "watch_responses",

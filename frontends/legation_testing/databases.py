@@ -44,7 +44,7 @@ class Databases:
         return self._connections[name]
 
     def run(self, name: str, unit: Unit[R]) -> R:
-        """Run `unit` in a transaction of its own.
+        """Run `unit` in a transaction of its own; one that only reads cannot write.
 
         Raises:
             StoreFailure: With a numbered incident, where the host draws one: runs repeat.
@@ -54,8 +54,10 @@ class Databases:
         def hear(level: str, event: str, fields: Mapping[str, Any]) -> None:
             said.append((level, event, fields))
 
+        connection = self.connection(name)
+        connection.execute(f"pragma query_only = {int(not unit.writes)}")
         try:
-            return run_unit(self.connection(name), unit, database=name, write=hear)
+            return run_unit(connection, unit, database=name, write=hear)
         except StoreFailure as failure:
             incident = f"{next(self._incidents):08x}"
             for level, event, fields in said:

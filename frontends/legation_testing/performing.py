@@ -133,6 +133,8 @@ def _fetch(world: World, task: Task[Any], effect: effects.Fetch) -> Any:
     seconds, answer = _fetch_answer(world, effect)
     if isinstance(answer, Chunks):
         seconds, answer = seconds + answer.times()[-1], answer.whole()
+    if isinstance(answer, FetchReply) and len(answer.body) > effect.max_bytes:
+        answer = Unreachable("too-large")
     return _in_time(world, task, effect, seconds, answer)
 
 

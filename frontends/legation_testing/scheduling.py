@@ -182,8 +182,12 @@ class Scheduler:
         return task
 
     def enter(self, outer: Task[Any], program: Program[Any]) -> None:
-        """Let `outer` wait for the end of `program`, which runs under its name."""
-        self._enter(outer, (Task(outer.label, outer.node, program, outer.body, outer=outer),))
+        """Let `outer` wait for the end of `program`, which runs under its name.
+
+        It answers the same request: what it emits is part of the same response.
+        """
+        inner = Task(outer.label, outer.node, program, outer.body, outer.received, outer=outer)
+        self._enter(outer, (inner,))
 
     def enter_each(self, outer: Task[Any], programs: Iterable[Program[Any]]) -> None:
         """Let `outer` wait for the ends of `programs`, which have no request."""
@@ -230,6 +234,9 @@ class Scheduler:
         task.waits_for = None
         task.ticket = 0
         task.node.state.leave(task)
+        self._drop_inner(task)
+
+    def _drop_inner(self, task: Task[Any]) -> None:
         inner, task.inner = task.inner, ()
         for one in inner:
             if not one.done:
@@ -242,7 +249,8 @@ class Scheduler:
                 self.drop(task)
 
     def drop(self, task: Task[Any]) -> None:
-        """Close one program."""
+        """Close one program, after those whose ends it waits for."""
+        self._drop_inner(task)
         task.kill()
         self.forget(task)
         if task in self._ready:
