@@ -7,20 +7,28 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
-from ..runs.rounds import Pause, repeat
+from ..runs.rounds import Pause, Rounds, repeat
 from ..store.inbox import INBOX
 from ..store.leased_queue import ClaimItems, ExtendLeases, ForgetItems, LeasedQueue
 from ..store.outbox import OUTBOX
 from ..values import frozen
 from .answers import AnswerMessage
-from .leases import MOST, WorkerLeases
+from .leases import WorkerLeases
 from .replies import SendReply
 from .retry import MAX_ATTEMPTS
 
-__all__ = ["KEPT_US", "ClaimWork", "ForgetDone", "KeepLeases", "channel_jobs"]
+__all__ = [
+    "KEPT_US",
+    "ClaimWork",
+    "ForgetDone",
+    "KeepLeases",
+    "answer_inbox",
+    "channel_jobs",
+    "send_outbox",
+]
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the id of an answered message is known: providers deliver again for a week."""
@@ -29,9 +37,6 @@ _ROUND_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 5.0
 _FORGET_SECONDS: Final = 3600.0
 _BATCH: Final = 500
-# At least so many places are free before more is claimed: a claim for each that becomes free
-# would keep the database busy when the node is.
-_WORTHWHILE: Final = MOST // 4
 
 
 def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
@@ -40,58 +45,76 @@ def channel_jobs(workers: Iterable[WorkerLeases]) -> tuple[Job, ...]:
 
 
 def _jobs(worker: WorkerLeases) -> tuple[Job, ...]:
-    return (
-        ClaimWork(worker, INBOX, AnswerMessage, worker.inbox),
-        ClaimWork(worker, OUTBOX, SendReply, worker.outbox),
-        KeepLeases(worker),
-        ForgetDone(worker),
-    )
+    return (answer_inbox(worker), send_outbox(worker), KeepLeases(worker), ForgetDone(worker))
 
 
-def _repeat(
-    worker: WorkerLeases, one_round: Callable[[], Program[None]], pause: Pause
-) -> Program[None]:
-    """Go round for ever."""
-    return repeat(
-        worker.database,
-        one_round,
-        lambda level, fields: Log(level, "channel_round_failed", fields),
-        pause,
-        Sleep(_TROUBLE_SECONDS),
-    )
+def answer_inbox(worker: WorkerLeases) -> ClaimWork:
+    """Return the job that claims messages and answers them."""
+    return ClaimWork(worker, INBOX, AnswerMessage, worker.inbox)
+
+
+def send_outbox(worker: WorkerLeases) -> ClaimWork:
+    """Return the job that claims replies and sends them."""
+    return ClaimWork(worker, OUTBOX, SendReply, worker.outbox)
 
 
 @frozen
-class ClaimWork(Job):
-    """Claim what waits in `queue` and start `work` on each, as long as the process lives.
+class _QueueJob(Job, Rounds, Protocol):
+    """Base of the jobs on the queues of one database."""
+
+    worker: WorkerLeases
+
+    @property
+    def database(self) -> str:
+        """The database of the queues."""
+        return self.worker.database
+
+    @property
+    def after_trouble(self) -> Pause:
+        """The pause after a round that failed."""
+        return Sleep(_TROUBLE_SECONDS)
+
+    def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
+        """Return the line of the log for a round that failed."""
+        return Log(level, "channel_round_failed", fields)
+
+    def program(self) -> Program[None]:
+        """Go round, as long as the process lives."""
+        return repeat(self)
+
+
+@frozen
+class ClaimWork(_QueueJob):
+    """Claim what waits in `queue` and start `work` on each.
 
     Under `topic` it is announced that something waits.
     """
 
-    worker: WorkerLeases
     queue: LeasedQueue[Any, Any]
     work: Callable[[WorkerLeases, Any], Job]
     topic: str
 
-    def program(self) -> Program[None]:
-        """Go round."""
-        return _repeat(self.worker, self._round, AwaitNudge(self.topic, _ROUND_SECONDS))
+    @property
+    def pause(self) -> Pause:
+        """Wait until something is announced."""
+        return AwaitNudge(self.topic, _ROUND_SECONDS)
 
-    def _round(self) -> Program[None]:
-        """Claim what there is room for; nothing where the process is about to end."""
+    def round(self) -> Program[bool]:
+        """Claim what there is room for."""
         worker, queue = self.worker, self.queue
-        free = MOST - len(worker.held(queue))
-        if free < _WORTHWHILE or worker.context.draining:
-            return
+        room = worker.room(queue)
+        if not room:
+            return False
         node = yield from ThisNode()
         now_us = yield from Now()
         until_us = now_us + worker.lease_us
-        unit = ClaimItems(queue, node, now_us, until_us, free, MAX_ATTEMPTS, worker.channels)
+        unit = ClaimItems(queue, node, now_us, until_us, room, MAX_ATTEMPTS, worker.channels)
         worker.claims += 1
         try:
             claimed = yield from Transact(worker.database, unit)
         finally:
             worker.claims -= 1
+        worker.count(queue, len(claimed.items))
         for item in claimed.items:
             worker.enter(item.lease)
             yield from Spawn(self.work(worker, item))
@@ -101,19 +124,19 @@ class ClaimWork(Job):
                 "reply_abandoned" if queue is OUTBOX else "message_abandoned",
                 (("channel", key.channel),),
             )
+        return False
 
 
 @frozen
-class KeepLeases(Job):
+class KeepLeases(_QueueJob):
     """Extend the leases of what is under work, three times within a lease."""
 
-    worker: WorkerLeases
+    @property
+    def pause(self) -> Pause:
+        """Wait for a third of a lease."""
+        return Sleep(self.worker.lease_us / 3 / 1_000_000)
 
-    def program(self) -> Program[None]:
-        """Go round."""
-        return _repeat(self.worker, self._round, Sleep(self.worker.lease_us / 3 / 1_000_000))
-
-    def _round(self) -> Program[None]:
+    def round(self) -> Program[bool]:
         """Extend; what was lost makes room, for its work comes to nothing."""
         worker, now_us = self.worker, (yield from Now())
         for queue in (INBOX, OUTBOX):
@@ -123,22 +146,25 @@ class KeepLeases(Job):
                 for lease in leases:
                     if lease not in kept:
                         worker.leave(lease)
+        return False
 
 
 @frozen
-class ForgetDone(Job):
+class ForgetDone(_QueueJob):
     """Delete, every hour, what was answered and sent long ago."""
 
-    worker: WorkerLeases
+    @property
+    def pause(self) -> Pause:
+        """Wait for an hour."""
+        return Sleep(_FORGET_SECONDS)
 
-    def program(self) -> Program[None]:
-        """Go round."""
-        return _repeat(self.worker, self._round, Sleep(_FORGET_SECONDS))
-
-    def _round(self) -> Program[None]:
-        """Delete in batches, each a transaction of its own: nobody waits long for one."""
-        before_us = (yield from Now()) - KEPT_US
+    def round(self) -> Program[bool]:
+        """Delete a batch of each queue, a transaction of its own: nobody waits long for one."""
+        now_us = yield from Now()
+        more = False
         for queue in (INBOX, OUTBOX):
-            forget = ForgetItems(queue, before_us, _BATCH)
-            while (yield from Transact(self.worker.database, forget)) == _BATCH:
-                pass
+            forget = ForgetItems(queue, now_us - KEPT_US, _BATCH)
+            more |= (yield from Transact(self.worker.database, forget)) == _BATCH
+        if not more:
+            self.worker.forgot_us = now_us
+        return more

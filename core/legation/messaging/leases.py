@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from attrs import define, field
@@ -9,25 +10,36 @@ from attrs import define, field
 from ..hosted.registry import HostedChannel
 from ..runs.executor import ExecutorContext
 from ..runs.register import InFlight, Key
+from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
+from ..store.outbox import OUTBOX
 
 __all__ = ["MOST", "WorkerLeases", "leases_of"]
 
 MOST: Final = 16
 """How many messages, and how many replies, a node works on at a time."""
 
+# At least so many places are free before more is claimed: a claim for each that becomes free
+# would keep the database busy when the node is.
+_WORTHWHILE: Final = MOST // 4
+
 
 @define(eq=False)
 class WorkerLeases:
     """Leases under work.  Only these are extended: what nobody works on any more runs out.
 
-    `claims` is how many claims have been sent to the database and not been answered.
+    Attributes:
+        claims: How many claims have been sent to the database and not been answered.
+        taken: How many items have been claimed, by the table of their queue.
+        forgot_us: When this process last deleted all that was to be forgotten.
     """
 
     context: ExecutorContext
     database: str
     in_flight: InFlight[Lease] = field(factory=InFlight[Lease])
     claims: int = 0
+    forgot_us: int = field(default=0, init=False)
+    taken: Counter[str] = field(factory=Counter[str], init=False)
 
     @property
     def busy(self) -> bool:
@@ -62,6 +74,26 @@ class WorkerLeases:
     def held(self, queue: LeasedQueue[Any, Any]) -> tuple[Lease, ...]:
         """Return the leases on items of `queue`."""
         return tuple(self.in_flight.at(queue.table).values())
+
+    def room(self, queue: LeasedQueue[Any, Any]) -> int:
+        """Return how many items of `queue` may be claimed now.
+
+        None may where the process is about to end.
+        """
+        free = MOST - len(self.held(queue))
+        if free < _WORTHWHILE or self.context.draining:
+            return 0
+        return max(0, int(min(free, self.context.left))) if self._is_limited(queue) else free
+
+    def count(self, queue: LeasedQueue[Any, Any], taken: int) -> None:
+        """Note that so many items of `queue` were claimed."""
+        if self._is_limited(queue):
+            self.context.left -= taken
+        self.taken[queue.table] += taken
+
+    def _is_limited(self, queue: LeasedQueue[Any, Any]) -> bool:
+        """Whether the limit holds for `queue`: not for the replies to messages within the limit."""
+        return queue is not OUTBOX or not self.taken[INBOX.table]
 
     def enter(self, lease: Lease) -> None:
         """Note that work under `lease` begins."""

@@ -290,14 +290,18 @@ class WatchSchema(Job):
 
     def program(self) -> Program[None]:
         """Go round."""
-        name, reasons = self.name, self.guard.reasons
         while True:
             yield from Sleep(LOOK_SECONDS)
-            before = reasons.get(name)
-            yield from self.guard.examine(name)
-            after = reasons.get(name)
-            if after != before and name not in self.guard.conditions:
-                yield from _log_standing(name, after)
+            yield from self.round()
+
+    def round(self) -> Program[None]:
+        """Look once, and log where the database is served again or no longer."""
+        name, reasons = self.name, self.guard.reasons
+        before = reasons.get(name)
+        yield from self.guard.examine(name)
+        after = reasons.get(name)
+        if after != before and name not in self.guard.conditions:
+            yield from _log_standing(name, after)
 
 
 @frozen
@@ -308,5 +312,12 @@ class WatchSchemas(Job):
 
     def program(self) -> Program[None]:
         """Start the watches."""
-        for name in self.guard.databases:
-            yield from Spawn(WatchSchema(self.guard, name))
+        for watch in self._watches():
+            yield from Spawn(watch)
+
+    def round(self) -> Program[None]:
+        """Look at each once."""
+        yield from Concurrently(tuple(watch.round() for watch in self._watches()))
+
+    def _watches(self) -> tuple[WatchSchema, ...]:
+        return tuple(WatchSchema(self.guard, name) for name in self.guard.databases)

@@ -8,6 +8,7 @@ node, the lease passes and another node ends the run as interrupted.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from .retry import MANY, MOST_TRIES, PASSING
 from .team_turn import Taking
 from .turn import turn_of
 
-__all__ = ["ExecuteRun", "ExecutorContext"]
+__all__ = ["ExecuteRun", "ExecutorContext", "execute_next"]
 
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
 
@@ -51,6 +52,10 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
+        left: How many messages, replies and runs that wait may still be taken up: a round has a
+            limit.
+        taken: How many runs were taken up that waited, or were ended for a node that is gone.
+        extended_us: When the leases of the runs of a database were last extended.
     """
 
     registry: Registry
@@ -60,10 +65,26 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+    left: float = math.inf
+    taken: int = 0
+    extended_us: dict[str, int] = field(factory=dict[str, int], init=False)
 
     def begin(self) -> None:
         """Take up work, also after an end."""
         self.draining = self.leaving = self.ending = False
+
+    @property
+    def accepting(self) -> bool:
+        """Whether one more run that waits may be taken up."""
+        return not self.draining and self.left >= 1
+
+    def take(self) -> bool:
+        """Count one more run as taken up, if one may be; return whether it may."""
+        accepting = self.accepting
+        if accepting:
+            self.left -= 1
+            self.taken += 1
+        return accepting
 
     def count(self, run: ClaimedRun, state: RunState) -> None:
         """Count a run that ended here, or paused."""
@@ -123,11 +144,8 @@ class ExecuteRun(Job):
             following = yield from self._execute()
         finally:
             executing.leave(key, self.run.attempt)
-        if following is None:
-            return
-        if self.context.draining and (yield from release_run(self.database, following)):
-            return
-        yield from Spawn(ExecuteRun(self.context, self.database, following))
+        if following is not None:
+            yield from execute_next(self.context, self.database, following)
 
     def _execute(self) -> Program[ClaimedRun | None]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
@@ -220,6 +238,12 @@ class ExecuteRun(Job):
             ending=self.context.ending,
             seconds=self.context.registry.config.run_timeout_seconds,
         )
+
+
+def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:
+    """Execute the run that a session's ended one made way for, or let it wait for another node."""
+    if context.take() or not (yield from release_run(database, run)):
+        yield from Spawn(ExecuteRun(context, database, run))
 
 
 def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -15,7 +15,6 @@ from ..effects import (
     Nudge,
     Program,
     Publish,
-    Spawn,
     ThisNode,
     Transact,
 )
@@ -34,10 +33,10 @@ from .cancellation import cancel_topic, runs_topic
 from .endings import LeftWithoutTrace, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
-from .executor import ExecuteRun, ExecutorContext
+from .executor import ExecutorContext, execute_next
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
-from .rounds import repeat
+from .rounds import Pause, repeat
 
 __all__ = ["KeepRuns"]
 
@@ -50,39 +49,55 @@ class KeepRuns(Job):
     """Look after the runs of one database, for ever.
 
     Every second, and sooner where another node says so: who was asked to cancel there, and what
-    has no executor.  Three times within a lease: the leases of this node.
+    has no executor.  Three times within a lease: the leases of this node.  Unless it `takes_up`
+    what has no executor, it looks after the runs of this node alone.
     """
 
     context: ExecutorContext
     database: str
+    takes_up: bool = True
+
+    @property
+    def pause(self) -> Pause:
+        """Wait for a run that another node lets go of."""
+        return AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
+
+    @property
+    def after_trouble(self) -> Pause:
+        """Wait no longer than otherwise: leases run out meanwhile."""
+        return self.pause
+
+    def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
+        """Return the line of the log for a round that failed."""
+        return Log(level, "reaper_round_failed", fields)
 
     def program(self) -> Program[None]:
         """Go round, whatever goes wrong."""
+        return repeat(self)
+
+    def round(self) -> Program[bool]:
+        """Extend leases and pass cancellations on, then take up what nobody executes."""
         node = yield from ThisNode()
-        pause = AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
-        beaten_us = 0
+        now_us = yield from Now()
+        yield from self._keep(node, now_us)
+        if self.takes_up and self.context.accepting:
+            yield from self._take_up(node, now_us)
+        return False
 
-        def one_round() -> Program[None]:
-            nonlocal beaten_us
-            now_us = yield from Now()
-            beats = not 0 <= now_us - beaten_us < self.context.lease_us // _BEATS
-            before, beaten_us = beaten_us, 0  # a round that fails is made up for by the next
-            yield from self._round(node, now_us, beats=beats)
-            beaten_us = now_us if beats else before
-
-        yield from repeat(
-            self.database,
-            one_round,
-            lambda level, fields: Log(level, "reaper_round_failed", fields),
-            pause,
-            pause,
-        )
-
-    def _round(self, node: str, now_us: int, *, beats: bool) -> Program[None]:
+    def _keep(self, node: str, now_us: int) -> Program[None]:
+        extended_us = self.context.extended_us
+        last_us = extended_us.get(self.database, 0)
+        beats = not 0 <= now_us - last_us < self.context.lease_us // _BEATS
+        extended_us[self.database] = 0  # a round that fails is made up for by the next
         if held := tuple(run_id for _, run_id in self.context.executing.at(self.database)):
-            yield from self._keep(node, held, now_us, beats=beats)
-        if self.context.draining:
-            return
+            if beats:
+                until_us = now_us + self.context.lease_us
+                yield from Transact(self.database, ExtendRunLeases(node, held, until_us))
+            for run_id in (yield from Transact(self.database, CancelsAsked(held))):
+                yield from Nudge(cancel_topic(self.database, run_id))
+        extended_us[self.database] = now_us if beats else last_us
+
+    def _take_up(self, node: str, now_us: int) -> Program[None]:
         neglected = yield from Transact(self.database, FindNeglected(now_us))
         stuck: Exception | None = None
         for row in neglected.expired:
@@ -97,23 +112,15 @@ class KeepRuns(Job):
         if stuck is not None:
             raise stuck
 
-    def _keep(self, node: str, held: tuple[str, ...], now_us: int, *, beats: bool) -> Program[None]:
-        if beats:
-            yield from Transact(
-                self.database, ExtendRunLeases(node, held, now_us + self.context.lease_us)
-            )
-        for run_id in (yield from Transact(self.database, CancelsAsked(held))):
-            yield from Nudge(cancel_topic(self.database, run_id))
-
     def _claim(self, node: str) -> Program[None]:
         """Execute what waits in sessions where nothing is executed."""
-        while True:
+        while self.context.accepting:
             now_us = yield from Now()
             unit = ClaimWaiting(node, now_us, now_us + self.context.lease_us)
             waiting = yield from Transact(self.database, unit)
             if waiting is None:
                 return
-            yield from Spawn(ExecuteRun(self.context, self.database, waiting))
+            yield from execute_next(self.context, self.database, waiting)
 
     def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
         """End the run of a dead node, under the dead one's lease.
@@ -129,13 +136,15 @@ class KeepRuns(Job):
                 yield from Transact(self.database, release)
                 return
             outcome = LeftWithoutTrace()
+        if not self.context.take():
+            return
         finish = yield from self._end(row, node, now_us, outcome)
         finish = evolve(finish, expired_us=now_us)
         ended = yield from Transact(self.database, finish)
         if ended.kept:
             yield from Publish(row.run_id, mark_final(finish.events), self.database)
         if ended.following is not None:
-            yield from Spawn(ExecuteRun(self.context, self.database, ended.following))
+            yield from execute_next(self.context, self.database, ended.following)
 
     def end_blocked(self, run_id: str, node: str, attempt: int) -> Program[bool]:
         """End the run for whose sake the process of `node` was killed; return whether it did.

@@ -246,10 +246,12 @@ def test_what_was_done_a_month_ago_is_forgotten_and_the_rest_is_kept() -> None:
 
 def test_forgetting_goes_on_until_a_batch_is_not_full() -> None:
     play(
-        _first(ForgetDone(WorkerLeases(platform().context, "main")).program(), 5),
+        _first(ForgetDone(WorkerLeases(platform().context, "main")).program(), 7),
         [
             (Now(), NOW),
             (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 500),
+            (Transact("main", ForgetItems(OUTBOX, NOW - KEPT_US, 500)), 0),
+            (Now(), NOW),
             (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 499),
             (Transact("main", ForgetItems(OUTBOX, NOW - KEPT_US, 500)), 0),
             (Sleep(3600.0), None),

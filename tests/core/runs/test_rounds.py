@@ -1,29 +1,42 @@
-"""The rounds of a node; what logs them is tested with the reaper and the jobs of channels."""
+"""The rounds of a node; the log of each kind is tested with the reaper and the jobs of channels."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from attrs import define, field
+
 from legation.effects import Log, Now, Program, Sleep
-from legation.runs.rounds import repeat
+from legation.runs.rounds import Attempt, Pause, attempt, repeat
 from legation.store.failures import Busy
+from legation_testing import play
 
 
-def line(level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
-    return Log(level, "round_failed", fields)
+@define
+class Scripted:
+    """Rounds with these outcomes, in turn: trouble, or whether there is more at once."""
+
+    outcomes: list[Exception | bool]
+    database: str = "main"
+    pause: Pause = field(factory=lambda: Sleep(1.0))
+    after_trouble: Pause = field(factory=lambda: Sleep(5.0))
+
+    def round(self) -> Program[bool]:
+        yield from Now()
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
+        return Log(level, "reaper_round_failed", fields)
 
 
 def test_the_same_trouble_is_logged_once_until_a_round_goes_well() -> None:
-    outcomes: list[Exception | None] = [None, Busy(), Busy(), KeyError("x"), None, Busy()]
-
-    def one_round() -> Program[None]:
-        yield from Now()
-        if (outcome := outcomes.pop(0)) is not None:
-            raise outcome
-
-    program = repeat("main", one_round, line, Sleep(1.0), Sleep(5.0))
+    rounds = Scripted([False, Busy(), Busy(), KeyError("x"), False, Busy()])
+    program = repeat(rounds)
     effects: list[Any] = [next(program)]
-    while outcomes:
+    while rounds.outcomes:
         effects.append(program.send(None))
     effects += [program.send(None), program.send(None)]
     program.close()
@@ -32,3 +45,21 @@ def test_the_same_trouble_is_logged_once_until_a_round_goes_well() -> None:
         e.level if isinstance(e, Log) else e.seconds for e in effects if not isinstance(e, Now)
     ]
     assert shown == [1.0, "warning", 5.0, 5.0, "error", 5.0, 1.0, "warning", 5.0]
+
+
+def test_there_is_no_pause_while_there_is_more() -> None:
+    program = repeat(Scripted([True, True, False]))
+    effects = [next(program), *(program.send(None) for _ in range(3))]
+    program.close()
+
+    assert effects == [Now(), Now(), Now(), Sleep(1.0)]
+
+
+def test_one_attempt_says_what_failed_and_logs_it_unless_that_is_known() -> None:
+    busy = Log("warning", "reaper_round_failed", (("database", "main"), ("error", "Busy")))
+    known = attempt(Scripted([Busy()]))
+    found = play(known, [(Now(), 0), (lambda effect: effect.fields[0] == busy.fields[0], None)])
+
+    assert found.trouble.startswith("Busy")
+    assert play(attempt(Scripted([Busy()]), found.trouble), [(Now(), 0)]) == found
+    assert play(attempt(Scripted([True])), [(Now(), 0)]) == Attempt("", more=True)
