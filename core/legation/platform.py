@@ -24,6 +24,7 @@ from .api.openapi.custom import description_faults
 from .api.openapi.document import document
 from .api.route import Route
 from .api.route_table import TABLE, RouteTable, make_table
+from .bounded_round import BoundedRound, RoundReport
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
@@ -130,6 +131,7 @@ class Platform:
         )
         self.context = ExecutorContext(self.registry)
         self._leases = leases_of(self.context)
+        self._rounds: list[BoundedRound] = []
         cors = Cors.from_origins(config.cors_allowed_origins)
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
         self.documentation = ApiDocumentation(partial(document, self.registry, self._table))
@@ -178,6 +180,37 @@ class Platform:
             *(GuardedJob(self.schema_guard, job) for job in carried_on),
         )
 
+    def round(self, limit: int = 100, seconds: float = 20.0) -> Program[RoundReport]:
+        """Do all that waits and is due now, once, and return what was done: `jobs` in one piece.
+
+        For a process that is frozen or ends between two requests, and has no jobs.  Schemas are
+        looked at; replies are sent, runs that nobody executes are executed or ended, messages are
+        answered and their replies sent; what is long done is deleted.  The runs that requests of
+        this process began are waited for.  What the round begins it ends: when its time is over,
+        it releases messages and replies, and runs in which nothing has happened yet, and breaks
+        other runs off.  It may be run beside others, of this process and of other nodes.
+
+        Args:
+            limit: So many messages, runs, and replies that waited before, are taken up at most.
+                The replies to these messages do not count.
+            seconds: For all of it; nothing is taken up in the second half.  What is broken off
+                then has two seconds more to be stored, and a unit of work its own patience.
+        """
+        return self._run_round(
+            BoundedRound(
+                self.schema_guard, self.context, self._leases, self._recorder, limit, seconds
+            )
+        )
+
+    def _run_round(self, one: BoundedRound) -> Program[RoundReport]:
+        """Run a round; what is left of one that is closed before its end is for `shutdown`."""
+        self._rounds.append(one)
+        try:
+            return (yield from one.program())
+        finally:
+            one.goes_on = False
+            self._rounds = [each for each in self._rounds if each.goes_on or each.shutdown.busy]
+
     def end_blocked(self, label: str) -> Program[bool]:
         """End the run of `label`, for whose sake a process of this platform was killed.
 
@@ -205,7 +238,10 @@ class Platform:
             grace_seconds: Until streams of runs that others execute are sent elsewhere.
             is_open: Whether a request may still come; then what it asks for is done, too.
         """
-        shutdown = Shutdown(self.context, self._leases)
+        rounds = self._rounds
+        workers = (worker for one in rounds for worker in one.leases.values())
+        contexts = tuple(one.context for one in rounds)
+        shutdown = Shutdown(self.context, (*self._leases, *workers), contexts)
         return self.schema_guard.guard(shutdown.program(patience_seconds, grace_seconds, is_open))
 
     def record_spans(self) -> Recorder:

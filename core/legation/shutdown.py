@@ -37,10 +37,24 @@ _LAST_STEPS: Final = 40
 
 @frozen
 class Shutdown:
-    """The end of a process: it finishes or releases all that the process holds."""
+    """The end of a process: it finishes or releases all that the process holds.
+
+    `rounds` are the contexts of the rounds in progress, whose leases are among those of `workers`.
+    """
 
     context: ExecutorContext
     workers: tuple[WorkerLeases, ...]
+    rounds: tuple[ExecutorContext, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under work, or a claim is on its way."""
+        executing = any(context.executing for context in self._contexts)
+        return executing or any(worker.busy for worker in self.workers)
+
+    @property
+    def _contexts(self) -> tuple[ExecutorContext, ...]:
+        return (self.context, *self.rounds)
 
     def program(
         self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]
@@ -50,30 +64,31 @@ class Shutdown:
         While requests may come nothing is released, so that a run begun by the last of them is
         executed as well.
         """
-        self.context.draining = True
+        for context in self._contexts:
+            context.draining = True
         grace = int(grace_seconds / _STEP_SECONDS)
         for step in range(int(patience_seconds / _STEP_SECONDS)):
             self.context.leaving = step >= grace
-            if not (self._busy() or self.context.followers or is_open()):
+            if not (self.busy or self.context.followers or is_open()):
                 break
             yield from Sleep(_STEP_SECONDS)
-        self.context.leaving = self.context.ending = True
+        for context in self._contexts:
+            context.leaving = context.ending = True
         for _ in range(_LAST_STEPS):
             yield from self._give_back()
-            for database, run_id in self.context.executing:
-                yield from Nudge(cancel_topic(database, run_id))
-            if not (self._busy() or self.context.followers):
+            for context in self._contexts:
+                for database, run_id in context.executing:
+                    yield from Nudge(cancel_topic(database, run_id))
+            if not (self.busy or self.context.followers):
                 return
             yield from Sleep(_STEP_SECONDS)
-        if self._busy():
-            yield from Log("warning", "shutdown_incomplete", self._count_left())
+        if self.busy:
+            yield from Log("warning", "shutdown_incomplete", self.count_left())
 
-    def _busy(self) -> bool:
-        return bool(self.context.executing) or any(worker.busy for worker in self.workers)
-
-    def _count_left(self) -> tuple[tuple[str, int], ...]:
+    def count_left(self) -> tuple[tuple[str, int], ...]:
+        """Return how much is under work, by its kind."""
         return (
-            ("runs", len(self.context.executing)),
+            ("runs", sum(len(context.executing) for context in self._contexts)),
             ("messages", sum(len(worker.held(INBOX)) for worker in self.workers)),
             ("replies", sum(len(worker.held(OUTBOX)) for worker in self.workers)),
         )

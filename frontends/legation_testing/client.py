@@ -83,6 +83,7 @@ class Client:
         fetch: Fetcher = refuse_connections,
         token: str | None = None,
         caller: Principal | None = None,
+        jobs: bool = True,
         simulation: Simulation | None = None,
     ) -> None:
         """Prepare a process; `open`, or `with`, starts it.
@@ -99,6 +100,7 @@ class Client:
             fetch: Answers what the platform fetches: models, channels.
             token: The bearer token of requests.
             caller: Who sends them, as `Platform.answer` takes it.
+            jobs: Start the jobs; a process that is frozen between requests has none.
             simulation: Run in this world, as one more node, and use none of the above.
 
         Raises:
@@ -108,6 +110,7 @@ class Client:
         self.platform = _make(platform)
         self.token = token
         self.caller = caller
+        self._has_jobs = jobs
         self._opened: Node | None = None
         self._closed = False
         self._owns = simulation is None
@@ -150,7 +153,7 @@ class Client:
         if startup is not None:
             self.simulation.run(startup(), "startup", body=None, node=self.node)
         jobs: tuple[Job, ...] = getattr(self.platform, "jobs", tuple)()
-        for job in jobs:
+        for job in jobs if self._has_jobs else ():
             self.simulation.start_job(job, self.node)
 
     @property
@@ -173,7 +176,13 @@ class Client:
     def peer(self, platform: Responder | Callable[[], Responder] | None = None) -> Client:
         """Return another process, not yet open, with the same databases and the same clock."""
         made = platform or self._platform
-        return Client(made, token=self.token, caller=self.caller, simulation=self.simulation)
+        return Client(
+            made,
+            token=self.token,
+            caller=self.caller,
+            jobs=self._has_jobs,
+            simulation=self.simulation,
+        )
 
     # Time and faults
 

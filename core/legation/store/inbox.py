@@ -83,9 +83,13 @@ _CLAIM: Final = """with recursive {heads}, picked as materialized (
     from picked where inbox.channel = picked.channel and inbox.message_id = picked.message_id
     returning inbox.channel, inbox.message_id, attempts, sender,
     payload, received_us, position, run_id"""
-CLAIM: Final = Sql(
-    _CLAIM.format(
-        heads=f"""heads (place) as (
+_DUE: Final = """with recursive {heads}
+    select min({later}(head.ready_us, coalesce((
+        select max(busy.lease_us) from inbox as busy where busy.state = 'ready'
+        and busy.channel = head.channel and busy.sender = head.sender), 0)))
+    from heads join inbox as head on {same} where head.state = 'ready' and {served}"""
+_SQLITE: Final = {
+    "heads": f"""heads (place) as (
         select (select rowid from inbox where state = 'ready' {_LANE})
         union all
         select coalesce(
@@ -94,13 +98,12 @@ CLAIM: Final = Sql(
             (select rowid from inbox where state = 'ready' and channel > before.channel {_LANE})
         ) from heads join inbox as before on before.rowid = place
     )""",
-        same="head.rowid = place",
-        served="""(:channels is null
+    "same": "head.rowid = place",
+    "served": """(:channels is null
             or head.channel in (select value from json_each(:channels)))""",
-        skip="",
-    ),
-    _CLAIM.format(
-        heads=f"""heads as (
+}
+_POSTGRESQL: Final = {
+    "heads": f"""heads as (
         (select channel, sender, message_id from inbox where state = 'ready' {_LANE})
         union all
         select n.channel, n.sender, n.message_id from heads cross join lateral (
@@ -108,17 +111,21 @@ CLAIM: Final = Sql(
             and (channel, sender) > (heads.channel, heads.sender) {_LANE}
         ) as n
     )""",
-        same="head.channel = heads.channel and head.message_id = heads.message_id",
-        served="""(cast(:channels as text[]) is null
+    "same": "head.channel = heads.channel and head.message_id = heads.message_id",
+    "served": """(cast(:channels as text[]) is null
             or head.channel = any (cast(:channels as text[])))""",
-        skip=" for update of head skip locked",
-    ),
+}
+CLAIM: Final = Sql(
+    _CLAIM.format(**_SQLITE, skip=""),
+    _CLAIM.format(**_POSTGRESQL, skip=" for update of head skip locked"),
 )
+DUE: Final = Sql(_DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest"))
 INBOX: Final = LeasedQueue(
     "inbox",
     order=("received_us", "position", "message_id"),
     end="done",
     claim=CLAIM,
+    due=DUE,
     claimed=ClaimedMessage,
     row=MessageRow,
     lock=5075194603161137441,

@@ -39,6 +39,7 @@ __all__ = [
     "Lease",
     "LeasedQueue",
     "ListItems",
+    "NextDue",
     "QueueDepth",
     "ReleaseLeases",
 ]
@@ -58,13 +59,14 @@ class LeasedQueue(Generic[C, R]):
         columns: Those of a row as an operator sees it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  every one but the table is named at the call
         self,
         table: str,
         *,
         order: tuple[str, ...],
         end: str,
         claim: Sql,
+        due: Sql,
         claimed: Callable[..., C],
         row: type[R],
         lock: int,
@@ -75,13 +77,15 @@ class LeasedQueue(Generic[C, R]):
         Args:
             end: The state of what is done with; the column `<end>_us` says since when.
             claim: Returns the values of a `Lease`, then those of `claimed`.
+            due: Returns when the next item may be claimed: the oldest of a lane, when it is ready
+                and the latest lease of its lane is over.
             claimed: Makes an item to work on, of its lease and those values.
             lock: The number of the advisory lock under which claims take turns.
             buried: What else is set where an item is given up.
         """
         name, since = order[-1], order[0]
         self.table, self.order, self.name = table, order, name
-        self.claim, self.claimed, self.row = claim, claimed, row
+        self.claim, self.due, self.claimed, self.row = claim, due, claimed, row
         self.age = attrgetter(*order[:-1], "lease.key.item_id")
         self.columns = ", ".join(field.name for field in fields(row))
         self.held = f"""where channel = :channel and {name} = :{name}
@@ -317,6 +321,23 @@ class CountItems(ReadUnit[tuple[QueueDepth, ...]]):
         """Count what is not done with."""
         rows = yield self.queue.count.of(self)
         return tuple(QueueDepth(*row) for row in rows)
+
+
+@frozen
+class NextDue(ReadUnit[int | None]):
+    """The time at which the next item may be claimed, past or to come; None when none waits.
+
+    With `channels`, those of others do not count.
+    """
+
+    queue: LeasedQueue[Any, Any]
+    channels: tuple[str, ...] | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[int | None]:
+        """Yield one read."""
+        rows = yield self.queue.due.of(self, channels=text_array(dialect, self.channels))
+        due_us: int | None = rows[0][0]
+        return due_us
 
 
 @frozen

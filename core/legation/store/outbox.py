@@ -54,14 +54,15 @@ class ReplyRow:
 # `place` is the row's place in its lane, `busy` the end of the latest lease there.  Nothing is
 # joined before a few are picked: without statistics PostgreSQL would do it by loops within loops.
 # What the row itself says is asked once more where it is changed, for PostgreSQL may have waited.
-_CLAIM: Final = """with lanes as (
+_LANES: Final = """with lanes as (
         select channel, idempotency_key, ready_us, created_us,
         row_number() over (lane order by created_us, idempotency_key) as place,
         max(lease_us) over lane as busy
         from outbox where state = 'ready' window lane as (partition by channel, recipient)
-    ), picked as materialized (
+    )"""
+_CLAIM: Final = f"""{_LANES}, picked as materialized (
         select channel, idempotency_key from lanes
-        where place = 1 and coalesce(busy, 0) <= :now_us and ready_us <= :now_us and {served}
+        where place = 1 and coalesce(busy, 0) <= :now_us and ready_us <= :now_us and {{served}}
         order by ready_us, created_us, idempotency_key limit :limit
     )
     update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
@@ -70,20 +71,23 @@ _CLAIM: Final = """with lanes as (
     and ready_us <= :now_us and coalesce(lease_us, 0) <= :now_us
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
-CLAIM: Final = Sql(
-    _CLAIM.format(
-        served="(:channels is null or channel in (select value from json_each(:channels)))",
-    ),
-    _CLAIM.format(
-        served="""(cast(:channels as text[]) is null
-            or channel = any (cast(:channels as text[])))""",
-    ),
-)
+_DUE: Final = f"""{_LANES} select min({{later}}(ready_us, coalesce(busy, 0))) from lanes
+    where place = 1 and {{served}}"""
+_SQLITE: Final = {
+    "served": "(:channels is null or channel in (select value from json_each(:channels)))"
+}
+_POSTGRESQL: Final = {
+    "served": """(cast(:channels as text[]) is null
+            or channel = any (cast(:channels as text[])))"""
+}
+CLAIM: Final = Sql(_CLAIM.format(**_SQLITE), _CLAIM.format(**_POSTGRESQL))
+DUE: Final = Sql(_DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest"))
 OUTBOX: Final = LeasedQueue(
     "outbox",
     order=("created_us", "idempotency_key"),
     end="sent",
     claim=CLAIM,
+    due=DUE,
     claimed=ClaimedReply,
     row=ReplyRow,
     lock=5075194603161137442,

@@ -30,6 +30,7 @@ __all__ = [
     "ExtendRunLeases",
     "FindNeglected",
     "Neglected",
+    "NextNeglected",
     "ReleaseRun",
 ]
 
@@ -78,6 +79,7 @@ ANY_WAITING: Final = Sql(
         and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
 )
+NEXT_EXPIRY: Final = Sql(f"select min(lease_us) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}")
 RUNNING: Final = Sql(
     f"""select 1 from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} limit 1"""
@@ -135,6 +137,22 @@ class FindNeglected(ReadUnit[Neglected]):
         expired = yield ANY_EXPIRED.of(self)
         waiting = yield ANY_WAITING()
         return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
+
+
+@frozen
+class NextNeglected(ReadUnit[int | None]):
+    """The time at which the next run may need an executor, past or to come; None where none can.
+
+    A run that waits needs one since ever; one that is executed, when its lease is not extended.
+    """
+
+    def statements(self, dialect: Dialect) -> Statements[int | None]:
+        """Yield two reads."""
+        if (yield ANY_WAITING()):
+            return 0
+        rows = yield NEXT_EXPIRY()
+        next_us: int | None = rows[0][0]
+        return next_us
 
 
 @frozen
