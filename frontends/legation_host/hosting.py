@@ -36,6 +36,7 @@ async def open_platform(
     drain_seconds: float = 0.0,
     observer: Observer | None = None,
     noted: Noted | None = None,
+    jobs: bool = True,
 ) -> AsyncGenerator[Host, None]:
     """Open a host for `platform`; the JWKS file is read again whenever it changes.
 
@@ -48,20 +49,28 @@ async def open_platform(
         drain_seconds: For what is under work when the block is left.
         observer: Takes the request log and the spans; without one there are gauges alone.
         noted: Where the steps of runs are noted for a process that watches this one.
+        jobs: Start the jobs; a process that is frozen between requests runs `Platform.round`.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
         LifeMisuse: The platform is open already, or what this returns is entered or left twice.
     """
     with hold(platform):
-        opened = _open_held(platform, log, drain_seconds, observer or Observer(), noted or NOWHERE)
+        taken = (observer or Observer(), noted or NOWHERE)
+        opened = _open_held(platform, log, drain_seconds, *taken, jobs=jobs)
         async with opened as host:
             yield host
 
 
 @asynccontextmanager
 async def _open_held(
-    platform: Platform, log: Write, drain_seconds: float, observer: Observer, noted: Noted
+    platform: Platform,
+    log: Write,
+    drain_seconds: float,
+    observer: Observer,
+    noted: Noted,
+    *,
+    jobs: bool,
 ) -> AsyncGenerator[Host, None]:
     """Open a host for a platform that no other host has."""
     observer.begin(platform)
@@ -72,7 +81,7 @@ async def _open_held(
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())
-        for job in platform.jobs():
+        for job in platform.jobs() if jobs else ():
             host.spawn(job)
         path = platform.config.authorization_config.jwks_file
         async with anyio.create_task_group() as watching:
