@@ -306,7 +306,6 @@ CASES: Final = (
         CallFunction,
         "A plain function that takes too long is `TimedOut`",
         _thread_in_time,
-        real_time=True,
     ),
     Case(
         "CallFunction.threads_side_by_side",
