@@ -92,7 +92,7 @@ def test_the_copy_is_what_is_imported(scratch: Path) -> None:
 )
 def test_a_route_without_a_need_stops_the_import(scratch: Path, planted: str) -> None:
     plant(scratch, TABLE, A_ROUTE, planted)
-    code, told = run(scratch, "-c", "import legation")
+    code, told = run(scratch, "-c", "from legation import Platform")
 
     assert code == 1
     assert "TypeError" in told
