@@ -12,9 +12,9 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from legation import effects as e
 
@@ -77,58 +77,66 @@ class Pieces:
 
 
 class Incoming:
-    """A response whose body is read as it comes."""
+    """A request sent out, and its response, whose body is read as it comes."""
 
     def __init__(self, effect: e.Fetch | e.OpenStream) -> None:
-        url = urlsplit(effect.url)
-        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        self.connection = kinds[url.scheme](url.netloc, timeout=effect.timeout_seconds)
-        self.connection.connect()
-        self.socket: socket.socket = self.connection.sock
-        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self.connection.request(effect.method, path, effect.body or None, dict(effect.headers))
-        self.response = self.connection.getresponse()
-        self.headers = {name.lower(): value for name, value in self.response.getheaders()}
+        self.effect, self.closed = effect, False
+        self.socket: socket.socket | None = None
 
-    @classmethod
-    def open(cls, effect: e.Fetch | e.OpenStream) -> Incoming | e.Unreachable:
-        """Send the request; return the response, or the reason why there is none."""
+    def open(self) -> e.Unreachable | None:
+        """Send the request, and read the head of the response; or return the reason why not."""
         try:
-            return cls(effect)
+            self._open(urlsplit(self.effect.url))
         except ssl.SSLError:
             return e.Unreachable("tls")
         except TimeoutError:
             return e.Unreachable("timeout")
         except OSError:
-            return e.Unreachable("connect")
+            return e.Unreachable("protocol" if self.socket else "connect")
         except (http.client.HTTPException, KeyError, ValueError):
             return e.Unreachable("protocol")
+        return None
+
+    def _open(self, url: SplitResult) -> None:
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        if not url.hostname:
+            raise ValueError("the URL names no host")
+        connection = kinds[url.scheme](url.hostname, url.port, timeout=self.effect.timeout_seconds)
+        connection.connect()
+        self.socket = connection.sock
+        if self.closed:
+            self.close()
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        body, headers = self.effect.body or None, dict(self.effect.headers)
+        connection.request(self.effect.method, path, body, headers)
+        self.response = connection.getresponse()
+        self.headers = {name.lower(): value for name, value in self.response.getheaders()}
 
     def read(self) -> bytes | e.Unreachable:
         """Return the next bytes, empty at the end."""
         try:
             data = self.response.read1(65_536)
-            return e.Unreachable("protocol") if not data and self.response.length else data
         except (OSError, http.client.HTTPException, ValueError):
             return e.Unreachable("protocol")
+        return e.Unreachable("protocol") if not data and self.response.length else data
 
-    @classmethod
-    def exchange(cls, effect: e.Fetch) -> e.FetchReply | e.Unreachable:
+    def exchange(self, max_bytes: int) -> e.FetchReply | e.Unreachable:
         """Send the request; return the whole response as one reply."""
-        incoming, body = cls.open(effect), b""
-        if isinstance(incoming, e.Unreachable):
-            return incoming
-        with closing(incoming):
-            while data := incoming.read():
-                if isinstance(data, e.Unreachable):
-                    return data
-                body += data
-                if len(body) > effect.max_bytes:
-                    return e.Unreachable("too-large")
-            return e.FetchReply(incoming.response.status, incoming.headers, body)
+        if failure := self.open():
+            return failure
+        body = b""
+        while data := self.read():
+            if isinstance(data, e.Unreachable):
+                return data
+            body += data
+            if len(body) > max_bytes:
+                return e.Unreachable("too-large")
+        return e.FetchReply(self.response.status, self.headers, body)
 
     def close(self) -> None:
-        """Close the connection, also under whoever reads."""
-        with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.connection.close()
+        """Close the connection, also under whoever waits for it."""
+        self.closed = True
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+            self.socket.close()

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterable, Callable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
@@ -257,6 +258,8 @@ class Host:
     def transact(self, turn: Turn, effect: e.Transact[Any]) -> Any:
         lock, connection = self.find(effect.database)
         with lock:
+            writing = effect.unit.writes or effect.unit.exclusive
+            connection.execute(f"pragma query_only = {int(not writing)}")
             try:
                 return run_unit(connection, effect.unit, database=effect.database, write=self.log)
             except Exception as error:  # noqa: BLE001 (of the database or of the unit)
@@ -270,14 +273,19 @@ class Host:
         return self.databases[name]
 
     def fetch(self, turn: Turn, effect: e.Fetch) -> Any:
-        late = e.Unreachable("timeout")
-        return turn.call(partial(Incoming.exchange, effect), effect.timeout_seconds, late)
+        with closing(Incoming(effect)) as incoming:
+            exchange = partial(incoming.exchange, effect.max_bytes)
+            return turn.call(exchange, effect.timeout_seconds, e.Unreachable("timeout"))
 
     def open_stream(self, turn: Turn, effect: e.OpenStream) -> Any:
-        late = e.Unreachable("timeout")
-        incoming = turn.call(partial(Incoming.open, effect), effect.timeout_seconds, late)
-        if isinstance(incoming, e.Unreachable):
-            return incoming
+        incoming, failure = Incoming(effect), e.Unreachable("timeout")
+        try:
+            failure = turn.call(incoming.open, effect.timeout_seconds, failure)
+        finally:
+            if failure is not None:
+                incoming.close()
+        if failure is not None:
+            return failure
         return e.Streaming(turn.streams.keep(incoming), incoming.response.status, incoming.headers)
 
     def next_chunk(self, turn: Turn, effect: e.NextChunk) -> Any:
@@ -322,6 +330,9 @@ class Host:
         if pieces and not isinstance(piece, e.Piece):
             turn.close(effect.stream)
         return piece
+
+    def sleep(self, turn: Turn, effect: e.Sleep) -> None:
+        turn.wait(Waiter(), effect.seconds)
 
     def next_events(self, turn: Turn, effect: e.NextEvents) -> Any:
         waiter = Waiter()
@@ -428,7 +439,7 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[Host, Turn, Any], Any]]] = {
     e.CallFunction: Host.call_function,
     e.NextPiece: Host.next_piece,
     e.CloseStream: lambda _, turn, effect: turn.close(effect.stream),
-    e.Sleep: lambda _, turn, effect: turn.wait(Waiter(), effect.seconds) and None,
+    e.Sleep: Host.sleep,
     e.Spawn: lambda host, _, effect: host.spawn(effect.job),
     e.Publish: Host.publish,
     e.NextEvents: Host.next_events,
