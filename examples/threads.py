@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any, Final
@@ -191,9 +191,10 @@ class Host:
 
     def perform(self, turn: Turn, effect: Any) -> Any:
         """Perform one effect; raise as `Failed` what is to be thrown into the program."""
-        perform = PERFORMERS.get(type(effect))
+        kind = effect.__class__
+        perform = PERFORMERS.get(kind)
         if perform is None:
-            raise Misuse(f"a program yields {type(effect).__name__}, which is not an effect")
+            raise Misuse(f"a program yields {kind.__name__}, which is not an effect")
         if not effect.immediate:
             turn.flush()
             turn.scope.check()
@@ -312,8 +313,9 @@ class Host:
                 left.set()
         if isinstance(outcome, e.Returned) and inspect.isawaitable(outcome.value):
             outcome = turn.on_loop(outcome.value, due - time.monotonic())
-        if isinstance(outcome, e.Returned) and isinstance(outcome.value, AsyncIterable):
-            return e.Yielding(turn.streams.keep(Pieces(self.loop, aiter(outcome.value))))
+        given: Any = outcome.value if isinstance(outcome, e.Returned) else None
+        if hasattr(given, "__aiter__"):
+            return e.Yielding(turn.streams.keep(Pieces(self.loop, given.__aiter__())))
         return outcome
 
     def call_in_place(self, effect: e.CallFunction, left: threading.Event) -> Any:
@@ -427,9 +429,9 @@ def call_now(effect: e.CallFunction) -> e.Returned | e.Raised:
 
 
 PERFORMERS: Final[Mapping[type[Any], Callable[[Host, Turn, Any], Any]]] = {
-    e.Now: lambda *_: time.time_ns() // 1_000,
+    e.Now: lambda _, __, ___: time.time_ns() // 1_000,
     e.RandomBytes: lambda _, __, effect: secrets.token_bytes(effect.size),
-    e.ThisNode: lambda host, *_: host.node,
+    e.ThisNode: lambda host, _, __: host.node,
     e.ReadBody: lambda _, turn, effect: turn.body(effect.limit) if turn.body else b"",
     e.Transact: Host.transact,
     e.Inspect: lambda host, _, effect: host.find(effect.database) and Inspection(),

@@ -65,7 +65,10 @@ def test_the_loop_drives_a_program(page: dict[str, Path]) -> None:
         finally:
             left.append("closed")
 
-    performers = {Now: lambda _: 7, Sleep: fail}
+    def tell(_: Effect) -> int:
+        return 7
+
+    performers: dict[type[Any], Any] = {Now: tell, Sleep: fail}
 
     assert loop.run(program(Now()), performers) == 7
     assert left == [("taken",), "closed"]

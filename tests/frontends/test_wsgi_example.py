@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, TypeAlias, get_args, get_origin
 
 import pytest
@@ -64,10 +65,11 @@ OF_WSGI: Final = (
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[Example]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "examples"))
-        modules: list[ModuleType] = [__import__("threads"), __import__("wsgi")]
-        yield modules[1]
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        yield import_module("wsgi")
+    finally:
+        sys.path.remove(str(ROOT / "examples"))
 
 
 @contextmanager
