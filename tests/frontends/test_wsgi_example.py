@@ -32,6 +32,7 @@ from legation.effects import (
     Transact,
 )
 from legation_host import Misuse
+from legation_testing import HostSetup, check_host
 
 from ..transcripts import ROOT
 from .conformance import CASES, RUN_CASES, WIRE_CASES, Conformance, Frontend, Wire, two_databases
@@ -267,3 +268,32 @@ def test_what_is_asked_of_the_wrong_host_is_named(example: Example) -> None:
             host.run(program())
         with pytest.raises(Misuse, match="yields int, which is not an effect"):
             host.run(odd())
+
+
+# --- the contract kit -----------------------------------------------------------------------
+
+
+def test_it_keeps_every_rule_of_a_host(example: Example) -> None:
+    class Asked:
+        def __init__(self, host: Any) -> None:
+            self.host = host
+
+        def run(
+            self, program: Program[Any], *, body: bytes, emit: Callable[[bytes], object]
+        ) -> Any:
+            def read(limit: int) -> bytes | None:
+                return body if len(body) <= limit else None
+
+            return self.host.run(program, body=read, emit=emit)
+
+    @contextmanager
+    def make_host(setup: HostSetup) -> Generator[Asked]:
+        host = example.Host(setup.databases, log=setup.log, write_audit=setup.write_audit)
+        try:
+            yield Asked(host)
+        finally:
+            host.close()
+
+    report = check_host(make_host)
+
+    assert len(report.passed) > 150
