@@ -22,6 +22,7 @@ from .failing import CannotGoOn
 from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
+from .round import round_once
 from .serve import serve
 from .token import token
 
@@ -73,5 +74,16 @@ def main(context: click.Context) -> None:
         context.color = False
 
 
-for command in (serve, migrate, token, keys, check, explain, audit, channels, openapi):
+for command in (
+    serve,
+    migrate,
+    round_once,
+    token,
+    keys,
+    check,
+    explain,
+    audit,
+    channels,
+    openapi,
+):
     main.add_command(command)
