@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from legation.http.cors import Cors
+from legation.http.cors import Cors, respond_instead
 from legation.http.messages import Headers, Request, Response, Streamed, empty_response
+from legation.http.refusals import internal_error
 
 PAGE = b"https://app.test"
 CORS = Cors.from_origins(("https://app.test",))
@@ -139,3 +140,19 @@ def test_a_page_is_welcome_that_is_allowed_or_of_this_host(
 
     assert CORS.welcomes(Request("POST", "/", fields)) == welcome
     assert not CORS.welcomes(Request("POST", "/", (*fields, (b"origin", b"http://evil.test"))))
+
+
+def test_an_answer_in_the_place_of_a_platform_is_kept_by_nobody_and_has_its_id() -> None:
+    answer = respond_instead(internal_error("0f6d"), "mine")
+
+    assert (answer.status, answer.headers) == (
+        500,
+        (
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-request-id", b"mine"),
+        ),
+    )
+    assert b'"Internal server error (incident 0f6d)"' in answer.body

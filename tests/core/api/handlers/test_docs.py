@@ -29,7 +29,7 @@ def issuer() -> Issuer:
 
 
 def built(platform: Platform) -> Platform:
-    platform.documentation.bring(FILES)
+    platform.load_assets(FILES)
     return platform
 
 
