@@ -194,7 +194,8 @@ class Channel:
 
     Secrets are named by the environment variable that holds them (`…_env`), never written here.
     Which of the settings a channel takes depends on its kind; one that it does not take is a
-    fault, as is a secret that is missing: no channel is open for want of a secret.
+    fault, as is a secret that is missing: no channel is open for want of a secret.  `settings` are
+    those of a kind that is not ours.
     """
 
     id: str
@@ -217,6 +218,7 @@ class Channel:
     reply_url: str | None = None
     api_base_url: str | None = None
     mentions_only: bool | None = None
+    settings: Mapping[str, Any] | None = None
 
 
 # Named one by one: a type checker learns nothing from `converter=tuple`.

@@ -25,6 +25,7 @@ from .api.openapi.document import document
 from .api.route import Route
 from .api.route_table import TABLE, RouteTable, make_table
 from .bounded_round import BoundedRound, RoundReport
+from .channels import Codec
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
     AuthorizationConfig,
@@ -49,6 +50,7 @@ from .runs.executor import ExecutorContext
 from .runs.reaper import KeepRuns
 from .shutdown import Shutdown
 from .store.audit import AppendAudit, AuditEntry
+from .values import frozen
 
 __all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
 
@@ -75,13 +77,21 @@ class MeasuredResponder(Responder, Protocol):
         ...
 
 
+@frozen(eq=False)
+class Extensions:
+    """The additions of an application: routes, and kinds of channels."""
+
+    routes: tuple[CustomRoute, ...] = ()
+    channel_kinds: tuple[type[Codec], ...] = ()
+
+
 class Platform:
     """Hosts what its configuration names and answers requests about it.
 
     The arguments are those of `PlatformConfig`, by keyword; `jwks` is what the JWKS file holds,
     `environ` the variables that channels and models name for their secrets, and `catalogue` the
-    schema that this code serves: another one stands for another release of it.  `routes` are the
-    application's own, served beside ours.
+    schema that this code serves: another one stands for another release of it.  `routes` and
+    `channel_kinds` are the application's own, beside ours.
 
     Raises:
         ConfigurationError: With every fault of the configuration.
@@ -94,11 +104,13 @@ class Platform:
         environ: Mapping[str, str] | None = None,
         catalogue: Catalogue = CATALOGUE,
         routes: Iterable[CustomRoute] = (),
+        channel_kinds: Iterable[type[Codec]] = (),
         **configuration: Unpack[PlatformOptions],
     ) -> None:
         """Check everything once."""
         config = PlatformConfig(**configuration)
-        self._open(config, jwks, environ or {}, catalogue, tuple(routes))
+        extensions = Extensions(tuple(routes), tuple(channel_kinds))
+        self._open(config, jwks, environ or {}, catalogue, extensions)
 
     @classmethod
     def from_config(
@@ -108,10 +120,12 @@ class Platform:
         jwks: bytes | None = None,
         environ: Mapping[str, str] | None = None,
         routes: Iterable[CustomRoute] = (),
+        channel_kinds: Iterable[type[Codec]] = (),
     ) -> Platform:
         """Make a platform of a whole configuration."""
         platform = cls.__new__(cls)
-        platform._open(config, jwks, environ or {}, CATALOGUE, tuple(routes))
+        extensions = Extensions(tuple(routes), tuple(channel_kinds))
+        platform._open(config, jwks, environ or {}, CATALOGUE, extensions)
         return platform
 
     def _open(
@@ -120,10 +134,10 @@ class Platform:
         jwks: bytes | None,
         environ: Mapping[str, str],
         catalogue: Catalogue,
-        routes: tuple[CustomRoute, ...],
+        extensions: Extensions,
     ) -> None:
         self.config = config
-        registry, self._table = _check(config, environ, routes)
+        registry, self._table = _check(config, environ, extensions)
         self.registry = evolve(registry, catalogue=catalogue)
         authorization = config.authorization_config
         authenticator = (
@@ -390,14 +404,15 @@ class Platform:
 
 
 def _check(
-    config: PlatformConfig, environ: Mapping[str, str], routes: tuple[CustomRoute, ...]
+    config: PlatformConfig, environ: Mapping[str, str], extensions: Extensions
 ) -> tuple[Registry, RouteTable]:
     """Return what is hosted and where it is served; the faults of both are raised at once."""
+    routes = extensions.routes
     faults = route_faults(routes, config)
     if not faults:
         faults = tuple(description_faults(routes))
     try:
-        registry = build(config, environ)
+        registry = build(config, environ, extensions.channel_kinds)
     except ConfigurationError as error:
         raise ConfigurationError((*error.faults, *faults)) from None
     if faults:

@@ -26,6 +26,7 @@ from ..core.api.handlers.test_webhooks import ENTRIES, LIMIT, NONSENSE
 from ..providers.deliveries import (
     KINDS,
     Delivery,
+    loopback,
     platform,
     signed,
     slack,
@@ -33,6 +34,7 @@ from ..providers.deliveries import (
     telegram,
     whatsapp,
 )
+from ..providers.loopback import LoopbackApi
 from ..providers.server import listening
 from ..providers.strict import (
     Provider,
@@ -48,7 +50,7 @@ from .conformance import Reply, Wire
 from .served import hypercorn_trio, uvicorn_asyncio
 
 _APIS: Final[dict[str, type[Provider]]] = {
-    api.kind: api for api in (WhatsAppApi, TelegramApi, SlackApi, StandardReceiver)
+    api.kind: api for api in (WhatsAppApi, TelegramApi, SlackApi, StandardReceiver, LoopbackApi)
 }
 _ACCOUNT: Final = '{"object": "whatsapp_business_account", "entry": %s}'
 
@@ -112,7 +114,7 @@ class Running:
 
 
 class Every(WhatsAppApi):
-    """All four providers behind one address, told apart by the path."""
+    """All providers behind one address, told apart by the path."""
 
     def __init__(self, providers: dict[str, Provider]) -> None:
         super().__init__()
@@ -125,6 +127,7 @@ class Every(WhatsAppApi):
                 ("/v22.0/", "whatsapp"),
                 ("/bot", "telegram"),
                 ("/api/", "slack"),
+                ("/loop/", "loopback"),
                 ("/", "standard"),
             )
             if target.startswith(mark)
@@ -153,6 +156,8 @@ def deliveries(kind: str, texts: Iterable[str]) -> list[Delivery]:
                 made.append(whatsapp(("4911", f"conformance.{number}", words)))
             case "telegram":
                 made.append(telegram(7, 100 + number, words))
+            case "loopback":
+                made.append(loopback(("ann", f"conformance-{number}", words)))
             case "slack":
                 made.append(slack("U1", f"{5 + number}.1", words, at))
             case _:

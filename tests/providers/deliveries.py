@@ -13,12 +13,14 @@ from attrs import frozen
 from legation import Agent, Channel, Platform
 
 from ..two_databases import IN_MEMORY
+from .loopback import Loopback
 
 __all__ = [
     "ENVIRON",
     "KINDS",
     "MAIN",
     "Delivery",
+    "loopback",
     "platform",
     "signed",
     "slack",
@@ -35,10 +37,11 @@ ENVIRON: Final = {
     "BOT": "42:bot-token",
     "SLACK_SECRET": "slack-signing-secret",
     "SLACK_BOT": "xoxb-token",
+    "LOOPBACK": "loopback-secret",
     "STANDARD": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 }
-KINDS: Final = ("whatsapp", "telegram", "slack", "standard")
-"""The kinds of channels; those of `platform` are called like their kind."""
+KINDS: Final = ("whatsapp", "telegram", "slack", "standard", "loopback")
+"""The kinds of channels, ours and one of an application; those of `platform` are called alike."""
 MAIN: Final = {"db_id": "main"}
 """The query that names the database of the agent, where no agent is named."""
 
@@ -60,6 +63,7 @@ def platform(base: str = "http://127.0.0.1:9", **configuration: Any) -> Platform
         "databases": IN_MEMORY,
         "agents": [Agent(id="concierge")],
         "channels": channels(base),
+        "channel_kinds": [Loopback],
         "environ": ENVIRON,
     }
     return Platform(**{**defaults, **configuration})
@@ -100,6 +104,12 @@ def channels(base: str, agent: str = "concierge") -> list[Channel]:
             secret_env="STANDARD",
             reply_url=f"{base}/replies",
         ),
+        Channel(
+            id="loopback",
+            kind="loopback",
+            agent=agent,
+            settings={"line": "one", "endpoint": f"{base}/loop", "secret_env": "LOOPBACK"},
+        ),
     ]
 
 
@@ -114,6 +124,8 @@ def signed(kind: str, body: bytes, now_us: int, delivery_id: str = "d-1") -> Del
     match kind:
         case "whatsapp":
             headers = (("x-hub-signature-256", "sha256=" + _hex("APP_SECRET", body)),)
+        case "loopback":
+            headers = (("x-hub-signature-256", "sha256=" + _hex("LOOPBACK", body)),)
         case "telegram":
             headers = (("x-telegram-bot-api-secret-token", ENVIRON["TELEGRAM_SECRET"]),)
         case "slack":
@@ -178,6 +190,12 @@ def slack(sender: str, stamp: str, words: str, now_us: int) -> Delivery:
 def standard(sender: str, name: str, words: str, now_us: int) -> Delivery:
     root = {"type": "message", "data": {"sender": sender, "text": words}}
     return _json("standard", root, now_us, name)
+
+
+def loopback(*texts: Text, now_us: int = 0) -> Delivery:
+    """Return one delivery with a message for each of `texts`."""
+    messages = [{"from": sender, "id": name, "text": words} for sender, name, words in texts]
+    return _json("loopback", {"messages": messages}, now_us)
 
 
 def _json(kind: str, value: Any, now_us: int, delivery_id: str = "d-1") -> Delivery:

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from ..effects import Fetch, FetchReply
+from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject
-from ..http.messages import compact_json
+from ..http.messages import Headers, compact_json
 from .deliveries import Attachment, Handshake, Parsed, read_object
+from .replies import Outcome, Reply
 from .signatures import Secrets, SignatureRefused, Verified
 
 __all__ = ["Codec", "post"]
 
 
 class Codec(ABC):
-    """Base of the kinds, which are frozen values of their settings."""
+    """Base of the kinds, which are frozen values of their settings.
+
+    A kind is a frozen class of attrs.  Its fields are the settings of a channel of the kind; one
+    that is not shown (`repr=False`) is a secret, and a configuration names the variable that holds
+    it, as `…_env`.  No input from outside makes a method raise.
+
+    Attributes:
+        kind: The name of the kind in a configuration.
+        text_limit: The characters that one reply may have; a longer one is sent in parts.
+        sender: The fields that make a channel the one which a delivery is for.  Two channels
+            that agree in all of them are a fault of the configuration.
+        name: The id of the channel.
+    """
 
     __slots__ = ()
+
+    kind: ClassVar[str]
+    text_limit: ClassVar[int]
+    sender: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
 
     def __attrs_post_init__(self) -> None:
         """Refuse to be without a usable secret.
@@ -31,6 +51,18 @@ class Codec(ABC):
     @abstractmethod
     def _secrets(self) -> Secrets:
         """The secrets that what comes in is verified with."""
+
+    @abstractmethod
+    def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
+        """Check who sent a delivery, over its bytes as they came, in constant time."""
+
+    @abstractmethod
+    def encode(self, reply: Reply, now_us: int) -> Fetch:
+        """Return the request that sends `reply`, under a key that stays the same."""
+
+    @abstractmethod
+    def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
+        """Judge the provider's answer to a reply: it is sent, to be tried again, or given up."""
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
         """Refuse: most providers ask nothing by GET."""

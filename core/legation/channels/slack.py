@@ -70,6 +70,7 @@ class Slack(Codec):
     kind: ClassVar[str] = "slack"
     # Slack truncates at 40,000 characters and recommends 4,000.
     text_limit: ClassVar[int] = 4000
+    sender: ClassVar[tuple[str, ...]] = ("bot_token", "signing_secret")
 
     name: str
     signing_secret: str = field(repr=False)

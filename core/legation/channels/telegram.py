@@ -94,6 +94,7 @@ class Telegram(Codec):
 
     kind: ClassVar[str] = "telegram"
     text_limit: ClassVar[int] = 4096
+    sender: ClassVar[tuple[str, ...]] = ("bot_token", "secret_token")
 
     name: str
     secret_token: str = field(repr=False, validator=_check_secret)

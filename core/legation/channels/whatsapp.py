@@ -86,6 +86,7 @@ class WhatsApp(Codec):
 
     kind: ClassVar[str] = "whatsapp"
     text_limit: ClassVar[int] = 4096
+    sender: ClassVar[tuple[str, ...]] = ("phone_number_id", "app_secret")
 
     name: str
     app_secret: str = field(repr=False)

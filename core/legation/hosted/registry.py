@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import NOTHING, asdict, field, fields
+from attrs import asdict, field
 
 from .. import config as configuration
 from ..access.claims import claim_faults
 from ..access.scopes import well_formed_id
-from ..channels import CHANNEL_KINDS, Channel
+from ..channels import Codec
 from ..channels.deliveries import APOLOGY
 from ..config import Agent, ConfigurationError, Database, ModelLike, PlatformConfig, Team
 from ..http.messages import compact_json
@@ -26,7 +26,8 @@ from ..models.echo import Echo
 from ..tools import Tool
 from ..values import frozen
 from .abilities import Abilities, abilities, is_duration
-from .providers import model_of, unset
+from .channel_kinds import find_kinds, read_settings
+from .providers import model_of
 
 __all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
 
@@ -42,9 +43,6 @@ _RESERVED: Final = {
     "databases": ("all",),
     "channels": ("agents", "teams", "sessions", "databases", "channels", "docs", "me"),
 }
-
-
-_CHANNEL_KEYS: Final = frozenset(a.name for a in fields(configuration.Channel))
 
 
 @frozen(eq=False, kw_only=True)
@@ -135,7 +133,7 @@ def _describe_tool(tool: Tool) -> dict[str, Any]:
 class HostedChannel:
     """A channel and the component that answers; a person reads `apology` when that fails."""
 
-    codec: Channel
+    codec: Codec
     component: Component
     apology: str
 
@@ -166,26 +164,24 @@ class Registry:
         return self.agents if kind == "agent" else self.teams
 
 
-def build(config: PlatformConfig, environ: Mapping[str, str]) -> Registry:
-    """Check `config` as a whole and make it ready; `environ` holds the secrets it names.
+def build(
+    config: PlatformConfig, environ: Mapping[str, str], kinds: Iterable[type[Codec]] = ()
+) -> Registry:
+    """Check `config` as a whole and make it ready.
+
+    Args:
+        config: The configuration.
+        environ: Holds the secrets that it names.
+        kinds: The kinds of channels of the application, beside ours.
 
     Raises:
         ConfigurationError: With every fault.
     """
-    builder = _Builder(config, environ)
+    builder = _Builder(config, environ, tuple(kinds))
     registry = builder.registry()
     if builder.faults:
         raise ConfigurationError(tuple(builder.faults))
     return registry
-
-
-# What makes a channel the one that a delivery is for, by its kind; the sender of a standard webhook
-# chooses the path.
-_SENDERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "whatsapp": ("phone_number_id", "app_secret"),
-    "telegram": ("bot_token", "secret_token"),
-    "slack": ("bot_token", "signing_secret"),
-}
 
 
 def _place(url: str) -> tuple[object, ...] | None:
@@ -219,10 +215,13 @@ def _normal(path: str) -> str:
 class _Builder:
     """The builder of a registry; it collects faults, so that all are reported at once."""
 
-    def __init__(self, config: PlatformConfig, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, config: PlatformConfig, environ: Mapping[str, str], kinds: Iterable[type[Codec]]
+    ) -> None:
         self.config = config
         self.environ = environ
         self.faults: list[Fault] = []
+        self.kinds = find_kinds(kinds, self._fault)
         self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
         self.models: dict[str, ModelProtocol] = {"echo": Echo()}
         for model in config.models:
@@ -276,7 +275,7 @@ class _Builder:
         """Report two channels that would both answer one delivery."""
         seen: dict[object, str] = {}
         for name, hosted in channels.items():
-            keys = _SENDERS.get(hosted.codec.kind, ("name",))
+            keys = hosted.codec.sender
             sender = (hosted.codec.kind, *(getattr(hosted.codec, key) for key in keys))
             if (first := seen.setdefault(sender, name)) != name:
                 text = f"has the {' and the '.join(keys)} of channels.{first}: both would answer"
@@ -351,16 +350,16 @@ class _Builder:
     ) -> HostedChannel | None:
         path = f"channels.{channel.id}"
         component = self._find_component(channel, agents, teams, path)
-        made = CHANNEL_KINDS.get(channel.kind)
+        made = self.kinds.get(channel.kind)
         if made is None:
-            self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(CHANNEL_KINDS)}")
+            self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(self.kinds)}")
             return None
-        settings = self._settings(channel, made, path)
+        settings = read_settings(channel, made, self.environ, self._fault)
         if component is None or settings is None:
             return None
         try:
             codec = made(**settings)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             self._fault(path, str(error))
             return None
         return HostedChannel(codec, component, channel.apology or APOLOGY)
@@ -380,38 +379,6 @@ class _Builder:
         if name not in known:
             self._fault(f"{path}.{kind}", f"no {kind} {name!r}")
         return known.get(name)
-
-    def _settings(
-        self, channel: configuration.Channel, made: type[Channel], path: str
-    ) -> dict[str, Any] | None:
-        """Return what the codec of `channel` is made with, secrets looked up; None with faults."""
-        before = len(self.faults)
-        settings: dict[str, Any] = {"name": channel.id}
-        taken = {"id", "kind", "agent", "team", "apology"}
-        for wanted in fields(made):
-            if not wanted.init or wanted.name == "name":
-                continue
-            key = wanted.name
-            if (variable := f"{key}_env") in _CHANNEL_KEYS:
-                key = variable
-            taken.add(key)
-            value = getattr(channel, key)
-            if value is not None and key == variable:
-                value = self._secret(value, f"{path}.{key}")
-            if value is not None:
-                settings[wanted.name] = value
-            elif wanted.default is NOTHING and getattr(channel, key) is None:
-                self._fault(f"{path}.{key}", "missing")
-        for key in sorted(_CHANNEL_KEYS - taken):
-            if getattr(channel, key) is not None:
-                self._fault(f"{path}.{key}", f"is not allowed together with the kind {made.kind}")
-        return settings if len(self.faults) == before else None
-
-    def _secret(self, variable: str, path: str) -> str | None:
-        value = self.environ.get(variable)
-        if not value:
-            self._fault(path, unset(variable, self.environ))
-        return value or None
 
     def _find_model(self, name: ModelLike, path: str) -> ModelProtocol:
         if not isinstance(name, str):

@@ -18,6 +18,7 @@ from legation_testing import Client
 from ....providers.deliveries import (
     KINDS,
     Delivery,
+    loopback,
     platform,
     signed,
     slack,
@@ -38,6 +39,8 @@ def one(kind: str, now_us: int = NOW) -> Delivery:
             return whatsapp(("4911", "a", "hi"))
         case "telegram":
             return telegram(7, 1, "hi")
+        case "loopback":
+            return loopback(("ann", "a", "hi"))
         case "slack":
             return slack("U1", "5.1", "hi", now_us)
         case _:
