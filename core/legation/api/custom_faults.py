@@ -39,7 +39,7 @@ _GRANTED: Final = frozenset(
 _Found: TypeAlias = Iterator[tuple[str, str]]
 
 
-def route_faults(routes: Sequence[CustomRoute], config: PlatformConfig) -> tuple[Fault, ...]:
+def route_faults(routes: Sequence[Any], config: PlatformConfig) -> tuple[Fault, ...]:
     """Return every fault of `routes`, each with its path, as `routes[0].template`."""
     faults: list[Fault] = []
     channels = {channel.id for channel in config.channels}
@@ -88,7 +88,7 @@ def _parameters(template: str) -> list[str]:
 
 
 def _needs(route: CustomRoute) -> _Found:
-    need: object = route.need
+    need: Any = route.need
     if isinstance(need, AnyToken | Open):
         return
     if not isinstance(need, Scoped):
@@ -143,7 +143,7 @@ def _takes(handler: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _collisions(routes: Sequence[CustomRoute]) -> Iterator[Fault]:
+def _collisions(routes: Sequence[Any]) -> Iterator[Fault]:
     """Yield what two routes have in common that only one may have."""
     operations = {route.operation: "one of our routes" for route in ROUTES}
     places: dict[tuple[str, tuple[str, ...]], str] = {}

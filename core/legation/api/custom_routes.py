@@ -20,7 +20,7 @@ performed.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Final, TypeAlias, TypeVar, is_typeddict
+from typing import Any, Final, TypeAlias, TypeVar, cast, is_typeddict
 
 from attrs import evolve, field
 
@@ -140,7 +140,11 @@ class _Handler:
         return self._answer(self.func(call, *given))
 
     def _answer(self, outcome: Any) -> Handled:
-        return self._run(outcome) if isinstance(outcome, Generator) else self._finish(outcome)
+        return (
+            self._run(cast(Any, outcome))
+            if isinstance(outcome, Generator)
+            else self._finish(outcome)
+        )
 
     def _run(self, program: Program[Any]) -> Program[Handled]:
         return self._answer((yield from restrict(program)))
@@ -184,8 +188,9 @@ def restrict(program: Program[R], allowed: frozenset[type[Any]] = PUBLIC_EFFECTS
 
 def _restrict_inner(effect: Asks[Any], allowed: frozenset[type[Any]]) -> Any:
     """Return `effect` with the programs in it restricted, too."""
+    inner: Any = effect
     if isinstance(effect, effects.Concurrently):
-        return evolve(effect, programs=tuple(restrict(one, allowed) for one in effect.programs))
+        return evolve(inner, programs=tuple(restrict(one, allowed) for one in inner.programs))
     if isinstance(effect, effects.Interruptible):
-        return evolve(effect, program=restrict(effect.program, allowed))
+        return evolve(inner, program=restrict(inner.program, allowed))
     return effect
