@@ -45,7 +45,7 @@ class Meta:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
                 """Say nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -18,7 +18,7 @@ from legation.store.inbox import INBOX
 from legation.store.leased_queue import ClaimItems, ExtendLeases, ForgetItems, NextDue
 from legation.store.outbox import OUTBOX, NewReply
 from legation.store.run_keeping import ExtendRunLeases, FindNeglected
-from legation_testing import Client, Crashed, crash_everywhere, fail_everywhere
+from legation_testing import Client, Crashed, Task, crash_everywhere, fail_everywhere
 
 from ..providers.deliveries import channels, platform, standard, whatsapp
 from ..providers.strict import StandardReceiver, WhatsAppApi, now_us
@@ -93,6 +93,11 @@ def deliver_second(c: Client, sender: str, name: str, words: str) -> None:
 def go_round(c: Client, limit: int = 100, seconds: float = 20.0) -> RoundReport:
     assert isinstance(c.platform, Platform)
     return c.simulation.run(c.platform.round(limit, seconds), "round", node=c.node)
+
+
+def start_round(c: Client, limit: int, seconds: float) -> Task[RoundReport]:
+    assert isinstance(c.platform, Platform)
+    return c.simulation.start(c.platform.round(limit, seconds), node=c.node)
 
 
 def waits(c: Client, channel: int = 0) -> tuple[int, int, int, int]:
@@ -234,7 +239,7 @@ def test_no_message_is_taken_up_where_replies_cannot_be_claimed(providers: Provi
 def test_leases_are_extended_while_a_message_is_answered(providers: Providers) -> None:
     with frozen(hosting(100.0), providers) as c, c.peer(hosting()) as other:
         deliver(c, ("4911", "a", "hi"))
-        working = c.simulation.start(c.platform.round(9, 500.0), node=c.node)  # type: ignore[attr-defined]
+        working = start_round(c, 9, 500.0)
         c.advance(50)
         assert go_round(other).messages == 0
         c.advance(60)
@@ -283,7 +288,7 @@ def test_a_round_without_time_begins_nothing(providers: Providers) -> None:
 def test_a_clock_that_is_set_back_ends_the_round(providers: Providers) -> None:
     with frozen(hosting(60.0), providers) as c:
         deliver(c, ("4911", "a", "hi"))
-        working = c.simulation.start(c.platform.round(9, 500.0), node=c.node)  # type: ignore[attr-defined]
+        working = start_round(c, 9, 500.0)
         c.advance(5)
         c.clock.set_forward(-3600)
         c.advance(3)
@@ -418,10 +423,7 @@ def test_ending_runs_counts_against_the_limit_as_well() -> None:
 def test_rounds_side_by_side_answer_each_message_once(providers: Providers) -> None:
     with frozen(hosting(2.0), providers) as c, c.peer(hosting(2.0)) as other:
         deliver(c, *((f"49{i}", f"m{i}", "hi") for i in range(40)))
-        rounds = [
-            c.simulation.start(node.platform.round(30, 60.0), node=node.node)  # type: ignore[attr-defined]
-            for node in (c, c, other)
-        ]
+        rounds = [start_round(client, 30, 60.0) for client in (c, c, other)]
         c.advance(30)
 
         reports = [task.result() for task in rounds]
@@ -481,7 +483,7 @@ def test_a_process_that_ends_lets_a_round_begin_nothing(providers: Providers) ->
 
 def test_a_round_forgets_what_is_long_done_and_does_so_again_after_an_hour() -> None:
     with frozen(hosting()) as c:
-        counts = []
+        counts: list[int] = []
         for seconds in (0, 10, 3600):
             c.clock.set_forward(seconds)
             before = len(units(c, ForgetItems))

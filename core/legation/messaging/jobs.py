@@ -7,7 +7,7 @@ work of another node, and of a dead one, is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..runs.rounds import Pause, Rounds, repeat
@@ -59,7 +59,7 @@ def send_outbox(worker: WorkerLeases) -> ClaimWork:
 
 
 @frozen
-class _QueueJob(Job, Rounds, Protocol):
+class _QueueJob(Job, Rounds):
     """Base of the jobs on the queues of one database."""
 
     worker: WorkerLeases
