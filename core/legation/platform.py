@@ -78,7 +78,7 @@ class MeasuredResponder(Responder, Protocol):
 
 
 @frozen(eq=False)
-class Extensions:
+class _Extensions:
     """The additions of an application: routes, and kinds of channels."""
 
     routes: tuple[CustomRoute, ...] = ()
@@ -109,7 +109,7 @@ class Platform:
     ) -> None:
         """Check everything once."""
         config = PlatformConfig(**configuration)
-        extensions = Extensions(tuple(routes), tuple(channel_kinds))
+        extensions = _Extensions(tuple(routes), tuple(channel_kinds))
         self._open(config, jwks, environ or {}, catalogue, extensions)
 
     @classmethod
@@ -124,7 +124,7 @@ class Platform:
     ) -> Platform:
         """Make a platform of a whole configuration."""
         platform = cls.__new__(cls)
-        extensions = Extensions(tuple(routes), tuple(channel_kinds))
+        extensions = _Extensions(tuple(routes), tuple(channel_kinds))
         platform._open(config, jwks, environ or {}, CATALOGUE, extensions)
         return platform
 
@@ -134,7 +134,7 @@ class Platform:
         jwks: bytes | None,
         environ: Mapping[str, str],
         catalogue: Catalogue,
-        extensions: Extensions,
+        extensions: _Extensions,
     ) -> None:
         self.config = config
         registry, self._table = _check(config, environ, extensions)
@@ -404,7 +404,7 @@ class Platform:
 
 
 def _check(
-    config: PlatformConfig, environ: Mapping[str, str], extensions: Extensions
+    config: PlatformConfig, environ: Mapping[str, str], extensions: _Extensions
 ) -> tuple[Registry, RouteTable]:
     """Return what is hosted and where it is served; the faults of both are raised at once."""
     routes = extensions.routes

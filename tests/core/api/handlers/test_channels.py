@@ -316,14 +316,14 @@ def token(*scopes: str) -> str:
     ("scopes", "listed", "read", "write"),
     [
         ((), None, 403, 403),
-        (("channels:read",), 4, 200, 403),
+        (("channels:read",), 5, 200, 403),
         (("channels:write",), None, 403, 404),
         (("channels:whatsapp:read",), 1, 200, 403),
         (("channels:slack:read",), 1, 403, 403),
-        (("channels:*:read",), 4, 200, 403),
+        (("channels:*:read",), 5, 200, 403),
         (("channels:whatsapp:write", "channels:whatsapp:read"), 1, 200, 404),
         (("agents:read", "sessions:read"), None, 403, 403),
-        (("platform:admin",), 4, 200, 404),
+        (("platform:admin",), 5, 200, 404),
     ],
 )
 def test_scopes_decide_what_of_channels_a_caller_may(
