@@ -24,7 +24,6 @@ from .api.openapi.custom import description_faults
 from .api.openapi.document import document
 from .api.route import Route
 from .api.route_table import TABLE, RouteTable, make_table
-from .bounded_round import BoundedRound, RoundReport
 from .channels import Codec
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
@@ -38,6 +37,8 @@ from .hosted.registry import Registry, build
 from .http.cors import Cors
 from .http.messages import Answer, Request, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, respond
+from .lifecycle.bounded_round import BoundedRound, RoundReport
+from .lifecycle.shutdown import Shutdown
 from .messaging.jobs import channel_jobs
 from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
@@ -48,7 +49,6 @@ from .observability.trace_context import TraceContext, TracedJob, with_trace
 from .observability.tracing import Trace, read_trace
 from .runs.executor import ExecutorContext
 from .runs.reaper import KeepRuns
-from .shutdown import Shutdown
 from .store.audit import AppendAudit, AuditEntry
 from .values import frozen
 

@@ -13,7 +13,7 @@ from .failing import sentences
 
 if TYPE_CHECKING:
     from legation import Platform
-    from legation.bounded_round import RoundReport
+    from legation.lifecycle.bounded_round import RoundReport
 
 __all__ = ["round_once"]
 

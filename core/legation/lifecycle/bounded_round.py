@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, evolve, field
 
-from .effects import (
+from ..effects import (
     AwaitNudge,
     Concurrently,
     Interruptible,
@@ -27,23 +27,23 @@ from .effects import (
     Spawn,
     Transact,
 )
-from .messaging.jobs import ForgetDone, KeepLeases, answer_inbox, send_outbox
-from .messaging.leases import WorkerLeases, leases_of
-from .migrations.schema_guard import SchemaGuard, WatchSchemas
-from .observability.spans import Recorder
-from .observability.trace_context import TraceContext, with_trace
-from .programs import Handlers, intercept
-from .runs.executor import ExecutorContext
-from .runs.reaper import KeepRuns
-from .runs.rounds import Attempt, Rounds, attempt, pause_us
+from ..messaging.jobs import ForgetDone, KeepLeases, answer_inbox, send_outbox
+from ..messaging.leases import WorkerLeases, leases_of
+from ..migrations.schema_guard import SchemaGuard, WatchSchemas
+from ..observability.spans import Recorder
+from ..observability.trace_context import TraceContext, with_trace
+from ..programs import Handlers, intercept
+from ..runs.executor import ExecutorContext
+from ..runs.reaper import KeepRuns
+from ..runs.rounds import Attempt, Rounds, attempt, pause_us
+from ..store.failures import StoreFailure
+from ..store.inbox import INBOX
+from ..store.leased_queue import LeasedQueue, NextDue
+from ..store.outbox import OUTBOX
+from ..store.run_keeping import NextNeglected
+from ..store.units import Unit
+from ..values import frozen
 from .shutdown import Shutdown
-from .store.failures import StoreFailure
-from .store.inbox import INBOX
-from .store.leased_queue import LeasedQueue, NextDue
-from .store.outbox import OUTBOX
-from .store.run_keeping import NextNeglected
-from .store.units import Unit
-from .values import frozen
 
 __all__ = ["BoundedRound", "RoundReport"]
 

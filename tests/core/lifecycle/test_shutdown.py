@@ -9,16 +9,16 @@ import pytest
 
 from legation import Agent, Model, Platform
 from legation.effects import FetchReply, Log, Sleep, Transact, Unreachable
+from legation.lifecycle.shutdown import Shutdown
 from legation.messaging.leases import WorkerLeases
-from legation.shutdown import Shutdown
 from legation.store.failures import Busy
 from legation.store.inbox import INBOX
 from legation.store.leased_queue import ClaimItems, ItemKey, Lease, ReleaseLeases
 from legation.store.run_keeping import ClaimWaiting, ReleaseRun
 from legation_testing import Client, Delayed, play
 
-from ..providers.deliveries import MAIN, platform, whatsapp
-from ..providers.strict import WhatsAppApi
+from ...providers.deliveries import MAIN, platform, whatsapp
+from ...providers.strict import WhatsAppApi
 
 
 def hosting(delay: float) -> Callable[[], Platform]:

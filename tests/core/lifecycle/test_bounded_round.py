@@ -10,9 +10,9 @@ import pytest
 from attrs import evolve
 
 from legation import Agent, Database, Model, Platform, Team
-from legation.bounded_round import RoundReport
 from legation.channels.replies import Reply, encode_reply
 from legation.effects import Fetch, FetchReply, Interruptible, Transact, Unreachable
+from legation.lifecycle.bounded_round import RoundReport
 from legation.store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from legation.store.inbox import INBOX
 from legation.store.leased_queue import ClaimItems, ExtendLeases, ForgetItems, NextDue
@@ -20,9 +20,9 @@ from legation.store.outbox import OUTBOX, NewReply
 from legation.store.run_keeping import ExtendRunLeases, FindNeglected
 from legation_testing import Client, Crashed, Task, crash_everywhere, fail_everywhere
 
-from ..providers.deliveries import channels, platform, standard, whatsapp
-from ..providers.strict import StandardReceiver, WhatsAppApi, now_us
-from ..put_replies import PutReplies
+from ...providers.deliveries import channels, platform, standard, whatsapp
+from ...providers.strict import StandardReceiver, WhatsAppApi, now_us
+from ...put_replies import PutReplies
 
 NOTHING: Final = RoundReport(messages=0, replies=0, runs=0, released=0, failed=(), next_us=None)
 MAIN: Final = {"db_id": "main"}

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .effects import Log, Nudge, Program, Sleep, Transact
-from .messaging.leases import WorkerLeases
-from .runs.cancellation import cancel_topic
-from .runs.executor import ExecutorContext
-from .store.failures import StoreFailure
-from .store.inbox import INBOX
-from .store.leased_queue import ReleaseLeases
-from .store.outbox import OUTBOX
-from .values import frozen
+from ..effects import Log, Nudge, Program, Sleep, Transact
+from ..messaging.leases import WorkerLeases
+from ..runs.cancellation import cancel_topic
+from ..runs.executor import ExecutorContext
+from ..store.failures import StoreFailure
+from ..store.inbox import INBOX
+from ..store.leased_queue import ReleaseLeases
+from ..store.outbox import OUTBOX
+from ..values import frozen
 
 __all__ = ["Shutdown"]
 
