@@ -14,7 +14,7 @@ import anyio
 from legation.store.health import Inspection
 from legation.store.units import Dialect, Unit
 
-from .errors import BadDatabaseUrl, UnusableDatabase
+from .errors import BadDatabaseUrl, Misuse, UnusableDatabase
 from .logs import Write, quiet
 from .postgres import PostgresDatabase
 from .sqlite import SqliteDatabase
@@ -22,6 +22,7 @@ from .sqlite_connection import MEMORY, connect, run_unit
 
 __all__ = [
     "Database",
+    "Databases",
     "RunUnit",
     "check_files",
     "check_url",
@@ -77,6 +78,19 @@ class Database(Protocol):
     async def aclose(self) -> None:
         """Finish what was begun and let go of every connection."""
         ...
+
+
+class Databases(dict[str, Database]):
+    """The databases of a host, by the names that programs use."""
+
+    def __missing__(self, name: str) -> Database:
+        """Name those that there are.
+
+        Raises:
+            Misuse: Always.
+        """
+        known = ", ".join(self) or "none"
+        raise Misuse(f"a program asks for database {name!r}; there is {known}")
 
 
 def open_database(name: str, url: str, write: Write = quiet) -> Database:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -59,7 +59,6 @@ from legation.programs import Streams
 from legation.store.health import Inspection
 from legation.store.run_rows import StoredEvent
 
-from .databases import Database
 from .errors import Misuse, not_an_effect
 from .functions import Pieces
 from .pace import Blocked, place
@@ -173,18 +172,11 @@ async def drive(
     """Run `program` to its end and return its result.
 
     A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
-    closed before this returns, as is every stream that it left open.  Thrown into it is what a
-    unit of work raises, its database or its own statements, and what a program raises that it
-    waits for.  With a `label` its steps are measured.
-
-    Raises:
-        _Thrown: Of an `inner` program: an error of its own, for the program that waits for it.
+    closed before this returns, as is every stream that it left open.  Thrown into it is what a unit
+    of work raises, and an `inner` program that it waits for.  With a `label` steps are measured.
     """
     turn = _Turn(resources, body, sink, label)
-    databases = resources.databases
-    send: Callable[[Any], Effect] = program.send
-    if label:
-        send = resources.pace.measure(label, program)
+    send = resources.pace.measure(label, program) if label else program.send
     resume: Callable[[Any], Effect] = send
     value: Any = None
     try:
@@ -194,14 +186,12 @@ async def drive(
             except StopIteration as stop:
                 if turn.gathered:
                     await turn.flush()
-                result: R = stop.value
-                return result
+                return cast("R", stop.value)
             except Exception as error:
                 if inner and not isinstance(error, Blocked):
                     raise _Thrown(error) from None
                 raise
-            kind = type(effect)
-            perform = _IMMEDIATE.get(kind)
+            perform = _IMMEDIATE.get(type(effect))
             if turn.left <= 0:
                 await turn.breathe()
             turn.left -= 1
@@ -209,10 +199,8 @@ async def drive(
             try:
                 if perform is not None:
                     value = perform(turn, effect)
-                elif (
-                    isinstance(effect, Transact)
-                    and (database := databases.get(effect.database))
-                    and (read := database.inline(effect.unit))
+                elif isinstance(effect, Transact) and (
+                    read := resources.databases[effect.database].inline(effect.unit)
                 ):
                     try:
                         value = read(effect.unit)
@@ -221,7 +209,7 @@ async def drive(
                 else:
                     if turn.gathered:
                         await turn.flush()
-                    value = await _performer(kind, program)(turn, effect)
+                    value = await _performer(type(effect), program)(turn, effect)
             except _Thrown as thrown:
                 resume, value = program.throw, thrown.error
     finally:
@@ -246,14 +234,6 @@ def _performer(kind: type[Any], program: Program[Any]) -> Callable[[_Turn, Any],
     if performer is None:
         raise Misuse(not_an_effect(place(program), kind))
     return performer
-
-
-def _database(turn: _Turn, name: str) -> Database:
-    databases = turn.resources.databases
-    if name not in databases:
-        known = ", ".join(databases) or "none"
-        raise Misuse(f"a program asks for database {name!r}; there is {known}")
-    return databases[name]
 
 
 def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
@@ -330,7 +310,7 @@ async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
 
 
 async def _transact(turn: _Turn, effect: Transact[R]) -> R:
-    database = _database(turn, effect.database)
+    database = turn.resources.databases[effect.database]
     try:
         return await database.run(effect.unit)
     except Exception as error:  # noqa: BLE001 (thrown into the program)
@@ -338,7 +318,7 @@ async def _transact(turn: _Turn, effect: Transact[R]) -> R:
 
 
 async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
-    return await _database(turn, effect.database).inspect()
+    return await turn.resources.databases[effect.database].inspect()
 
 
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:

@@ -18,7 +18,7 @@ from legation.effects import Job, Program
 from legation.store.audit import AuditEntry
 
 from .audit import Trail, WriteAudit
-from .databases import Database, check_files, open_database
+from .databases import Database, Databases, check_files, open_database
 from .drive import BodySource, Sink, drive, spawn
 from .entropy import unpredictable
 from .fetch import Fetcher
@@ -157,11 +157,9 @@ async def open_host(
         raise failed
 
 
-def _open_databases(
-    urls: Mapping[str, str], log: Write, stack: AsyncExitStack
-) -> dict[str, Database]:
+def _open_databases(urls: Mapping[str, str], log: Write, stack: AsyncExitStack) -> Databases:
     """Open each database; `stack` closes them."""
-    opened: dict[str, Database] = {}
+    opened = Databases()
     check_files(urls)
     for name, url in urls.items():
         opened[name] = open_database(name, url, log)

@@ -45,7 +45,7 @@ class Stage(Enum):
 
 
 class Act(Enum):
-    """What is done with something that lives."""
+    """An act on something that lives."""
 
     OPEN = "opened"
     ASK = "asked"

@@ -173,7 +173,7 @@ def _many(bench: Bench) -> Program[None]:
 
 
 class _Log(list[str]):
-    """What an iterator of a case went through."""
+    """The steps of an iterator of a case, in their order."""
 
     async def iterate(self, *items: Any, seconds: float = 0.0) -> AsyncIterator[Any]:
         """Yield `items`; an exception among them is raised instead."""

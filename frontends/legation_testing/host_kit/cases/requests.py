@@ -29,7 +29,7 @@ def _body_within(bench: Bench) -> None:
 
 
 class _Parts(list[bytes]):
-    """What was emitted, as it came."""
+    """The parts of a body, as they were emitted."""
 
     def whole(self) -> bytes:
         return b"".join(self)
