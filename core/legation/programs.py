@@ -17,8 +17,12 @@ Handlers: TypeAlias = Mapping[type[Asks[Any]], Callable[[Any], Program[Any]]]
 """By the kind of an effect, the program that performs it: what it returns is the answer."""
 
 
-def intercept(program: Program[R], handlers: Handlers) -> Program[R]:
+def intercept(
+    program: Program[R], handlers: Handlers, other: Callable[[Any], Program[Any]] | None = None
+) -> Program[R]:
     """Run `program`; an effect that has a handler is performed by it, any other by the driver.
+
+    With `other`, that is the handler of every effect that is not in the table.
 
     Whatever the driver or a handler raises is thrown into `program`, and so is the end of this
     program where it is closed.  An effect without a handler costs one look into a table.
@@ -32,7 +36,7 @@ def intercept(program: Program[R], handlers: Handlers) -> Program[R]:
             result: R = done.value
             return result
         answer, trouble = None, None
-        handle = handlers.get(type(effect))
+        handle = handlers.get(type(effect), other)
         try:
             answer = (yield effect) if handle is None else (yield from handle(effect))
         except BaseException as error:  # noqa: BLE001 (thrown into whom it is for)

@@ -109,7 +109,7 @@ RunUnit: TypeAlias = Callable[[Unit[Any]], Any]
 
 
 @contextmanager
-def open_writer(name: str, url: str) -> Generator[RunUnit]:
+def open_writer(name: str, url: str, *, read_only: bool = False) -> Generator[RunUnit]:
     """Open the database at `url` beside whoever serves it, as another process does.
 
     Raises:
@@ -119,26 +119,15 @@ def open_writer(name: str, url: str) -> Generator[RunUnit]:
         with _open_server(name, url) as run:
             yield run
         return
-    with closing(connect(_sqlite_path(name, url))) as connection:
-        yield partial(run_unit, connection, database=name)
-
-
-@contextmanager
-def open_reader(name: str, url: str) -> Generator[RunUnit]:
-    """Open the database at `url` to read from it, beside whoever serves it; create nothing.
-
-    Raises:
-        HostError: In words for the operator.
-    """
-    if dialect_of(url) is Dialect.POSTGRESQL:
-        with _open_server(name, url) as run:
-            yield run
-        return
     path = _sqlite_path(name, url)
-    if not Path(path).is_file():
+    if read_only and not Path(path).is_file():
         raise UnusableDatabase(f"databases.{name}.url: there is no file {path}")
-    with closing(connect(path, read_only=True)) as connection:
+    with closing(connect(path, read_only=read_only)) as connection:
         yield partial(run_unit, connection, database=name)
+
+
+open_reader = partial(open_writer, read_only=True)
+"""Opens the database at a URL to read from it, beside whoever serves it; creates nothing."""
 
 
 @contextmanager

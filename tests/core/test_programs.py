@@ -32,6 +32,12 @@ def test_a_handler_answers_in_place_of_the_driver() -> None:
     assert play(intercept(program(), {RandomBytes: zeros}), [(Now(), 7)]) == (7, b"\0\0")
 
 
+def test_what_is_not_in_the_table_may_have_a_handler_as_well() -> None:
+    wrapped = intercept(program(), {RandomBytes: zeros}, lambda _: give(8))
+
+    assert play(wrapped, []) == (8, b"\0\0")
+
+
 def test_a_handler_is_a_program_too() -> None:
     script = [(Now(), 7), (Sleep(1.0), None), (RandomBytes(2), b"ab")]
 

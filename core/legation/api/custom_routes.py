@@ -26,9 +26,10 @@ from attrs import evolve, field
 
 from .. import effects
 from ..access.scopes import AnyToken, Open, Scoped
-from ..effects import Asks, Program
+from ..effects import Program
 from ..http.messages import Response, Streamed, json_bytes_response
 from ..http.refusals import Refusal
+from ..programs import Handlers, intercept
 from ..tools.results import to_json
 from ..values import frozen
 from .call import Call, Handled
@@ -168,29 +169,25 @@ def _is_value_of(kind: Any, value: object) -> bool:
 
 def restrict(program: Program[R], allowed: frozenset[type[Any]] = PUBLIC_EFFECTS) -> Program[R]:
     """Run `program`, and the programs in its effects; an effect not `allowed` is thrown back."""
-    answer: Any = None
-    trouble: BaseException | None = None
-    while True:
-        try:
-            effect = program.send(answer) if trouble is None else program.throw(trouble)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        answer, trouble = None, None
-        if type(effect) not in allowed:
-            trouble = NotPublic(f"a custom route may not yield {type(effect).__qualname__}")
-            continue
-        try:
-            answer = yield _restrict_inner(effect, allowed)
-        except BaseException as error:  # noqa: BLE001 (thrown into whom it is for)
-            trouble = error
+
+    def interruptible(effect: effects.Interruptible[Any]) -> Program[Any]:
+        return (yield evolve(effect, program=restrict(effect.program, allowed)))
+
+    def concurrently(effect: effects.Concurrently[Any]) -> Program[Any]:
+        programs = tuple(restrict(one, allowed) for one in effect.programs)
+        return (yield evolve(effect, programs=programs))
+
+    handlers: Handlers = {
+        **dict.fromkeys(allowed, _ask),
+        effects.Interruptible: interruptible,
+        effects.Concurrently: concurrently,
+    }
+    return intercept(program, handlers, _refuse)
 
 
-def _restrict_inner(effect: Asks[Any], allowed: frozenset[type[Any]]) -> Any:
-    """Return `effect` with the programs in it restricted, too."""
-    inner: Any = effect
-    if isinstance(effect, effects.Concurrently):
-        return evolve(inner, programs=tuple(restrict(one, allowed) for one in inner.programs))
-    if isinstance(effect, effects.Interruptible):
-        return evolve(inner, program=restrict(inner.program, allowed))
-    return effect
+def _ask(effect: Any) -> Program[Any]:
+    return (yield effect)
+
+
+def _refuse(effect: object) -> Program[Any]:
+    raise NotPublic(f"a custom route may not yield {type(effect).__qualname__}")
