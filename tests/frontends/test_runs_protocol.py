@@ -224,7 +224,7 @@ def check(before: World, after: World) -> None:
 
 def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
     database = Tables()
-    values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now", "until_us"), 1)
+    values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now_us", "until_us"), 1)
     for sql in (ACTIVE, RUNNING, CLAIM_NEXT, CLAIMED_SO):
         plan = database.connection.execute(
             f"explain query plan {sql.sqlite_text}", values

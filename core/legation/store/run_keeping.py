@@ -79,7 +79,7 @@ ANY_WAITING: Final = Sql(
         and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
 )
-NEXT_EXPIRY: Final = Sql(f"select min(lease_us) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}")
+ANY_EXPIRY: Final = Sql(f"select min(lease_us) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}")
 RUNNING: Final = Sql(
     f"""select 1 from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} limit 1"""
@@ -150,7 +150,7 @@ class NextNeglected(ReadUnit[int | None]):
         """Yield two reads."""
         if (yield ANY_WAITING()):
             return 0
-        rows = yield NEXT_EXPIRY()
+        rows = yield ANY_EXPIRY()
         next_us: int | None = rows[0][0]
         return next_us
 
