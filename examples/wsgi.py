@@ -33,7 +33,7 @@ from legation_host import read_assets
 __all__ = ["Application", "open_application", "open_server"]
 
 
-class Unwhole(Exception):
+class Incomplete(Exception):
     """The end of a body that is not whole: its server is to break the connection off."""
 
 
@@ -62,7 +62,7 @@ class Application:
             answer.body.close()
             return [send(Response(answer.status, answer.headers), start_response)]
         if self.host.run(answer.body, emit=start(answer, start_response)) is not None:
-            raise Unwhole
+            raise Incomplete
         return []
 
     def log(self, request: Request, error: Exception) -> str:
