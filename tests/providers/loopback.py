@@ -43,14 +43,14 @@ class Loopback(Codec):
     previous: str | None = field(default=None, repr=False)
 
     @property
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         return active_secrets(self.secret, self.previous)
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the signature over the body."""
-        return hub256(headers, body, self._secrets)
+        return hub256(headers, body, self.secrets)
 
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the messages of the batch."""
         return gather(
             IncomingMessage(

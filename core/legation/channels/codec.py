@@ -45,11 +45,11 @@ class Codec(ABC):
         Raises:
             ValueError: There is none.
         """
-        _ = self._secrets
+        _ = self.secrets
 
     @property
     @abstractmethod
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         """The secrets that what comes in is verified with."""
 
     @abstractmethod
@@ -71,10 +71,10 @@ class Codec(ABC):
     def parse(self, verified: Verified) -> Parsed:
         """Return what is in a delivery: a JSON object, as every provider sends it."""
         root = read_object(verified.body)
-        return self._read(root, verified.delivery_id) if isinstance(root, dict) else root
+        return self.read_delivery(root, verified.delivery_id) if isinstance(root, dict) else root
 
     @abstractmethod
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return what `root` says."""
 
     def locate(self, media: Attachment) -> Fetch | None:

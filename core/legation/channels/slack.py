@@ -82,14 +82,14 @@ class Slack(Codec):
     mentions_only: bool = True
 
     @property
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         return active_secrets(self.signing_secret, self.previous_signing_secret)
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check Slack's signature and the age of the request."""
-        return slack_v0(headers, body, self._secrets, now_us)
+        return slack_v0(headers, body, self.secrets, now_us)
 
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the message of an event, or the challenge of a URL verification."""
         if root.get("type") == "url_verification":
             return challenge_of(root.get("challenge")) or Ignored("malformed challenge")

@@ -51,15 +51,15 @@ class Standard(Codec):
     previous_secret: str | None = field(default=None, repr=False)
 
     @property
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         current = (standard_key(self.secret),)
         return (*current, standard_key(self.previous_secret)) if self.previous_secret else current
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the signature over id, timestamp and body."""
-        return standard_v1(headers, body, self._secrets, now_us)
+        return standard_v1(headers, body, self.secrets, now_us)
 
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the one message of the delivery."""
         name = text_at(root, "type")
         if name != "message" and not name.startswith("message."):
@@ -80,7 +80,7 @@ class Standard(Codec):
         }
         body = compact_json(content).encode()
         seconds = str(now_us // 1_000_000)
-        signatures = sign_standard(self._secrets, reply.key.encode(), seconds.encode(), body)
+        signatures = sign_standard(self.secrets, reply.key.encode(), seconds.encode(), body)
         return Fetch(
             "POST",
             self.reply_url,

@@ -106,14 +106,14 @@ class Telegram(Codec):
     mentions_only: bool = True
 
     @property
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         return active_secrets(self.secret_token, self.previous_secret_token)
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check the secret token; the scheme knows no time and signs nothing."""
-        return telegram_token(headers, body, self._secrets)
+        return telegram_token(headers, body, self.secrets)
 
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return the message of an update, new ones and pressed buttons; an edit is none."""
         update_id = _number(root.get("update_id"))
         if not update_id:

@@ -99,7 +99,7 @@ class WhatsApp(Codec):
     previous_app_secret: str | None = field(default=None, repr=False)
 
     @property
-    def _secrets(self) -> Secrets:
+    def secrets(self) -> Secrets:
         return active_secrets(self.app_secret, self.previous_app_secret)
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
@@ -114,9 +114,9 @@ class WhatsApp(Codec):
 
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check Meta's signature; the scheme knows no time."""
-        return hub256(headers, body, self._secrets)
+        return hub256(headers, body, self.secrets)
 
-    def _read(self, root: JsonObject, delivery_id: str) -> Parsed:
+    def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return every message of every change of every entry."""
         if root.get("object") != "whatsapp_business_account":
             return Ignored("another object")

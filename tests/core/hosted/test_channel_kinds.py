@@ -78,7 +78,7 @@ def channel(name: str = "loop", **settings: Any) -> Channel:
         (Limitless, "Limitless has no text_limit of at least 1"),
         (Telegraph, "there is a kind 'telegram' already"),
         (Strange, "Strange has no field number"),
-        (frozen(Abstract), "Abstract has no _read, _secrets, encode, read_reply, verify"),
+        (frozen(Abstract), "Abstract has no encode, read_delivery, read_reply, secrets, verify"),
     ],
     ids=["text", "class", "value", "kind", "limit", "ours", "sender", "abstract"],
 )
