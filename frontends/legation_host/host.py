@@ -109,8 +109,7 @@ async def open_host(
 ) -> AsyncGenerator[Host, None]:
     """Open a host, in the running event loop, of trio or of asyncio.
 
-    On leaving, jobs are cancelled, the audit trail is written out and databases are closed, in
-    this order.
+    On leaving, jobs are cancelled, the audit trail is written out, and databases are closed.
 
     Args:
         databases: The URL of each, by the name programs use.

@@ -135,7 +135,7 @@ class _Examination:
     _peer: Peer
     _cases: tuple[Case, ...]
     _virtual_time: bool
-    _told: SimpleQueue[Case | _Outcome | None] = field(factory=SimpleQueue[Any], init=False)
+    _news: SimpleQueue[Case | _Outcome | None] = field(factory=SimpleQueue[Any], init=False)
     _passed: list[str] = field(factory=list[str], init=False)
     _broken: list[BrokenRule] = field(factory=list[BrokenRule], init=False)
     _left_out: list[str] = field(factory=list[str], init=False)
@@ -147,11 +147,11 @@ class _Examination:
         thread.start()
         case = _CLOSING
         try:
-            while (told := self._told.get(timeout=case_seconds)) is not None:
-                if isinstance(told, Case):
-                    case = told
+            while (news := self._news.get(timeout=case_seconds)) is not None:
+                if isinstance(news, Case):
+                    case = news
                 else:
-                    self._note(*told)
+                    self._note(*news)
                     case = _CLOSING
         except Empty:
             hangs = f"it did not come to its end within {case_seconds} s; the others were left out"
@@ -178,7 +178,7 @@ class _Examination:
         except BaseException as error:  # noqa: BLE001  raised to who waits
             self._failure = error
         finally:
-            self._told.put(None)
+            self._news.put(None)
 
     def _examine_in(self, stack: ExitStack) -> None:
         outside = {
@@ -206,7 +206,7 @@ class _Examination:
         if is_of_others or (case.real_time and self._virtual_time):
             self._left_out.append(case.name)
             return
-        self._told.put(case)
+        self._news.put(case)
         error: BaseException | None = None
         try:
             program = case.act(bench)
@@ -214,16 +214,16 @@ class _Examination:
                 bench.run(program)
         except BaseException as failed:  # noqa: BLE001  it is what is wrong
             error = failed
-        self._told.put((case, error))
+        self._news.put((case, error))
 
     def _end(self, opening: Any) -> None:
-        self._told.put(_CLOSING)
+        self._news.put(_CLOSING)
         try:
             opening.__exit__(None, None, None)
         except BaseException as error:  # noqa: BLE001  it is what is wrong
-            self._told.put((_CLOSING, error))
+            self._news.put((_CLOSING, error))
         else:
-            self._told.put((_CLOSING, None))
+            self._news.put((_CLOSING, None))
 
 
 def _write_audit(batch: tuple[AuditEntry, ...]) -> Program[None]:
