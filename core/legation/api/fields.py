@@ -258,8 +258,8 @@ def describe_body(shape: type[Any]) -> Schema:
     `about` of the class is its description.
     """
     fields = fields_of(shape)
-    required = {field.name: _described(field) for field in fields if field.required}
-    optional = {field.name: nullable(_described(field)) for field in fields if not field.required}
+    required = {field.name: _describe(field) for field in fields if field.required}
+    optional = {field.name: nullable(_describe(field)) for field in fields if not field.required}
     about = {"description": shape.about} if hasattr(shape, "about") else {}
     return object_of(required, optional, **about, additionalProperties=False)
 
@@ -270,5 +270,5 @@ def shape_name(shape: type[Any]) -> str:
     return name
 
 
-def _described(field: Field) -> Schema:
+def _describe(field: Field) -> Schema:
     return {**field.schema, "description": field.description} if field.description else field.schema

@@ -45,7 +45,7 @@ Finder: TypeAlias = Callable[[Call, Any], Any]
 """Finds what a call and its query name, or refuses; a `Fault` is reported with the others."""
 
 
-def _declared(name: str) -> Any:
+def _of_handler(name: str) -> Any:
     """Make a field: the class of the handler's parameter `name`, unless the row has another."""
 
     def find(route: Route) -> Any:
@@ -92,9 +92,9 @@ class Route:
     operation: str = field(validator=validators.min_len(1))
     tag: str
     find: Finder | None = field(default=None, kw_only=True)
-    query: type[Any] | None = _declared("query")
-    body: type[Any] | None = _declared("body")
-    form: type[FormShape] | None = _declared("form")
+    query: type[Any] | None = _of_handler("query")
+    body: type[Any] | None = _of_handler("body")
+    form: type[FormShape] | None = _of_handler("form")
     body_limit: int = field(default=BODY_LIMIT, kw_only=True)
     success: int = field(default=200, kw_only=True)
     described: bool = field(default=True, kw_only=True)

@@ -117,7 +117,7 @@ def _operation(route: Route, known: Operation, config: PlatformConfig) -> dict[s
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
         "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route, known))],
-        **_body(known.body or _declared_body(route)),
+        **_body(known.body or _find_body(route)),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
     }
@@ -149,7 +149,7 @@ def _parameter(field: Field) -> dict[str, Any]:
     return {**entry, "schema": field.schema}
 
 
-def _declared_body(route: Route) -> Body | None:
+def _find_body(route: Route) -> Body | None:
     """Return the body that is declared in the table of routes: its class has the shape's name."""
     if route.body is None or not route.described:
         return None

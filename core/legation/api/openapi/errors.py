@@ -105,7 +105,7 @@ def errors_of(
     if keyed:
         found = [USUAL[409], USUAL[413], Invalid((_NO_KEY,)), *found]
     errors = {refusal.status: refusal for refusal in found}
-    for kind, *example in _declared(route):
+    for kind, *example in _find_refusals(route):
         if example or kind.status not in errors:
             errors[kind.status] = kind(*example)
     return errors
@@ -160,7 +160,7 @@ def _of_content(route: Route, known: Operation) -> Iterator[Refusal]:
 # --- What is declared ---------------------------------------------------------------------------
 
 
-def _declared(route: Route) -> Iterator[tuple[Any, ...]]:
+def _find_refusals(route: Route) -> Iterator[tuple[Any, ...]]:
     """Yield the refusals that functions of the row are declared to return, with an example of each.
 
     They are in the type of what a function returns, as `NotFound`, or with what one is made of, as
@@ -169,10 +169,10 @@ def _declared(route: Route) -> Iterator[tuple[Any, ...]]:
     found = None if route.operation in CHANNEL_ONLY else route.find
     for function in (found, route.form and route.form.read, route.handler):
         if function is not None:
-            yield from _refusals(_returned(function))
+            yield from _refusals(_find_return_type(function))
 
 
-def _returned(function: Callable[..., object]) -> Any:
+def _find_return_type(function: Callable[..., object]) -> Any:
     """Return the type of what `function` returns."""
     hints = get_type_hints(getattr(function, "func", function), include_extras=True)
     return hints["return"]
@@ -180,7 +180,7 @@ def _returned(function: Callable[..., object]) -> Any:
 
 def _asks(handler: Callable[..., object]) -> bool:
     """Whether `handler` is a program: one that is not asks no database."""
-    return get_origin(_returned(handler)) is Generator
+    return get_origin(_find_return_type(handler)) is Generator
 
 
 def _refusals(hint: Any) -> Iterator[tuple[Any, ...]]:
