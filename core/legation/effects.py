@@ -52,11 +52,14 @@ __all__ = [
     "Emit",
     "Fetch",
     "FetchReply",
+    "FindDead",
+    "HoldName",
     "Inspect",
     "Interrupted",
     "Interruptible",
     "Job",
     "Log",
+    "NameHeld",
     "NextChunk",
     "NextEvents",
     "NextPiece",
@@ -304,6 +307,40 @@ class Inspect(Asks["Inspection"]):
 
 
 @frozen
+class NameHeld:
+    """The holding of a name, as others can see it.
+
+    Attributes:
+        place: Where it is held: whoever holds a name at the same place can tell the living from the
+            dead.  Empty where nobody can.
+        session: Whether a session of the database holds it as well, for other hosts to see.
+    """
+
+    place: str = ""
+    session: bool = False
+
+
+@frozen
+class HoldName(Asks[NameHeld]):
+    """Hold `name` for others that use `database` to see, until this process ends, however it does.
+
+    Asked again, it says how the name is held by now.  A host that cannot hold names says so: then
+    the end of its process shows only by its silence.
+    """
+
+    database: str
+    name: str
+
+
+@frozen
+class FindDead(Asks[tuple[str, ...]]):
+    """Those of `names`, all held at the place of this process, that nobody holds any more."""
+
+    database: str
+    names: tuple[str, ...]
+
+
+@frozen
 class Sleep(Asks[None]):
     """Wait for `seconds`."""
 
@@ -450,6 +487,8 @@ Effect: TypeAlias = (
     | ReadBody
     | Transact[Any]
     | Inspect
+    | HoldName
+    | FindDead
     | Fetch
     | OpenStream
     | NextChunk

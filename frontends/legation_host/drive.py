@@ -26,11 +26,14 @@ from legation.effects import (
     Emit,
     Fetch,
     FetchReply,
+    FindDead,
+    HoldName,
     Inspect,
     Interrupted,
     Interruptible,
     Job,
     Log,
+    NameHeld,
     NextChunk,
     NextEvents,
     NextPiece,
@@ -321,6 +324,14 @@ async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
     return await turn.resources.databases[effect.database].inspect()
 
 
+async def _hold_name(_: _Turn, __: HoldName) -> NameHeld:
+    return NameHeld()
+
+
+async def _find_dead(_: _Turn, __: FindDead) -> tuple[str, ...]:
+    return ()
+
+
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:
     return await turn.resources.fetcher.fetch(effect)
 
@@ -449,6 +460,8 @@ PERFORMERS: Final[Performers] = {
     ReadBody: _read_body,
     Transact: _transact,
     Inspect: _inspect,
+    HoldName: _hold_name,
+    FindDead: _find_dead,
     Fetch: _fetch,
     OpenStream: _open_stream,
     NextChunk: _next_chunk,

@@ -11,6 +11,8 @@ from legation.store.failures import StoreFailure
 from legation.store.units import Unit
 from legation_host.sqlite_connection import MEMORY, connect, run_unit
 
+from .clock import Clock
+
 __all__ = ["MEMORY", "Databases", "Write"]
 
 R = TypeVar("R")
@@ -25,9 +27,10 @@ class Databases:
     database in memory outlives it like a file.
     """
 
-    def __init__(self, paths: Mapping[str, str], write: Write) -> None:
+    def __init__(self, paths: Mapping[str, str], write: Write, clock: Clock) -> None:
         """Name them; `write` takes what the driver said when a unit failed."""
         self._paths = dict(paths)
+        self._clock = clock
         self._write = write
         self._connections: dict[str, sqlite3.Connection] = {}
         self._incidents = count(1)
@@ -40,8 +43,13 @@ class Databases:
     def connection(self, name: str) -> sqlite3.Connection:
         """Return the connection to the database `name`, opened if need be."""
         if name not in self._connections:
-            self._connections[name] = connect(self._paths[name])
+            connection = self._connections[name] = connect(self._paths[name])
+            # What the statements ask for the database's own clock.
+            connection.create_function("julianday", 1, self._julian_day)
         return self._connections[name]
+
+    def _julian_day(self, _: str) -> float:
+        return 2440587.5 + self._clock.now_us / 86_400_000_000
 
     def run(self, name: str, unit: Unit[R]) -> R:
         """Run `unit` in a transaction of its own; one that only reads cannot write.

@@ -16,8 +16,15 @@ class Node:
     """One process among those that share the databases.
 
     Its memory is hints.  A node that is killed loses them, and a program must not need them.
+
+    Attributes:
+        place: Where its name is held: nodes of one place know at once that one of them was killed.
+            A node whose place is empty is known by its silence alone.
+        skew_us: How far its wall clock is ahead of that of the databases, in microseconds.
     """
 
     name: str
     alive: bool = True
+    place: str = "here"
+    skew_us: int = 0
     state: NodeState[Any] = field(factory=NodeState[Any], repr=False)  # the waiters are tasks

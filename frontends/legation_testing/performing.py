@@ -75,6 +75,7 @@ class World:
     fetch: Fetcher
     write_audit: WriteAudit | None
     scheduler: Scheduler
+    nodes: list[Node]
     audit: list[AuditEntry] = field(factory=list[AuditEntry])
     logs: list[effects.Log] = field(factory=list[effects.Log])
 
@@ -91,8 +92,8 @@ def perform(world: World, task: Task[Any], effect: Effect) -> Any:
     return PERFORMERS[kind](world, task, effect)
 
 
-def _now(world: World, _: Task[Any], __: effects.Now) -> int:
-    return world.clock.now_us
+def _now(world: World, task: Task[Any], __: effects.Now) -> int:
+    return world.clock.now_us + task.node.skew_us
 
 
 def _random_bytes(world: World, _: Task[Any], effect: effects.RandomBytes) -> bytes:
@@ -127,6 +128,16 @@ def _transact(world: World, task: Task[Any], effect: effects.Transact[Any]) -> A
 
 def _inspect(_: World, __: Task[Any], ___: effects.Inspect) -> Inspection:
     return Inspection()
+
+
+def _hold_name(_: World, task: Task[Any], __: effects.HoldName) -> effects.NameHeld:
+    return effects.NameHeld(task.node.place)
+
+
+def _find_dead(world: World, task: Task[Any], effect: effects.FindDead) -> tuple[str, ...]:
+    place = task.node.place
+    dead = {node.name for node in world.nodes if not node.alive and node.place == place}
+    return tuple(name for name in effect.names if name in dead)
 
 
 def _fetch(world: World, task: Task[Any], effect: effects.Fetch) -> Any:
@@ -316,6 +327,8 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     effects.ReadBody: _read_body,
     effects.Transact: _transact,
     effects.Inspect: _inspect,
+    effects.HoldName: _hold_name,
+    effects.FindDead: _find_dead,
     effects.Fetch: _fetch,
     effects.OpenStream: _open_stream,
     effects.NextChunk: _next_chunk,

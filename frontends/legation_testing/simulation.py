@@ -92,8 +92,10 @@ class Simulation:
         ordered = None if order is None else Random(order)
         self._scheduler = Scheduler(clock, self._perform, ordered, limit)
         paths = {"main": MEMORY} if databases is None else databases
-        stores = Databases(paths, self._driver_said)
-        self._world = World(clock, Random(seed), stores, fetch, write_audit, self._scheduler)
+        stores = Databases(paths, self._driver_said, clock)
+        self._world = World(
+            clock, Random(seed), stores, fetch, write_audit, self._scheduler, self.nodes
+        )
         self.clock, self.audit, self.logs = clock, self._world.audit, self._world.logs
         self.add_node()
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from attrs import field
 
+from ..store.leases import FOREVER
 from ..store.units import Dialect, Sql, Statement
 from ..values import frozen
 from .schema_version import EMPTY, Version
@@ -353,7 +354,7 @@ _2_5_0: Final = Migration(
 )
 
 # --- 2.5.6 -------------------------------------------------------------------------------------
-# `nodes` is for people: no correctness depends on it.
+# `nodes` was for people alone, until 2.6.0.
 
 _NODES: Final = """
     create table nodes (
@@ -402,5 +403,57 @@ _2_5_6: Final = Migration(
     serves=Version(2, 0, 0),
 )
 
-CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6))
+# --- 2.6.0 -------------------------------------------------------------------------------------
+# A lease lasts as long as its node is in `nodes`, and then has no end of its own.  Code for 2.5.6
+# reads that as a lease that lies ahead and leaves it alone; on the way down such leases end.
+
+_CLUSTER: Final = """
+    create table cluster (
+        one bigint not null,
+        up_us bigint not null,
+        seen_us bigint not null,
+        gap_us bigint not null,
+        beats bigint not null,
+        primary key (one)
+    )
+"""
+
+_2_6_0: Final = Migration(
+    Version(2, 6, 0),
+    "the clock of the cluster, the leases of nodes, and what a run asks of its node",
+    up=(
+        Step(_CLUSTER),
+        Step("insert into cluster (one, up_us, seen_us, gap_us, beats) values (1, 0, 0, 0, 0)"),
+        Step("alter table nodes add column until_us bigint not null default 0"),
+        Step("alter table nodes add column place text not null default ''"),
+        Step("alter table nodes add column session_lock bigint not null default 0"),
+        Step("alter table nodes add column hosts text not null default '[]'"),
+        Step("alter table runs add column token text"),
+        Step("alter table runs add column version text"),
+        Step("", postgresql="alter table cluster set (fillfactor = 50)"),
+    ),
+    down=(
+        Step(
+            f"update runs set lease_us = 0 where status in ('PENDING', 'RUNNING')"
+            f" and lease_us = {FOREVER}"
+        ),
+        Step(f"update inbox set lease_us = 0 where state = 'ready' and lease_us = {FOREVER}"),
+        Step(f"update outbox set lease_us = 0 where state = 'ready' and lease_us = {FOREVER}"),
+        Step("alter table runs drop column version"),
+        Step("alter table runs drop column token"),
+        Step("alter table nodes drop column hosts"),
+        Step("alter table nodes drop column session_lock"),
+        Step("alter table nodes drop column place"),
+        Step("alter table nodes drop column until_us"),
+        Step("drop table cluster"),
+    ),
+    loses=(
+        "which nodes live, so that what they work on is taken for a dead node's",
+        "which version of its agent a run waits for (runs.version)",
+        "the token of the wish to continue a run (runs.token)",
+    ),
+    serves=Version(2, 5, 6),
+)
+
+CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0))
 """The schema of this release is `CATALOGUE.latest`."""

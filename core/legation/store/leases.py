@@ -1,0 +1,49 @@
+"""Leases of rows: who works on a run, a message or a reply, and for how long.
+
+A lease names its node (`lease_by`) and holds `FOREVER`, which is as long as the node is among the
+`nodes` of the database (`store.nodes`).  A lease with an end was written by a node of a release
+before 2.6.0; it is compared with the database's own clock, never with that of a node.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .units import Sql
+
+__all__ = ["FOREVER", "clocked", "end_of_lease", "held", "lapsed"]
+
+FOREVER: Final = (1 << 63) - 1
+"""The `lease_us` of a lease that lasts as long as its node is there."""
+
+_SQLITE_CLOCK: Final = "cast((julianday('now') - 2440587.5) * 86400000000 as integer)"
+_POSTGRESQL_CLOCK: Final = "cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)"
+
+
+def clocked(text: str, postgresql: str | None = None) -> Sql:
+    """Return the statement in which `$CLOCK` is the database's own clock, in microseconds."""
+    return Sql(
+        text.replace("$CLOCK", _SQLITE_CLOCK),
+        (text if postgresql is None else postgresql).replace("$CLOCK", _POSTGRESQL_CLOCK),
+    )
+
+
+def _is_there(row: str) -> str:
+    return f"exists (select 1 from nodes where nodes.node_id = {row}.lease_by)"
+
+
+def held(row: str) -> str:
+    """Return the condition that somebody works on `row`, as far as its database knows."""
+    return f"({row}.lease_us > $CLOCK and ({row}.lease_us < {FOREVER} or {_is_there(row)}))"
+
+
+def lapsed(row: str) -> str:
+    """Return the condition that `row` has a lease, and its node is gone."""
+    return f"({row}.lease_us <= $CLOCK or ({row}.lease_us = {FOREVER} and not {_is_there(row)}))"
+
+
+def end_of_lease(row: str) -> str:
+    """Return when the lease of `row` is over unless its node beats again; 0 where it has lapsed."""
+    return f"""case when {row}.lease_us < {FOREVER} then {row}.lease_us else coalesce((
+        select $CLOCK + nodes.until_us - cluster.up_us from nodes cross join cluster
+        where nodes.node_id = {row}.lease_by), 0) end"""
