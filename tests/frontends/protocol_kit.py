@@ -6,18 +6,28 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
 import psycopg
-from attrs import astuple, evolve
+from attrs import astuple, evolve, fields, frozen
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.store.run_rows import COLUMNS, RunRow
+from legation.store.run_rows import RunRow
 from legation.store.units import Dialect, Undo, Unit
 
 from ..one_database import Database
 
-__all__ = ["PostgresTables", "SqliteTables", "Tables", "spoiling"]
+__all__ = ["PostgresTables", "SqliteTables", "StoredRun", "Tables", "spoiling"]
 
 R = TypeVar("R")
 
+
+@frozen
+class StoredRun(RunRow):
+    """A run with what only the units of the store read of it."""
+
+    token: str | None = None
+    version: str | None = None
+
+
+COLUMNS: Final = ", ".join(field.name for field in fields(StoredRun))
 NAMES: Final = COLUMNS.split(", ")
 
 
@@ -28,11 +38,11 @@ class Tables(Protocol):
         """Run `unit` as a host does."""
         ...
 
-    def load(self, rows: Iterable[RunRow], now: int) -> None:
+    def load(self, rows: Iterable[StoredRun], now: int) -> None:
         """Have exactly `rows`, whose leases are relative to `now`."""
         ...
 
-    def rows(self) -> tuple[RunRow, ...]:
+    def rows(self) -> tuple[StoredRun, ...]:
         """Return what there is."""
         ...
 
@@ -70,7 +80,7 @@ def spoiling(clause: str, instead: str) -> tuple[Callable[[str], str], list[str]
     return spoil, found
 
 
-def _loaded(rows: Iterable[RunRow], now: int) -> list[tuple[Any, ...]]:
+def _loaded(rows: Iterable[StoredRun], now: int) -> list[tuple[Any, ...]]:
     moved = (
         evolve(row, lease_us=None if row.lease_us is None else row.lease_us + now, output=None)
         for row in rows
@@ -87,7 +97,7 @@ _SESSION: Final = (
 class SqliteTables(Database):
     """In memory; `rewrite` may spoil the SQL of the units."""
 
-    def load(self, rows: Iterable[RunRow], now: int) -> None:
+    def load(self, rows: Iterable[StoredRun], now: int) -> None:
         for table in ("events", "runs", "sessions"):
             self.connection.execute(f"delete from {table}")
         values = _loaded(rows, now)
@@ -96,9 +106,9 @@ class SqliteTables(Database):
         places = ", ".join("?" * len(NAMES))
         self.connection.executemany(f"insert into runs ({COLUMNS}) values ({places})", values)
 
-    def rows(self) -> tuple[RunRow, ...]:
+    def rows(self) -> tuple[StoredRun, ...]:
         found = self.connection.execute(f"select {COLUMNS} from runs order by run_no").fetchall()
-        return tuple(RunRow(*row) for row in found)
+        return tuple(StoredRun(*row) for row in found)
 
 
 class PostgresTables:
@@ -128,7 +138,7 @@ class PostgresTables:
         cursor = self.connection.execute(text.encode(), parameters)
         return cursor.fetchall() if cursor.description is not None else []
 
-    def load(self, rows: Iterable[RunRow], now: int) -> None:
+    def load(self, rows: Iterable[StoredRun], now: int) -> None:
         for table in ("events", "runs", "sessions"):
             self.connection.execute(f"delete from {table}".encode())
         values = _loaded(rows, now)
@@ -140,8 +150,8 @@ class PostgresTables:
             cursor.executemany(text.encode(), values)
         self.connection.commit()
 
-    def rows(self) -> tuple[RunRow, ...]:
+    def rows(self) -> tuple[StoredRun, ...]:
         text = f"select {COLUMNS} from runs order by run_no"
         found = self.connection.execute(text.encode()).fetchall()
         self.connection.commit()
-        return tuple(RunRow(*row) for row in found)
+        return tuple(StoredRun(*row) for row in found)

@@ -22,7 +22,16 @@ from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 
 from ..run_moves import find_faults, moves_seen, watch_moves
-from .protocol_kit import PostgresTables, SqliteTables, Tables, spoiling
+from .protocol_kit import PostgresTables, SqliteTables, StoredRun, Tables, spoiling
+from .release_before import (
+    Append256,
+    Claim256,
+    Continue256,
+    FindExpired256,
+    Finish256,
+    Release256,
+    Start256,
+)
 
 pytestmark = pytest.mark.enumeration
 
@@ -66,22 +75,26 @@ class Wish:
 class World:
     """The rows, leases relative to now; what the nodes and the people are about."""
 
-    rows: tuple[RunRow, ...] = ()
+    rows: tuple[StoredRun, ...] = ()
     held: frozenset[Held] = frozenset()
     wishes: frozenset[Wish] = frozenset()
     called: int = 0  # how often the tool was
 
 
-def row_of(world: World, run: str) -> RunRow | None:
+def row_of(world: World, run: str) -> StoredRun | None:
     return next((row for row in world.rows if row.run_id == run), None)
 
 
 class Player:
-    """Does one thing in one world, and judges what came of it."""
+    """Does one thing in one world, and judges what came of it.
 
-    def __init__(self, tables: Tables, world: World) -> None:
+    The node `before` is one of the release before.
+    """
+
+    def __init__(self, tables: Tables, world: World, before: str = "") -> None:
         self.tables = tables
         self.world = world
+        self.before = before
 
     def actions(self) -> Iterator[tuple[str, Callable[[], World]]]:
         """Yield everything that may happen next."""
@@ -134,6 +147,9 @@ class Player:
         return already | {mine}
 
     def start(self, run: str) -> World:
+        if self.before == "n1":
+            old = Start256("o", "s", run, "agent", "x", "asked", "n1", NOW, NOW + LEASE)
+            return self.after(self.claimed("n1", self.tables.run(old)))
         unit = StartRun("o", "s", run, "agent", "x", "asked", "", "n1", NOW, NOW + LEASE)
         return self.after(self.claimed("n1", self.tables.run(unit).claim))
 
@@ -146,7 +162,8 @@ class Player:
 
     def go_on(self, wish: Wish, node: str, *, lost: bool) -> World:
         """Store the answer; of one that was lost, the same process asks again what became of it."""
-        unit = ContinueRun(
+        continuing = Continue256 if node == self.before else ContinueRun
+        unit = continuing(
             "o", "s", "a", wish.attempt, "answered", wish.token, node, NOW, NOW + LEASE
         )
         continued = self.tables.run(unit)
@@ -161,7 +178,8 @@ class Player:
         row = next(row for row in self.world.rows if row.run_id == held.run)
         lease = RunLease(held.node, held.attempt, NOW + LEASE)
         event = StoredEvent(row.events + 1, "ToolCallStarted", "{}")
-        asked = self.tables.run(AppendEvents("o", held.run, lease, NOW, (event,)))
+        append = Append256 if held.node == self.before else AppendEvents
+        asked = self.tables.run(append("o", held.run, lease, NOW, (event,)))
         if asked is None:
             return self.after(self.world.held - {held})
         if asked:
@@ -196,7 +214,21 @@ class Player:
         status: str,
         seq: int,
         expired: int | None = None,
-    ) -> FinishRun:
+    ) -> FinishRun | Finish256:
+        if node == self.before:
+            return Finish256(
+                owner="o",
+                session_id="s",
+                run_id=run,
+                lease=lease,
+                node=node,
+                now_us=NOW,
+                until_us=NOW + LEASE,
+                status=status,
+                events=(StoredEvent(seq, "e", "{}"),),
+                expired_us=expired,
+                input="paused" if status == "PAUSED" else None,
+            )
         return FinishRun(
             owner="o",
             session_id="s",
@@ -216,17 +248,23 @@ class Player:
 
     def recover(self, node: str) -> World:
         held = self.world.held
-        for row in self.tables.run(FindNeglected(NOW)).expired:
+        old = node == self.before
+        for row in self.tables.run(FindExpired256(NOW)) if old else self._find_expired():
             if row.untouched and row.cancel_us is None:
-                self.tables.run(ReleaseRun("o", row.run_id, row.lease, NOW))
+                release = Release256 if old else ReleaseRun
+                self.tables.run(release("o", row.run_id, row.lease, NOW))
                 continue
             unit = self.ending(node, row.run_id, row.lease, "ERROR", row.events + 1, NOW)
             ended = self.tables.run(unit)
             held = self.claimed(node, ended.following, held)
         return self.after(held)
 
+    def _find_expired(self) -> tuple[RunRow, ...]:
+        return self.tables.run(FindNeglected(NOW)).expired
+
     def claim(self, node: str) -> World:
-        return self.after(self.claimed(node, self.tables.run(ClaimWaiting(node, NOW, NOW + LEASE))))
+        claiming = Claim256 if node == self.before else ClaimWaiting
+        return self.after(self.claimed(node, self.tables.run(claiming(node, NOW, NOW + LEASE))))
 
     def die(self, node: str) -> World:
         """Lose what `node` was about: its runs, and the answers that it was asked to store."""
@@ -241,7 +279,7 @@ class Player:
         return evolve(self.world, rows=rows)
 
 
-def _seen(row: RunRow, now: int) -> RunRow:
+def _seen(row: StoredRun, now: int) -> StoredRun:
     """Return `row` with times relative to `now`; what nothing asks for is the same everywhere."""
     final = row.status in FINAL
     return evolve(
@@ -255,6 +293,7 @@ def _seen(row: RunRow, now: int) -> RunRow:
         events=min(row.events, 1),
         attempt=0 if final else row.attempt,
         reason=None if final else row.reason,
+        token=None if final else row.token,
     )
 
 
@@ -271,13 +310,13 @@ def check(before: World, after: World) -> None:
         raise Violation(f"two at once: {after.rows}")
 
 
-def explore(tables: Tables, most: int | None = None) -> tuple[int, int, set[str]]:
+def explore(tables: Tables, most: int | None = None, before: str = "") -> tuple[int, int, set[str]]:
     """Try everything everywhere; return how many states and transitions, and what became of a."""
     seen, level, transitions, ends = {World()}, [World()], 0, set[str]()
     while level and (most is None or len(seen) < most):
         following: list[World] = []
         for world in level:
-            for name, act in list(Player(tables, world).actions()):
+            for name, act in list(Player(tables, world, before).actions()):
                 tables.load(world.rows, NOW)
                 transitions += 1
                 try:
@@ -322,6 +361,18 @@ def test_postgresql_goes_the_same_ways(
     assert found == explore(SqliteTables(), most=150)
 
 
+@pytest.mark.parametrize("before", NODES)
+def test_beside_a_node_of_the_release_before_it_is_called_at_most_once(
+    before: str, figures: Callable[[str], None]
+) -> None:
+    """Its statements read the marks of this release, and write tokens that this one reads."""
+    states, transitions, ends = explore(SqliteTables(), before=before)
+
+    figures(f"continue, {before} of the release before: {states} states, {transitions} transitions")
+    assert {"COMPLETED 1", "CANCELLED 0", "CANCELLED 1", "ERROR 1", "PENDING 0"} <= ends
+    assert states > 500
+
+
 @pytest.mark.parametrize(
     ("clause", "instead"),
     [
@@ -352,7 +403,7 @@ def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile(
     assert tables.run(end) == Ended(kept=True)
 
 
-def player_end(run: str, status: str) -> FinishRun:
+def player_end(run: str, status: str) -> FinishRun | Finish256:
     """Return what `n1` ends its first claim of `run` with."""
     player = Player(SqliteTables(), World())
     return player.ending("n1", run, RunLease("n1", 1, 0), status, 1)

@@ -17,6 +17,7 @@ from .units import Dialect, Numbered, Rows, Sql, Statement
 __all__ = [
     "ACTIVE_RUN",
     "CLAIMED",
+    "CLAIMED_MARK",
     "COLUMNS",
     "EXECUTED",
     "EXECUTED_RUN",
@@ -157,9 +158,13 @@ own in the session and no lease: it goes with the run that it is part of."""
 UNTOUCHED: Final = "(events = 0 or reason is not null)"
 """What says of a run under a lease that nothing has happened since it was claimed, or continued.
 
-Whoever continues a run writes a reason, `claimed:` or `waiting:` and a token, and who gives it back
-again `released`; the first event that follows takes it away.
+Whoever continues a run writes a mark as its reason, `claimed` or `waiting`, and who gives it back
+again `released`; the first event that follows takes it away.  A release before 2.6.0 writes its
+token behind the mark: `claimed:` and `waiting:`.
 """
+
+CLAIMED_MARK: Final = "claimed"
+"""The mark of a run that whoever continued it was given at once."""
 
 LOCK_SESSION: Final = Sql(
     """update sessions set version = version + 1

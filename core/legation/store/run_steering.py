@@ -9,6 +9,7 @@ from ..values import frozen
 from .member_runs import end_members
 from .run_rows import (
     CLAIMED,
+    CLAIMED_MARK,
     EXECUTED,
     EXECUTED_RUN,
     LOCK_SESSION,
@@ -84,14 +85,15 @@ class CancelRun(Unit[str | None]):
 _PAUSED: Final = state_after(RunMove.PAUSE)
 _RESUMED: Final = state_after(RunMove.RESUME)
 _QUEUED: Final = state_after(RunMove.QUEUE)
+_WAITING_MARK: Final = "waiting"
 HOW_IT_STANDS: Final = Sql(
-    f"""select status, attempt, reason, lease_by, {CLAIMED} from runs
+    f"""select status, attempt, token, reason, lease_by, {CLAIMED} from runs
     where owner = :owner and run_id = :run_id"""
 )
 CONTINUE: Final = Sql(
     f"""update runs set status = :status, input = :input, output = null, reason = :mark,
-        ended_us = null, started_us = :started_us, lease_by = :node, lease_us = :until_us,
-        attempt = attempt + :claims
+        token = :token, ended_us = null, started_us = :started_us, lease_by = :node,
+        lease_us = :until_us, attempt = attempt + :claims
     where owner = :owner and run_id = :run_id and {status_is(_PAUSED)} and attempt = :attempt
     returning {CLAIMED}"""
 )
@@ -116,8 +118,9 @@ class ContinueRun(Unit[Continued]):
     """Go on with a paused run: claim it for `node`, or let it wait while the session is busy.
 
     `attempt` is that of the pause which was answered, so that of two who answer it one goes on.
-    `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish:
-    run a second time, as after a commit without an answer, the unit finds what it did.
+    `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish
+    and stays on the row: run a second time, as after a commit without an answer, the unit finds
+    what it did.
     """
 
     owner: str
@@ -137,11 +140,11 @@ class ContinueRun(Unit[Continued]):
         found = yield HOW_IT_STANDS.of(self)
         if not found:
             return Undo(Continued(None))
-        status, attempt, reason, holder, *columns = found[0]
-        if reason == self._mark(busy=True):
-            return Undo(Continued(_PAUSED.value, kept=True))
-        if reason == self._mark(busy=False) and (status, holder) == (_RESUMED, self.node):
-            return Undo(Continued(_PAUSED.value, kept=True, claim=ClaimedRun(*columns, *states[0])))
+        status, attempt, token, reason, holder, *columns = found[0]
+        if token == self.token:
+            given = (status, reason, holder) == (_RESUMED, CLAIMED_MARK, self.node)
+            claim = ClaimedRun(*columns, *states[0]) if given else None
+            return Undo(Continued(_PAUSED.value, kept=True, claim=claim))
         if status != _PAUSED or attempt != self.attempt:
             return Undo(Continued(status))
         busy = bool((yield ACTIVE.of(self)))
@@ -149,7 +152,7 @@ class ContinueRun(Unit[Continued]):
             return Undo(Continued(status, busy=True))
         claimed = yield CONTINUE.of(
             self,
-            mark=self._mark(busy=busy),
+            mark=_WAITING_MARK if busy else CLAIMED_MARK,
             status=(_QUEUED if busy else _RESUMED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
@@ -158,6 +161,3 @@ class ContinueRun(Unit[Continued]):
         )
         claim = None if busy else ClaimedRun(*claimed[0], *states[0])
         return Continued(status, kept=True, claim=claim)
-
-    def _mark(self, *, busy: bool) -> str:
-        return f"{'waiting' if busy else 'claimed'}:{self.token}"

@@ -20,6 +20,7 @@ from .member_runs import end_members
 from .run_rows import (
     ACTIVE_RUN,
     CLAIMED,
+    CLAIMED_MARK,
     EXECUTED,
     EXECUTED_RUN,
     OF_A_CLIENT,
@@ -213,7 +214,7 @@ ENDED_SO: Final = Sql(
 CLAIMED_SO: Final = Sql(
     f"""select {CLAIMED} from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {EXECUTED_RUN} and lease_by = :node and started_us = :now_us
-    and {UNTOUCHED} and coalesce(reason, '') not like 'claimed:%'"""
+    and {UNTOUCHED} and coalesce(reason, '') <> '{CLAIMED_MARK}'"""
 )
 
 

@@ -6,14 +6,17 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from legation.store.counts import ANY_COUNT_RUNS
 from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, ExtendRunLeases
 from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
-from legation.store.runs import AppendEvents, Ended, FinishRun, merge_objects
+from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun, merge_objects
 from legation.store.sessions import ANY_COUNT, ListSessions
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
+
+from ...one_database import Database
 
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
 APPEND = AppendEvents("o", "r", RunLease("n", 1, 9), 5, EVENTS)
@@ -105,6 +108,55 @@ def test_what_is_gone_cannot_be_continued() -> None:
     unit = ContinueRun("o", "s", "r", 1, "{}", "t", "n", 5, 9)
 
     assert played(unit, [("{}",)], [])[1] == Undo(Continued(None))
+
+
+@pytest.mark.parametrize(("busy", "mark"), [(False, "claimed"), (True, "waiting")])
+def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str) -> None:
+    database = paused(busy=busy)
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, 9)
+    continued = database.run(unit)
+
+    assert database.ask("select reason, token from runs where run_id = 'a'") == [(mark, "t")]
+    assert (continued.kept, continued.claim is None) == (True, busy)
+    assert database.run(unit) == continued
+    assert database.run(evolve(unit, token="u")) == Continued("PENDING" if busy else "RUNNING")
+
+
+def test_who_asks_again_when_it_has_gone_on_is_given_nothing_to_execute() -> None:
+    database = paused()
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, 9)
+    claim = database.run(unit).claim
+    assert claim is not None
+    append = AppendEvents("o", "a", RunLease("n", 2, 9), 6, (StoredEvent(2, "b", "{}"),))
+    assert database.run(append) is False
+
+    assert database.run(unit) == Continued("PAUSED", kept=True)
+    assert database.run(evolve(unit, node="m")) == Continued("PAUSED", kept=True)
+
+
+def paused(*, busy: bool = False) -> Database:
+    """Return a database with a run that paused, and another that has the session's turn."""
+    database = Database()
+    database.run(StartRun("o", "s", "a", "agent", "x", "{}", "", "n", 1, 9))
+    database.run(
+        FinishRun(
+            owner="o",
+            session_id="s",
+            run_id="a",
+            lease=RunLease("n", 1, 9),
+            node="n",
+            now_us=2,
+            until_us=9,
+            status="PAUSED",
+            output="{}",
+            reason=None,
+            usage=None,
+            events=(StoredEvent(1, "a", "{}"),),
+        )
+    )
+    if busy:
+        database.run(StartRun("o", "s", "b", "agent", "x", "{}", "", "n", 3, 9))
+    return database
 
 
 def test_a_session_in_which_somebody_was_quicker_is_left_alone() -> None:
