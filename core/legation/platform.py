@@ -48,7 +48,10 @@ from .observability.spans import Recorder
 from .observability.trace_context import TraceContext, TracedJob, with_trace
 from .observability.tracing import Trace, read_trace
 from .runs.executor import ExecutorContext
+from .runs.keep_alive import KeepAlive
+from .runs.membership import leave
 from .runs.reaper import KeepRuns
+from .runs.rounds import attempt
 from .store.audit import AppendAudit, AuditEntry
 from .values import frozen
 
@@ -182,11 +185,16 @@ class Platform:
             if automatic is None:
                 automatic = database.url.startswith("sqlite:")
             yield from self.schema_guard.begin(name, migrate=automatic)
+        for name in self.registry.databases:
+            if name not in self.schema_guard.reasons:
+                yield from attempt(KeepAlive(self.context, name))
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
-        kept = [KeepRuns(self.context, name) for name in self.registry.databases]
-        rounds: tuple[Job, ...] = (*kept, *channel_jobs(self._leases))
+        names = self.registry.databases
+        alive = (KeepAlive(self.context, name) for name in names)
+        kept = (KeepRuns(self.context, name) for name in names)
+        rounds: tuple[Job, ...] = (*alive, *kept, *channel_jobs(self._leases))
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
         return (
@@ -256,7 +264,12 @@ class Platform:
         workers = (worker for one in rounds for worker in one.leases.values())
         contexts = tuple(one.context for one in rounds)
         shutdown = Shutdown(self.context, (*self._leases, *workers), contexts)
-        return self.schema_guard.guard(shutdown.program(patience_seconds, grace_seconds, is_open))
+        end = shutdown.program(patience_seconds, grace_seconds, is_open)
+        return self.schema_guard.guard(self._end(end))
+
+    def _end(self, shutdown: Program[None]) -> Program[None]:
+        yield from shutdown
+        yield from leave(self.context.cluster)
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.

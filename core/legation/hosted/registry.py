@@ -159,6 +159,12 @@ class Registry:
         """The id of the database that is meant when none is named."""
         return next(iter(self.databases))
 
+    @property
+    def hosted(self) -> tuple[str, ...]:
+        """What claims of this node name: the kind and the id of each agent and team."""
+        agents = (f"agent:{name}" for name in self.agents)
+        return (*agents, *(f"team:{name}" for name in self.teams))
+
     def components(self, kind: str) -> Mapping[str, Component]:
         """Return the agents or the teams."""
         return self.agents if kind == "agent" else self.teams

@@ -34,6 +34,7 @@ from ..observability.spans import Recorder
 from ..observability.trace_context import TraceContext, with_trace
 from ..programs import Handlers, intercept
 from ..runs.executor import ExecutorContext
+from ..runs.keep_alive import KeepAlive
 from ..runs.reaper import KeepRuns
 from ..runs.rounds import Attempt, Rounds, attempt, pause_us
 from ..store.failures import StoreFailure
@@ -113,6 +114,7 @@ class BoundedRound:
         self.context = ExecutorContext(
             process.registry, draining=process.draining, ended=process.ended, left=self.limit
         )
+        self.context.share(process.cluster)
         self.leases = {worker.database: worker for worker in leases_of(self.context)}
         self._handlers = {
             Spawn: self._spawn,
@@ -193,6 +195,7 @@ class BoundedRound:
         A message is claimed only where no reply is due, so that the replies behind the limit are
         those to the messages within it.
         """
+        yield from self._attempt(KeepAlive(self.process, name))
         yield from self._attempt(KeepRuns(self.process, name, takes_up=False))
         yield from self._attempt(KeepRuns(self.context, name))
         worker = self.leases.get(name)

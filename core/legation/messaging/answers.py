@@ -41,7 +41,7 @@ from ..store.run_states import RunState
 from ..values import frozen
 from .attachments import Attached, attachments
 from .leases import WorkerLeases
-from .retry import draw_retry_us
+from .retry import draw_wait_us
 
 __all__ = ["AnswerMessage", "owner_of"]
 
@@ -182,16 +182,16 @@ class AnswerMessage(Job):
         """Put the message back with a growing pause; in the end among the dead letters."""
         key, lease = self.claimed.lease.key, self.claimed.lease
         now_us = yield from Now()
-        again_us = yield from draw_retry_us(lease.attempts, self.claimed.received_us, now_us)
-        replies = self._apology(now_us) if again_us is None else ()
+        wait_us = yield from draw_wait_us(lease.attempts, self.claimed.received_us, now_us)
+        replies = self._apology(now_us) if wait_us is None else ()
         fields = (
             ("channel", key.channel),
             ("attempt", lease.attempts),
             ("error", reason),
-            ("dead", again_us is None),
+            ("dead", wait_us is None),
         )
-        yield from Log("warning" if again_us else "error", "message_failed", fields)
-        failed = FailMessage(lease, reason[:200], again_us, now_us, replies)
+        yield from Log("warning" if wait_us else "error", "message_failed", fields)
+        failed = FailMessage(lease, reason[:200], wait_us, now_us, replies)
         lost = False
         try:
             yield from Transact(self.worker.database, failed)

@@ -1,4 +1,4 @@
-"""The rounds of a node: claim what waits, keep alive what is under work, forget what is long done.
+"""The rounds of a node: claim what waits, look after its leases, forget what is long done.
 
 A nudge makes a round begin at once; without one it begins within a second, which is also how the
 work of another node, and of a dead one, is found.
@@ -10,13 +10,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
+from ..runs.membership import enter
 from ..runs.rounds import Pause, Rounds, repeat
 from ..store.inbox import INBOX
-from ..store.leased_queue import ClaimItems, ExtendLeases, ForgetItems, LeasedQueue
+from ..store.leased_queue import (
+    ClaimItems,
+    ForgetItems,
+    LeasedQueue,
+    ListLeases,
+    ReleaseLeases,
+)
 from ..store.outbox import OUTBOX
 from ..values import frozen
 from .answers import AnswerMessage
-from .leases import WorkerLeases
+from .leases import WorkerLeases, key_of
 from .replies import SendReply
 from .retry import MAX_ATTEMPTS
 
@@ -105,10 +112,8 @@ class ClaimWork(_QueueJob):
         room = worker.room(queue)
         if not room:
             return False
-        node = yield from ThisNode()
-        now_us = yield from Now()
-        until_us = now_us + worker.lease_us
-        unit = ClaimItems(queue, node, now_us, until_us, room, MAX_ATTEMPTS, worker.channels)
+        node, now_us = yield from enter(worker.context.cluster, worker.database)
+        unit = ClaimItems(queue, node, now_us, room, MAX_ATTEMPTS, worker.channels)
         worker.claims += 1
         try:
             claimed = yield from Transact(worker.database, unit)
@@ -129,7 +134,7 @@ class ClaimWork(_QueueJob):
 
 @frozen
 class KeepLeases(_QueueJob):
-    """Extend the leases of what is under work, three times within a lease."""
+    """Compare the leases of this node with what it works on, three times within a lease."""
 
     @property
     def pause(self) -> Pause:
@@ -137,15 +142,25 @@ class KeepLeases(_QueueJob):
         return Sleep(self.worker.lease_us / 3 / 1_000_000)
 
     def round(self) -> Program[bool]:
-        """Extend; what was lost makes room, for its work comes to nothing."""
-        worker, now_us = self.worker, (yield from Now())
+        """Release what nobody works on; what was lost makes room, for its work comes to nothing.
+
+        What has no program at one look may have it in a moment: it is released at the second.
+        """
+        worker, node = self.worker, (yield from ThisNode())
+        cluster = worker.context.cluster
         for queue in (INBOX, OUTBOX):
-            if leases := worker.held(queue):
-                extend = ExtendLeases(leases, now_us, now_us + worker.lease_us)
-                kept = yield from Transact(worker.database, extend)
-                for lease in leases:
-                    if lease not in kept:
-                        worker.leave(lease)
+            held = worker.held(queue)
+            leased = frozenset((yield from Transact(worker.database, ListLeases(queue, node))))
+            for lease in held:
+                if lease not in leased:
+                    worker.leave(lease)
+            idle = frozenset(
+                lease for lease in leased if not cluster.works_on(key_of(lease), lease)
+            )
+            orphans = idle & worker.idle.get(queue.table, frozenset())
+            worker.idle[queue.table] = idle - orphans
+            if orphans:
+                yield from Transact(worker.database, ReleaseLeases(tuple(orphans)))
         return False
 
 

@@ -14,7 +14,7 @@ from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
 from ..store.outbox import OUTBOX
 
-__all__ = ["MOST", "WorkerLeases", "leases_of"]
+__all__ = ["MOST", "WorkerLeases", "key_of", "leases_of"]
 
 MOST: Final = 16
 """How many messages, and how many replies, a node works on at a time."""
@@ -26,11 +26,12 @@ _WORTHWHILE: Final = MOST // 4
 
 @define(eq=False)
 class WorkerLeases:
-    """Leases under work.  Only these are extended: what nobody works on any more runs out.
+    """Leases under work.  Only these are kept: what nobody works on any more is released.
 
     Attributes:
         claims: How many claims have been sent to the database and not been answered.
         taken: How many items have been claimed, by the table of their queue.
+        idle: The leases of this node that nobody worked on at the last look, by that table.
         forgot_us: When this process last deleted all that was to be forgotten.
     """
 
@@ -40,6 +41,10 @@ class WorkerLeases:
     claims: int = 0
     forgot_us: int = field(default=0, init=False)
     taken: Counter[str] = field(factory=Counter[str], init=False)
+    idle: dict[str, frozenset[Lease]] = field(factory=dict[str, frozenset[Lease]], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.context.cluster.working.add(self.in_flight)
 
     @property
     def busy(self) -> bool:
@@ -97,14 +102,15 @@ class WorkerLeases:
 
     def enter(self, lease: Lease) -> None:
         """Note that work under `lease` begins."""
-        self.in_flight.enter(_key(lease), lease)
+        self.in_flight.enter(key_of(lease), lease)
 
     def leave(self, lease: Lease) -> None:
         """Note that work under `lease` is over."""
-        self.in_flight.leave(_key(lease), lease)
+        self.in_flight.leave(key_of(lease), lease)
 
 
-def _key(lease: Lease) -> Key:
+def key_of(lease: Lease) -> Key:
+    """Return what a lease is known by among the work in flight."""
     return lease.queue.table, lease.key.channel, lease.key.item_id
 
 

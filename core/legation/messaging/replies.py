@@ -14,7 +14,7 @@ from ..store.leased_queue import CompleteItem, FailItem
 from ..store.outbox import ClaimedReply
 from ..values import frozen
 from .leases import WorkerLeases
-from .retry import draw_retry_us
+from .retry import draw_wait_us
 
 __all__ = ["SendReply"]
 
@@ -59,17 +59,17 @@ class SendReply(Job):
         if isinstance(outcome, Sent):
             yield from Transact(self.worker.database, CompleteItem(lease, now_us))
             return
-        again_us = None
+        wait_us = None
         if isinstance(outcome, RetryLater):
-            again_us = yield from draw_retry_us(
+            wait_us = yield from draw_wait_us(
                 lease.attempts, self.claimed.created_us, now_us, outcome.after_seconds
             )
         fields = (
             ("channel", lease.key.channel),
             ("attempt", lease.attempts),
             ("reason", outcome.reason),
-            ("dead", again_us is None),
+            ("dead", wait_us is None),
         )
-        yield from Log("warning" if again_us else "error", "reply_failed", fields)
-        failed = FailItem(lease, outcome.reason[:200], again_us, now_us)
+        yield from Log("warning" if wait_us else "error", "reply_failed", fields)
+        failed = FailItem(lease, outcome.reason[:200], wait_us, now_us)
         yield from Transact(self.worker.database, failed)

@@ -11,7 +11,7 @@ from typing import Final
 from ..backoff import Backoff
 from ..effects import Program
 
-__all__ = ["MAX_AGE_US", "MAX_ATTEMPTS", "draw_retry_us"]
+__all__ = ["MAX_AGE_US", "MAX_ATTEMPTS", "draw_wait_us"]
 
 MAX_ATTEMPTS: Final = 20
 MAX_AGE_US: Final = 24 * 3600 * 1_000_000
@@ -19,10 +19,10 @@ MAX_AGE_US: Final = 24 * 3600 * 1_000_000
 _BACKOFF: Final = Backoff(0.5, 300.0)
 
 
-def draw_retry_us(
+def draw_wait_us(
     attempts: int, since_us: int, now_us: int, asked_seconds: int | None = None
 ) -> Program[int | None]:
-    """Return when to try again, or None when it is time to give up.
+    """Return how long to wait before the next attempt, None when it is time to give up.
 
     Args:
         attempts: Made so far, the one that just failed included.
@@ -30,7 +30,7 @@ def draw_retry_us(
         asked_seconds: What the other side asked us to wait at least (`Retry-After`).
     """
     pause = max((yield from _BACKOFF.draw(attempts)), asked_seconds or 0)
-    at_us = now_us + int(pause * 1_000_000)
-    if attempts >= MAX_ATTEMPTS or at_us - since_us > MAX_AGE_US:
+    wait_us = int(pause * 1_000_000)
+    if attempts >= MAX_ATTEMPTS or now_us + wait_us - since_us > MAX_AGE_US:
         return None
-    return at_us
+    return wait_us

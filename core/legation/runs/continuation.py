@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..effects import Now, Program, RandomBytes, Spawn, ThisNode
+from ..effects import Program, RandomBytes, Spawn
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
 from .executor import ExecuteRun, ExecutorContext
+from .membership import enter
 from .retry import FEW, PASSING, Change, transact, with_retry
 from .turn_state import TurnState, UnknownFormat, dump, load
 
@@ -41,8 +42,7 @@ def go_on(
     against it.  It goes on whatever becomes of this program.
     """
     token = (yield from RandomBytes(8)).hex()
-    node = yield from ThisNode()
-    now_us = yield from Now()
+    node, now_us = yield from enter(context.cluster, database)
     unit = ContinueRun(
         owner=row.owner,
         session_id=row.session_id,
@@ -52,7 +52,6 @@ def go_on(
         token=token,
         node=node,
         now_us=now_us,
-        until_us=now_us + context.lease_us,
         waits=context.registry.config.on_busy == "queue",
     )
     continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)

@@ -221,7 +221,6 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         lease=lease,
         node=journal.node,
         now_us=journal.now_us,
-        until_us=journal.now_us + journal.lease_us,
         status=end.state.value,
         output=compact_json(end.output),
         reason=end.reason,

@@ -20,18 +20,15 @@ from ..models.conversation import storable
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
 from .events import Event, EventOrigin, RunContent
+from .membership import Membership
 from .retry import with_retry
 
 __all__ = [
-    "LEASE_US",
     "CancelAsked",
     "EventWriter",
     "Journal",
     "LeaseLost",
 ]
-
-LEASE_US: Final = 30_000_000
-"""How long a node may be silent before its runs are taken for dead, unless configured."""
 
 _WAIT_SECONDS: Final = 1.0
 
@@ -52,7 +49,7 @@ class Journal:
         now_us: The time as it was last asked for.
         seq: The number of the newest event, stored or not.
         pending: What is not known to be stored, in order.
-        lease_us: How long the lease lasts that each batch extends.
+        member: This node in the cluster of the database: it beats where no job does.
     """
 
     database: str
@@ -61,7 +58,7 @@ class Journal:
     now_us: int
     seq: int = field(init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
-    lease_us: int = LEASE_US
+    member: Membership | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -79,8 +76,8 @@ class Journal:
         self.seq = last
 
     def lease(self) -> RunLease:
-        """Return the lease as the next statement writes it."""
-        return RunLease(self.node, self.run.attempt, self.now_us + self.lease_us)
+        """Return the lease under which the run is executed."""
+        return RunLease(self.node, self.run.attempt)
 
     def settle(self) -> Program[None]:
         """Store what is pending and show it; what others have pending goes with it.
@@ -93,6 +90,9 @@ class Journal:
             CancelAsked: Somebody wants it to end.
         """
         self.now_us = yield from Now()
+        member = self.member
+        if member is not None and not member.beaten_us <= self.now_us < member.late_us:
+            yield from member.try_to_beat(self.node)
         last = self.seq
         while self.pending and self.pending[0].seq <= last:
             if self._storing:

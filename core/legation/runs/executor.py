@@ -27,6 +27,7 @@ from .cancellation import cancel_topic
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import EventWriter, Journal, LeaseLost
 from .events import EventOrigin
+from .membership import Cluster, NodeTerms
 from .output import RunSummary
 from .register import InFlight
 from .release import release_run
@@ -43,8 +44,8 @@ _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was fo
 class ExecutorContext:
     """The context of the executor: the components that are hosted, and the runs under execution.
 
-    The leases of the runs in `executing`, and of no others, are kept alive: a run whose program
-    has gone is not kept by its node's life.  There each has the number of its attempt.
+    The leases of the runs in `executing`, and of no others, are kept: a run whose program has gone
+    is not kept by its node's life.  There each has the number of its attempt.
 
     Attributes:
         draining: The process is about to end: nothing that waits is claimed any more.
@@ -55,7 +56,7 @@ class ExecutorContext:
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
-        extended_us: When the leases of the runs of a database were last extended.
+        cluster: The memberships of this process, which a round shares.
     """
 
     registry: Registry
@@ -67,11 +68,21 @@ class ExecutorContext:
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
     left: float = math.inf
     taken: int = 0
-    extended_us: dict[str, int] = field(factory=dict[str, int], init=False)
+    cluster: Cluster = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        registry = self.registry
+        terms = NodeTerms(self.lease_us, registry.hosted, str(registry.catalogue.latest))
+        self.share(Cluster(terms))
+
+    def share(self, cluster: Cluster) -> None:
+        """Be part of what `cluster` stands for."""
+        self.cluster = cluster
+        cluster.executing.add(self.executing)
 
     def begin(self) -> None:
         """Take up work, also after an end."""
-        self.draining = self.leaving = self.ending = False
+        self.draining = self.leaving = self.ending = self.cluster.left = False
 
     @property
     def accepting(self) -> bool:
@@ -154,7 +165,8 @@ class ExecuteRun(Job):
         asked = json.loads(self.run.input)
         run = _with_claims(self.run, asked)
         origin = EventOrigin(run, self.context.name_of(run))
-        journal = Journal(self.database, run, node, started_us, lease_us=self.context.lease_us)
+        member = self.context.cluster.member(self.database)
+        journal = Journal(self.database, run, node, started_us, member=member)
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),

@@ -152,9 +152,7 @@ class _Follower:
 
     def _mind(self, page: EventsPage) -> Program[None]:
         """Count for how long nobody has held the run, and give it up in the end."""
-        now_us = yield from Now()
-        held = page.held_us is not None and page.held_us >= now_us
-        self.left = 0.0 if held else self.left + self.poll
+        self.left = 0.0 if page.held else self.left + self.poll
         if self.left > _LEFT_SECONDS:
             fields = (("run_id", self.run_id), ("database", self.database))
             yield from Log("warning", "run_stalled", fields)

@@ -1,4 +1,4 @@
-"""The reaper: it extends leases, passes cancellations on, and ends or releases neglected runs."""
+"""The reaper: it passes cancellations on, and ends or releases neglected runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ..effects import (
 from ..store.run_keeping import (
     CancelsAsked,
     ClaimWaiting,
-    ExtendRunLeases,
     FindNeglected,
     ReleaseRun,
 )
@@ -34,6 +33,7 @@ from .endings import LeftWithoutTrace, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext, execute_next
+from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, repeat
@@ -41,7 +41,6 @@ from .rounds import Pause, repeat
 __all__ = ["KeepRuns"]
 
 _ROUND_SECONDS: Final = 1.0
-_BEATS: Final = 3
 
 
 @frozen
@@ -49,8 +48,8 @@ class KeepRuns(Job):
     """Look after the runs of one database, for ever.
 
     Every second, and sooner where another node says so: who was asked to cancel there, and what
-    has no executor.  Three times within a lease: the leases of this node.  Unless it `takes_up`
-    what has no executor, it looks after the runs of this node alone.
+    has no executor.  Unless it `takes_up` what has no executor, it looks after the runs of this
+    node alone.
     """
 
     context: ExecutorContext
@@ -64,7 +63,7 @@ class KeepRuns(Job):
 
     @property
     def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise: leases run out meanwhile."""
+        """Wait no longer than otherwise: somebody may wait for the end of a run."""
         return self.pause
 
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
@@ -76,53 +75,39 @@ class KeepRuns(Job):
         return repeat(self)
 
     def round(self) -> Program[bool]:
-        """Extend leases and pass cancellations on, then take up what nobody executes."""
-        node = yield from ThisNode()
-        now_us = yield from Now()
-        yield from self._keep(node, now_us)
-        if self.takes_up and self.context.accepting:
-            yield from self._take_up(node, now_us)
-        return False
-
-    def _keep(self, node: str, now_us: int) -> Program[None]:
-        extended_us = self.context.extended_us
-        last_us = extended_us.get(self.database, 0)
-        beats = not 0 <= now_us - last_us < self.context.lease_us // _BEATS
-        extended_us[self.database] = 0  # a round that fails is made up for by the next
+        """Pass cancellations on, then take up what nobody executes."""
         if held := tuple(run_id for _, run_id in self.context.executing.at(self.database)):
-            if beats:
-                until_us = now_us + self.context.lease_us
-                yield from Transact(self.database, ExtendRunLeases(node, held, until_us))
             for run_id in (yield from Transact(self.database, CancelsAsked(held))):
                 yield from Nudge(cancel_topic(self.database, run_id))
-        extended_us[self.database] = now_us if beats else last_us
+        if self.takes_up and self.context.accepting:
+            yield from self._take_up()
+        return False
 
-    def _take_up(self, node: str, now_us: int) -> Program[None]:
-        neglected = yield from Transact(self.database, FindNeglected(now_us))
+    def _take_up(self) -> Program[None]:
+        neglected = yield from Transact(self.database, FindNeglected())
         stuck: Exception | None = None
         for row in neglected.expired:
             try:
-                yield from self._recover(row, node, now_us)
+                yield from self._recover(row)
             except PASSING:
                 raise
             except Exception as error:  # noqa: BLE001 (of this run alone: the others go on)
                 stuck = stuck or error
         if neglected.expired or neglected.waiting:
-            yield from self._claim(node)
+            yield from self._claim()
         if stuck is not None:
             raise stuck
 
-    def _claim(self, node: str) -> Program[None]:
+    def _claim(self) -> Program[None]:
         """Execute what waits in sessions where nothing is executed."""
         while self.context.accepting:
-            now_us = yield from Now()
-            unit = ClaimWaiting(node, now_us, now_us + self.context.lease_us)
-            waiting = yield from Transact(self.database, unit)
+            node, now_us = yield from enter(self.context.cluster, self.database)
+            waiting = yield from Transact(self.database, ClaimWaiting(node, now_us))
             if waiting is None:
                 return
             yield from execute_next(self.context, self.database, waiting)
 
-    def _recover(self, row: RunRow, node: str, now_us: int) -> Program[None]:
+    def _recover(self, row: RunRow) -> Program[None]:
         """End the run of a dead node, under the dead one's lease.
 
         A run in which nothing had happened yet, or nothing since it was continued, was asked
@@ -132,15 +117,15 @@ class KeepRuns(Job):
         outcome: Interrupted | Exception = Interrupted("nudge")
         if row.untouched and row.cancel_us is None:
             if (yield from self._tries(row)) < MOST_TRIES:
-                release = ReleaseRun(row.owner, row.run_id, row.lease, now_us)
+                release = ReleaseRun(row.owner, row.run_id, row.lease, lapsed=True)
                 yield from Transact(self.database, release)
                 return
             outcome = LeftWithoutTrace()
         if not self.context.take():
             return
+        node, now_us = yield from enter(self.context.cluster, self.database)
         finish = yield from self._end(row, node, now_us, outcome)
-        finish = evolve(finish, expired_us=now_us)
-        ended = yield from Transact(self.database, finish)
+        ended = yield from Transact(self.database, evolve(finish, lapsed=True))
         if ended.kept:
             yield from Publish(row.run_id, mark_final(finish.events), self.database)
         if ended.following is not None:
@@ -157,7 +142,7 @@ class KeepRuns(Job):
             return False
         now_us, here = (yield from Now()), (yield from ThisNode())
         finish = yield from self._end(row, here, now_us, Interrupted("blocked"))
-        ended = yield from Transact(self.database, evolve(finish, until_us=now_us))
+        ended = yield from Transact(self.database, finish)
         return ended.kept
 
     def _tries(self, row: RunRow) -> Program[int]:
@@ -180,7 +165,7 @@ class KeepRuns(Job):
         outcome = outcome if row.cancel_us is None else CancelAsked()
         run, component = row.claim, self.context.component(row.claim)
         summary = RunSummary(run, self.context.name_of(run), component)
-        journal = Journal(self.database, run, node, now_us, lease_us=self.context.lease_us)
+        journal = Journal(self.database, run, node, now_us)
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)

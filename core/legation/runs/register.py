@@ -41,6 +41,10 @@ class InFlight(Generic[T]):
         """Whether somebody works on `key`."""
         return key in self._tokens
 
+    def holds(self, key: Key, token: T) -> bool:
+        """Return whether somebody works on `key` under `token`."""
+        return self._tokens.get(key) == token
+
     def enter(self, key: Key, token: T) -> None:
         """Note that work on `key` begins."""
         self._tokens[key] = token

@@ -19,7 +19,7 @@ def release_run(database: str, run: ClaimedRun, retries: int = FEW) -> Program[b
     database does not answer: in the last case its lease runs out.
     """
     node = yield from ThisNode()
-    release = ReleaseRun(run.owner, run.run_id, RunLease(node, run.attempt, 0))
+    release = ReleaseRun(run.owner, run.run_id, RunLease(node, run.attempt))
     try:
         given = yield from with_retry(database, release, retries)
     except StoreFailure:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import field
 
-from ..effects import Now, Program, Spawn, ThisNode, Transact
+from ..effects import Program, Spawn, Transact
 from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..store.failures import Busy, CommitLost, Conflict
@@ -18,6 +18,7 @@ from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
+from .membership import enter
 from .retry import BACKOFF, FEW, Change, transact
 
 __all__ = ["NewRun", "start"]
@@ -52,8 +53,7 @@ def start(
     The first message names the session; control characters have no place in a name.  A run that
     is there already, under the same id of the same owner, is left as it is.
     """
-    node = yield from ThisNode()
-    now_us = yield from Now()
+    node, now_us = yield from enter(context.cluster, component.database)
     started = yield from _store(
         component.database,
         StartRun(
@@ -66,7 +66,6 @@ def start(
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,
-            until_us=now_us + context.lease_us,
             state=compact_json(new.state),
             waits=new.waits,
         ),

@@ -13,6 +13,7 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
+from .leases import FOREVER, clocked, end_of_lease, held
 from .outbox import NewReply, put_replies
 from .units import Dialect, Sql, Statements, Unit
 
@@ -68,26 +69,26 @@ class MessageRow:
 # The heads of the lanes are found by jumping from one to the next in the index of what is ready:
 # what a claim costs grows with the number of senders who wait, not with that of their messages.
 _LANE: Final = "order by channel, sender, received_us, position, message_id limit 1"
-_CLAIM: Final = """with recursive {heads}, picked as materialized (
+_CLAIM: Final = f"""with recursive {{heads}}, picked as materialized (
         select head.channel, head.message_id from heads
-        join inbox as head on {same}
-        where head.state = 'ready' and head.ready_us <= :now_us and {served}
+        join inbox as head on {{same}}
+        where head.state = 'ready' and head.ready_us <= $CLOCK and {{served}}
         and not exists (
             select 1 from inbox as busy where busy.state = 'ready' and busy.channel = head.channel
-            and busy.sender = head.sender and busy.lease_us > :now_us
+            and busy.sender = head.sender and {held("busy")}
         )
         order by head.ready_us, head.received_us, head.position, head.message_id
-        limit :limit{skip}
+        limit :limit{{skip}}
     )
-    update inbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
+    update inbox set lease_by = :node, lease_us = {FOREVER}, attempts = attempts + 1
     from picked where inbox.channel = picked.channel and inbox.message_id = picked.message_id
     returning inbox.channel, inbox.message_id, attempts, sender,
     payload, received_us, position, run_id"""
-_DUE: Final = """with recursive {heads}
-    select min({later}(head.ready_us, coalesce((
-        select max(busy.lease_us) from inbox as busy where busy.state = 'ready'
+_DUE: Final = f"""with recursive {{heads}}
+    select min({{later}}(head.ready_us, coalesce((
+        select max({end_of_lease("busy")}) from inbox as busy where busy.state = 'ready'
         and busy.channel = head.channel and busy.sender = head.sender), 0)))
-    from heads join inbox as head on {same} where head.state = 'ready' and {served}"""
+    from heads join inbox as head on {{same}} where head.state = 'ready' and {{served}}"""
 _SQLITE: Final = {
     "heads": f"""heads (place) as (
         select (select rowid from inbox where state = 'ready' {_LANE})
@@ -115,11 +116,13 @@ _POSTGRESQL: Final = {
     "served": """(cast(:channels as text[]) is null
             or head.channel = any (cast(:channels as text[])))""",
 }
-CLAIM: Final = Sql(
+CLAIM: Final = clocked(
     _CLAIM.format(**_SQLITE, skip=""),
     _CLAIM.format(**_POSTGRESQL, skip=" for update of head skip locked"),
 )
-DUE: Final = Sql(_DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest"))
+DUE: Final = clocked(
+    _DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest")
+)
 INBOX: Final = LeasedQueue(
     "inbox",
     order=("received_us", "position", "message_id"),
@@ -131,10 +134,10 @@ INBOX: Final = LeasedQueue(
     lock=5075194603161137441,
     buried="done_us = :now_us, ",
 )
-PUT: Final = Sql(
+PUT: Final = clocked(
     """insert into inbox
     (channel, message_id, sender, payload, state, received_us, position, ready_us, attempts)
-    values (:channel, :message_id, :sender, :payload, 'ready', :now_us, :position, :now_us, 0)
+    values (:channel, :message_id, :sender, :payload, 'ready', :now_us, :position, $CLOCK, 0)
     on conflict do nothing returning message_id"""
 )
 
@@ -189,7 +192,7 @@ class CompleteMessage(CompleteItem):
 
 @frozen
 class FailMessage(FailItem):
-    """Try again at `retry_us`, or never when None; False when the lease was lost.
+    """Try again after `wait_us`, or never when None; False when the lease was lost.
 
     `replies` are for a message given up: an apology, so that nobody waits for ever.
     """

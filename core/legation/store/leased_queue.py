@@ -1,7 +1,7 @@
 """Leased queues: tables of items that wait until a node has done with them.
 
 The protocol.  An item is `ready` until it has come to its end or is `dead`.  No state is called
-leased: leased means that `lease_us` lies ahead, and then `lease_by` names the node at work.
+leased: leased means that there is a `lease_us` and the node that `lease_by` names lives (`leases`).
 
 * *Claim is rescue.*  One statement takes what is ready and what a dead node left behind alike.
 * *Fencing.*  Every claim counts `attempts` up, and every later statement asks for the same node
@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import AttrsInstance, fields
 
 from ..values import frozen
+from .leases import FOREVER, clocked, held, lapsed
 from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
 
 __all__ = [
@@ -32,13 +33,13 @@ __all__ = [
     "ClaimedItems",
     "CompleteItem",
     "CountItems",
-    "ExtendLeases",
     "FailItem",
     "ForgetItems",
     "ItemKey",
     "Lease",
     "LeasedQueue",
     "ListItems",
+    "ListLeases",
     "NextDue",
     "QueueDepth",
     "ReleaseLeases",
@@ -102,22 +103,18 @@ class LeasedQueue(Generic[C, R]):
 
     def _write_moves(self, end: str, dead: str) -> None:
         change, returning = f"update {self.table} set", f"{self.held}\n    returning {self.name}"
-        self.bury = Sql(
+        self.bury = clocked(
             f"""{change} {dead}, error = 'every attempt ended without an answer'
-    where state = 'ready' and lease_us <= :now_us and attempts >= :max_attempts
+    where state = 'ready' and {lapsed(self.table)} and attempts >= :max_attempts
     returning channel, {self.name}"""
-        )
-        # A lease that ran out is not revived, even where nobody took it: its lane may be in use.
-        self.extend = Sql(
-            f"""{change} lease_us = :lease_us {self.held} and lease_us > :now_us
-    returning {self.name}"""
         )
         self.release = Sql(f"{change} {_FREE} {returning}")
         self.complete = Sql(
             f"{change} state = '{end}', {end}_us = :now_us, error = null, {_FREE} {returning}"
         )
-        self.fail = Sql(
-            f"{change} state = 'ready', ready_us = :retry_us, error = :error, {_FREE} {returning}"
+        self.fail = clocked(
+            f"""{change} state = 'ready', ready_us = $CLOCK + :wait_us, error = :error, {_FREE}
+    {returning}"""
         )
         self.give_up = Sql(f"{change} {dead}, error = :error {returning}")
 
@@ -127,9 +124,13 @@ class LeasedQueue(Generic[C, R]):
     {{after}} order by {" desc, ".join(self.order)} desc limit :limit"""
         after = f"and ({by_order}) < ({', '.join(f':{column}' for column in self.order)})"
         self.page, self.page_after = Sql(page.format(after="")), Sql(page.format(after=after))
-        self.count = Sql(
+        self.leased = Sql(
+            f"""select channel, {self.name}, attempts from {self.table}
+    where state = 'ready' and lease_us = {FOREVER} and lease_by = :node"""
+        )
+        self.count = clocked(
             f"""select channel, count(*) filter (where state = 'ready'),
-    count(*) filter (where state = 'ready' and lease_us > :now_us),
+    count(*) filter (where state = 'ready' and {held(self.table)}),
     count(*) filter (where state = 'dead'), min({since}) filter (where state = 'ready')
     from {self.table} where state in ('ready', 'dead') group by channel order by channel"""
         )
@@ -196,7 +197,7 @@ class QueueDepth:
 
 @frozen
 class ClaimItems(Unit[ClaimedItems[C]]):
-    """Lease up to `limit` items until `lease_us`: the oldest of each lane.
+    """Lease up to `limit` items for `node`: the oldest of each lane.
 
     An item whose `max_attempts` leases all ran out kills whoever touches it: it is buried.
     With `channels`, those of others are left alone: another node knows them.
@@ -205,7 +206,6 @@ class ClaimItems(Unit[ClaimedItems[C]]):
     queue: LeasedQueue[C, Any]
     node: str
     now_us: int
-    lease_us: int
     limit: int
     max_attempts: int
     channels: tuple[str, ...] | None = None
@@ -240,36 +240,35 @@ class CompleteItem(Unit[bool]):
 
 @frozen
 class FailItem(Unit[bool]):
-    """Try again at `retry_us`, or never when None; False when the lease was lost."""
+    """Try again after `wait_us`, or never when None; False when the lease was lost."""
 
     lease: Lease
     error: str
-    retry_us: int | None
+    wait_us: int | None
     now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
         queue = self.lease.queue
-        statement = queue.give_up if self.retry_us is None else queue.fail
+        statement = queue.give_up if self.wait_us is None else queue.fail
         rows = yield statement.of(self, **self.lease.parameters())
         return bool(rows)
 
 
 @frozen
-class ExtendLeases(Unit[tuple[Lease, ...]]):
-    """Keep `leases` until `lease_us`; those that are still held.  The others are to be dropped."""
+class ListLeases(ReadUnit[tuple[Lease, ...]]):
+    """The leases of `node` on items of `queue`, whether or not a program works on them."""
 
-    leases: tuple[Lease, ...]
-    now_us: int
-    lease_us: int
+    queue: LeasedQueue[Any, Any]
+    node: str
 
     def statements(self, dialect: Dialect) -> Statements[tuple[Lease, ...]]:
-        """Extend one by one: what nobody works on any more is not named, and runs out."""
-        kept: list[Lease] = []
-        for lease in self.leases:
-            rows = yield lease.queue.extend.of(self, **lease.parameters())
-            kept += [lease] * len(rows)
-        return tuple(kept)
+        """Read what waits or is worked on."""
+        rows = yield self.queue.leased.of(self)
+        return tuple(
+            Lease(self.queue, ItemKey(channel, item_id), self.node, attempts)
+            for channel, item_id, attempts in rows
+        )
 
 
 @frozen
@@ -315,11 +314,10 @@ class CountItems(ReadUnit[tuple[QueueDepth, ...]]):
     """The depth of the queue in each channel that has an item waiting or dead."""
 
     queue: LeasedQueue[Any, Any]
-    now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[tuple[QueueDepth, ...]]:
         """Count what is not done with."""
-        rows = yield self.queue.count.of(self)
+        rows = yield self.queue.count()
         return tuple(QueueDepth(*row) for row in rows)
 
 

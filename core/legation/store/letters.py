@@ -6,6 +6,7 @@ from typing import Final
 
 from ..values import frozen
 from .inbox import INBOX, MessageRow
+from .leases import clocked
 from .outbox import OUTBOX, ReplyRow
 from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, text_array
 
@@ -20,14 +21,14 @@ MESSAGE: Final = Sql(
 _REPLIES: Final = f"""select {OUTBOX.columns} from outbox where channel = :channel and {{among}}
     order by created_us, idempotency_key"""
 REPLIES: Final = Sql(_REPLIES.format(among=_AMONG), _REPLIES.format(among=_AMONG_PG))
-REVIVE_MESSAGE: Final = Sql(
-    """update inbox set state = 'ready', ready_us = :now_us, done_us = null
+REVIVE_MESSAGE: Final = clocked(
+    """update inbox set state = 'ready', ready_us = $CLOCK, done_us = null
     where channel = :channel and message_id = :message_id and state = 'dead'
     returning message_id"""
 )
-_REVIVE: Final = """update outbox set state = 'ready', ready_us = :now_us
+_REVIVE: Final = """update outbox set state = 'ready', ready_us = $CLOCK
     where channel = :channel and {among} and state = 'dead' returning idempotency_key"""
-REVIVE_REPLIES: Final = Sql(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
+REVIVE_REPLIES: Final = clocked(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
 
 
 @frozen
@@ -73,7 +74,6 @@ class RetryDeadMessage(Unit[Retried | None]):
     channel: str
     message_id: str
     keys: tuple[str, ...]
-    now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[Retried | None | Undo[Retried | None]]:
         """Look for the message, then revive what is dead."""

@@ -20,7 +20,7 @@ from attrs import evolve
 
 from ..values import frozen
 from .leases import clocked
-from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
+from .units import Dialect, Sql, Statements, Unit, text_array
 
 __all__ = [
     "BEATS",
@@ -28,7 +28,6 @@ __all__ = [
     "Beaten",
     "Bury",
     "ClusterClock",
-    "ListNodes",
     "OtherNode",
     "advance",
 ]
@@ -211,12 +210,3 @@ class Bury(Unit[tuple[str, ...]]):
         """Yield one deletion."""
         rows = yield _BURY(names=text_array(dialect, self.names))
         return tuple(name for (name,) in rows)
-
-
-@frozen
-class ListNodes(ReadUnit[tuple[OtherNode, ...]]):
-    """The nodes of the database that live, by name."""
-
-    def statements(self, dialect: Dialect) -> Statements[tuple[OtherNode, ...]]:
-        """Yield one read."""
-        return tuple(_make_node(*row) for row in (yield _LIST()))

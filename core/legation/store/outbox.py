@@ -13,7 +13,8 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import ClaimedItem, LeasedQueue
-from .units import Sql, Statements
+from .leases import FOREVER, clocked, end_of_lease, held, lapsed
+from .units import Statements
 
 __all__ = ["OUTBOX", "ClaimedReply", "NewReply", "ReplyRow", "put_replies"]
 
@@ -51,27 +52,29 @@ class ReplyRow:
     sent_us: int | None
 
 
-# `place` is the row's place in its lane, `busy` the end of the latest lease there.  Nothing is
+# `place` is the row's place in its lane, `busy` what stands there of leases.  Nothing is
 # joined before a few are picked: without statistics PostgreSQL would do it by loops within loops.
 # What the row itself says is asked once more where it is changed, for PostgreSQL may have waited.
 _LANES: Final = """with lanes as (
         select channel, idempotency_key, ready_us, created_us,
         row_number() over (lane order by created_us, idempotency_key) as place,
-        max(lease_us) over lane as busy
+        max({busy}) over lane as busy
         from outbox where state = 'ready' window lane as (partition by channel, recipient)
     )"""
-_CLAIM: Final = f"""{_LANES}, picked as materialized (
+_HELD: Final = f"case when {held('outbox')} then 1 else 0 end"
+_CLAIM: Final = f"""{_LANES.format(busy=_HELD)}, picked as materialized (
         select channel, idempotency_key from lanes
-        where place = 1 and coalesce(busy, 0) <= :now_us and ready_us <= :now_us and {{served}}
+        where place = 1 and busy = 0 and ready_us <= $CLOCK and {{served}}
         order by ready_us, created_us, idempotency_key limit :limit
     )
-    update outbox set lease_by = :node, lease_us = :lease_us, attempts = attempts + 1
+    update outbox set lease_by = :node, lease_us = {FOREVER}, attempts = attempts + 1
     from picked where outbox.channel = picked.channel
     and outbox.idempotency_key = picked.idempotency_key and state = 'ready'
-    and ready_us <= :now_us and coalesce(lease_us, 0) <= :now_us
+    and ready_us <= $CLOCK and (lease_us is null or {lapsed("outbox")})
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
-_DUE: Final = f"""{_LANES} select min({{later}}(ready_us, coalesce(busy, 0))) from lanes
+_DUE: Final = f"""{_LANES.format(busy=end_of_lease("outbox"))}
+    select min({{later}}(ready_us, coalesce(busy, 0))) from lanes
     where place = 1 and {{served}}"""
 _SQLITE: Final = {
     "served": "(:channels is null or channel in (select value from json_each(:channels)))"
@@ -80,8 +83,10 @@ _POSTGRESQL: Final = {
     "served": """(cast(:channels as text[]) is null
             or channel = any (cast(:channels as text[])))"""
 }
-CLAIM: Final = Sql(_CLAIM.format(**_SQLITE), _CLAIM.format(**_POSTGRESQL))
-DUE: Final = Sql(_DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest"))
+CLAIM: Final = clocked(_CLAIM.format(**_SQLITE), _CLAIM.format(**_POSTGRESQL))
+DUE: Final = clocked(
+    _DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest")
+)
 OUTBOX: Final = LeasedQueue(
     "outbox",
     order=("created_us", "idempotency_key"),
@@ -92,10 +97,10 @@ OUTBOX: Final = LeasedQueue(
     row=ReplyRow,
     lock=5075194603161137442,
 )
-PUT: Final = Sql(
+PUT: Final = clocked(
     """insert into outbox
     (channel, idempotency_key, recipient, payload, state, created_us, ready_us, attempts)
-    values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, :now_us, 0)
+    values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0)
     on conflict do nothing returning idempotency_key"""
 )
 
@@ -109,6 +114,6 @@ def put_replies(
     """
     new: list[str] = []
     for place, reply in enumerate(replies):
-        rows = yield PUT.of(reply, channel=channel, created_us=now_us + place, now_us=now_us)
+        rows = yield PUT.of(reply, channel=channel, created_us=now_us + place)
         new += [key for (key,) in rows]
     return tuple(new)

@@ -1,10 +1,11 @@
-"""Units of work for keeping runs: leases, wishes to cancel, and what nobody works on."""
+"""Units of work for keeping runs: wishes to cancel, and what nobody works on."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ..values import frozen
+from .leases import FOREVER, clocked, end_of_lease, lapsed
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,
@@ -27,8 +28,9 @@ from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 __all__ = [
     "CancelsAsked",
     "ClaimWaiting",
-    "ExtendRunLeases",
+    "ExpireRuns",
     "FindNeglected",
+    "LeasedRuns",
     "Neglected",
     "NextNeglected",
     "ReleaseRun",
@@ -56,21 +58,23 @@ class CancelsAsked(ReadUnit[tuple[str, ...]]):
         return tuple(row[0] for row in rows)
 
 
-ANY_EXTEND: Final = Sql(
-    f"""update runs set lease_us = :until_us where lease_by = :node and {EXECUTED_RUN}
-    and run_id in (select value from json_each(:runs))""",
-    f"""update runs set lease_us = :until_us where lease_by = :node and {EXECUTED_RUN}
-    and run_id = any (:runs)""",
+LEASED_RUNS: Final = Sql(
+    f"""select run_id, attempt from runs
+    where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us = {FOREVER} and lease_by = :node"""
+)
+EXPIRE: Final = Sql(
+    f"""update runs set lease_us = 0 where run_id = :run_id and {EXECUTED_RUN}
+    and lease_by = :node and attempt = :attempt"""
 )
 _RELEASED: Final = literal(state_after(RunMove.RELEASE))
-RELEASE: Final = Sql(
+RELEASE: Final = clocked(
     f"""update runs set status = {_RELEASED}, started_us = null, lease_by = null, lease_us = null,
         reason = case when events = 0 then null else 'released' end
     where {FENCE} and {UNTOUCHED} and cancel_us is null
     returning run_id"""
 )
-ANY_EXPIRED: Final = Sql(
-    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us < :now_us
+ANY_EXPIRED: Final = clocked(
+    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and {lapsed("runs")}
     order by lease_us limit :size"""
 )
 ANY_WAITING: Final = Sql(
@@ -79,7 +83,9 @@ ANY_WAITING: Final = Sql(
         and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
 )
-ANY_EXPIRY: Final = Sql(f"select min(lease_us) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}")
+ANY_EXPIRY: Final = clocked(
+    f"select min({end_of_lease('runs')}) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}"
+)
 RUNNING: Final = Sql(
     f"""select 1 from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} limit 1"""
@@ -87,39 +93,52 @@ RUNNING: Final = Sql(
 
 
 @frozen
-class ExtendRunLeases(Unit[None]):
-    """Extend the leases of the runs that `node` executes: their common heartbeat."""
+class LeasedRuns(ReadUnit[tuple[tuple[str, int], ...]]):
+    """The runs that `node` has the lease of, each with its attempt, executed or not."""
 
     node: str
-    runs: tuple[str, ...]
-    until_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int], ...]]:
+        """Yield one read."""
+        return tuple((run_id, attempt) for run_id, attempt in (yield LEASED_RUNS.of(self)))
+
+
+@frozen
+class ExpireRuns(Unit[None]):
+    """Let leases of `node` lapse, since no program executes the runs; each has its attempt."""
+
+    node: str
+    runs: tuple[tuple[str, int], ...]
 
     def statements(self, dialect: Dialect) -> Statements[None]:
-        """Yield one update."""
-        yield ANY_EXTEND.of(self, runs=text_array(dialect, self.runs))
+        """Yield an update for each."""
+        for run_id, attempt in self.runs:
+            yield EXPIRE.of(self, run_id=run_id, attempt=attempt)
 
 
 @frozen
 class ReleaseRun(Unit[bool]):
     """Let a run wait again, if nothing has happened in it; whether that was so.
 
-    `lease` is that of the executor; `expired_us` is given by those who name another's.
+    `lease` is that of the executor; who names another's says that it must have `lapsed`.
     """
 
     owner: str
     run_id: str
     lease: RunLease
-    expired_us: int | None = None
+    lapsed: bool = False
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Yield one fenced update."""
-        rows = yield RELEASE.of(self, node=self.lease.node, attempt=self.lease.attempt)
+        rows = yield RELEASE.of(
+            self, node=self.lease.node, attempt=self.lease.attempt, lapsed=int(self.lapsed)
+        )
         return bool(rows)
 
 
 @frozen
 class Neglected:
-    """The neglected work: runs whose lease has passed, and whether any waits for nothing."""
+    """The neglected work: runs whose lease has lapsed, and whether any waits for nothing."""
 
     expired: tuple[RunRow, ...]
     waiting: bool
@@ -127,9 +146,8 @@ class Neglected:
 
 @frozen
 class FindNeglected(ReadUnit[Neglected]):
-    """At most `size` runs whose lease has passed, oldest first; and whether any waits."""
+    """At most `size` runs whose lease has lapsed; and whether any waits."""
 
-    now_us: int
     size: int = 64
 
     def statements(self, dialect: Dialect) -> Statements[Neglected]:
@@ -143,7 +161,7 @@ class FindNeglected(ReadUnit[Neglected]):
 class NextNeglected(ReadUnit[int | None]):
     """The time at which the next run may need an executor, past or to come; None where none can.
 
-    A run that waits needs one since ever; one that is executed, when its lease is not extended.
+    A run that waits needs one since ever; one that is executed, when its node does not beat again.
     """
 
     def statements(self, dialect: Dialect) -> Statements[int | None]:
@@ -164,7 +182,6 @@ class ClaimWaiting(Unit[ClaimedRun | None]):
 
     node: str
     now_us: int
-    until_us: int
 
     def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[None]]:
         """Yield the search, the session's lock, a second look under it, and the claim."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..values import frozen
+from .leases import clocked, held
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,
@@ -57,10 +58,13 @@ EVENTS: Final = Sql(
 )
 # A run that waits is held up by the one of its session that is executed.
 _RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
-PROGRESS: Final = Sql(
-    f"""select status, events, case status when {_RUNNING} then lease_us when {_PENDING} then (
-        select max(a.lease_us) from runs a where a.owner = r.owner
-        and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end
+PROGRESS: Final = clocked(
+    f"""select status, events, case status
+        when {_RUNNING} then case when {held("r")} then 1 else 0 end
+        when {_PENDING} then (
+            select max(case when {held("a")} then 1 else 0 end) from runs a
+            where a.owner = r.owner and a.session_id = r.session_id
+            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end
     from runs r where owner = :owner and run_id = :run_id"""
 )
 
@@ -144,14 +148,14 @@ class SumUsage(ReadUnit[Mapping[str, int]]):
 class EventsPage:
     """Events of a run in order, and where the run stands; `status` None: no such run.
 
-    `held_us` is until when somebody has the lease of what the run waits for, itself or the active
-    run of its session; None where nobody has.
+    `held`: somebody has the lease of what the run waits for, itself or the active run of its
+    session, and lives.
     """
 
     events: tuple[StoredEvent, ...]
     status: str | None
     last: int
-    held_us: int | None = None
+    held: bool = False
 
 
 @frozen
@@ -169,4 +173,5 @@ class FetchEvents(ReadUnit[EventsPage]):
         if not progress:
             return EventsPage((), None, 0)
         rows = yield EVENTS.of(self)
-        return EventsPage(tuple(StoredEvent(*row) for row in rows), *progress[0])
+        status, last, held_now = progress[0]
+        return EventsPage(tuple(StoredEvent(*row) for row in rows), status, last, bool(held_now))

@@ -40,11 +40,10 @@ __all__ = [
 
 @frozen
 class RunLease:
-    """The right to execute a run: who holds it, which try this is, until when (microseconds)."""
+    """The right to execute a run: who holds it, and which try this is."""
 
     node: str
     attempt: int
-    until_us: int
 
 
 @frozen
@@ -104,7 +103,7 @@ class RunRow:
     @property
     def lease(self) -> RunLease:
         """The lease as it stands on the row."""
-        return RunLease(self.lease_by or "", self.attempt, self.lease_us or 0)
+        return RunLease(self.lease_by or "", self.attempt)
 
     @property
     def untouched(self) -> bool:

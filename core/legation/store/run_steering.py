@@ -6,6 +6,7 @@ import json
 from typing import Final
 
 from ..values import frozen
+from .leases import FOREVER
 from .member_runs import end_members
 from .run_rows import (
     CLAIMED,
@@ -93,7 +94,7 @@ HOW_IT_STANDS: Final = Sql(
 CONTINUE: Final = Sql(
     f"""update runs set status = :status, input = :input, output = null, reason = :mark,
         token = :token, ended_us = null, started_us = :started_us, lease_by = :node,
-        lease_us = :until_us, attempt = attempt + :claims
+        lease_us = :lease_us, attempt = attempt + :claims
     where owner = :owner and run_id = :run_id and {status_is(_PAUSED)} and attempt = :attempt
     returning {CLAIMED}"""
 )
@@ -131,7 +132,6 @@ class ContinueRun(Unit[Continued]):
     token: str
     node: str
     now_us: int
-    until_us: int
     waits: bool = True
 
     def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
@@ -156,7 +156,7 @@ class ContinueRun(Unit[Continued]):
             status=(_QUEUED if busy else _RESUMED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
-            until_us=None if busy else self.until_us,
+            lease_us=None if busy else FOREVER,
             claims=0 if busy else 1,
         )
         claim = None if busy else ClaimedRun(*claimed[0], *states[0])

@@ -1,9 +1,9 @@
 """Units of work on runs and their events.
 
-A run is a row numbered within its session.  Whoever executes it holds the lease on the row;
-`attempt` is the fencing token: every statement of the executor names node and attempt, and when no
-row answers, the lease is lost and nothing is written.  One run of a session is active at a time:
-the unit that ends a run claims the next one in the same transaction.
+A run is a row numbered within its session.  Whoever executes it holds the lease on the row, as long
+as its node lives (`leases`).  `attempt` is the fencing token: every statement of the executor names
+node and attempt, and when no row answers, the lease is lost and nothing is written.  One run of a
+session is active at a time: the unit that ends a run claims the next one in the same transaction.
 
 The session's row is the lock: each unit that starts, ends, cancels or claims a run writes it first,
 so that those of one session come one after the other, and take their locks in one order.
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..values import frozen
+from .leases import FOREVER, clocked, lapsed
 from .member_runs import end_members
 from .run_rows import (
     ACTIVE_RUN,
@@ -76,7 +77,7 @@ INSERT_RUN: Final = Sql(
     """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         status, input, created_us, started_us, lease_by, lease_us, attempt)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        :status, :input, :now_us, :started_us, :node, :until_us, :attempt)"""
+        :status, :input, :now_us, :started_us, :node, :lease_us, :attempt)"""
 )
 
 
@@ -114,7 +115,6 @@ class StartRun(RunOrder, Unit[Started]):
     name: str
     node: str
     now_us: int
-    until_us: int
     parent_run_id: str | None = None
     state: str = "{}"
     waits: bool = True
@@ -134,7 +134,7 @@ class StartRun(RunOrder, Unit[Started]):
             status=(_NEW if busy else EXECUTED).value,
             started_us=None if busy else self.now_us,
             node=None if busy else self.node,
-            until_us=None if busy else self.until_us,
+            lease_us=None if busy else FOREVER,
             attempt=0 if busy else 1,
         )
         return Started(run_no, None if busy else self._claim(run_no, state))
@@ -147,7 +147,7 @@ class StartRun(RunOrder, Unit[Started]):
 # --- Executing ---------------------------------------------------------------------------------
 
 ADVANCE: Final = Sql(
-    f"""update runs set events = :last, lease_us = :until_us, reason = null
+    f"""update runs set events = :last, reason = null
     where owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
     returning cancel_us"""
@@ -156,7 +156,7 @@ ADVANCE: Final = Sql(
 
 @frozen
 class AppendEvents(Unit[bool | None]):
-    """Append events under the lease and extend it.
+    """Append events under the lease.
 
     The result is None when the lease is lost, else whether somebody asked to cancel the run.
     """
@@ -170,22 +170,20 @@ class AppendEvents(Unit[bool | None]):
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events."""
         lease, last = self.lease, self.events[-1].seq
-        rows = yield ADVANCE.of(
-            self, node=lease.node, attempt=lease.attempt, until_us=lease.until_us, last=last
-        )
+        rows = yield ADVANCE.of(self, node=lease.node, attempt=lease.attempt, last=last)
         if not rows:
             return None
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
         return rows[0][0] is not None
 
 
-# `expired_us` is given by those who end the run of another: it must not have been heard of since.
+# `lapsed` is for those who end the run of another, whose node must be gone.
 FENCE: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
-        and (cast(:expired_us as bigint) is null or lease_us < :expired_us)"""
+        and (cast(:lapsed as bigint) = 0 or {lapsed("runs")})"""
 _PAUSED: Final = state_after(RunMove.PAUSE)
 _CANCELLED: Final = state_after(RunMove.CANCEL)
-FINISH: Final = Sql(
+FINISH: Final = clocked(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         input = coalesce(cast(:input as text), input),
@@ -194,14 +192,14 @@ FINISH: Final = Sql(
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
     returning session_id"""
 )
-WISH: Final = Sql(f"select cancel_us from runs where {FENCE}")
+WISH: Final = clocked(f"select cancel_us from runs where {FENCE}")
 TOUCH_SESSION: Final = Sql(
     """update sessions set updated_us = :now_us, version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
 )
 CLAIM_NEXT: Final = Sql(
     f"""update runs set status = {literal(EXECUTED)}, started_us = :now_us, lease_by = :node,
-        lease_us = :until_us, attempt = attempt + 1
+        lease_us = {FOREVER}, attempt = attempt + 1
     where owner = :owner and session_id = :session_id and {WAITING_RUN} and run_no = (
         select min(run_no) from runs
         where owner = :owner and session_id = :session_id and {ACTIVE_RUN} and {WAITING_RUN})
@@ -234,10 +232,10 @@ class Ended:
 
 @frozen
 class FinishRun(Unit[Ended]):
-    """End a run, or pause it, and claim the next one of its session, until `until_us`.
+    """End a run, or pause it, and claim the next one of its session.
 
-    `lease` is that of the executor.  Whoever ends the run of a dead node names the dead one's, and
-    in `expired_us` the time by which it must have passed.  Done twice, as after a commit without
+    `lease` is that of the executor.  Whoever ends the run of a dead node names the dead one's,
+    which must have `lapsed`.  Done twice, as after a commit without
     an answer, it finds its own end and its own claim.
 
     `input` is what the run keeps as its input, where that changes: a run that pauses keeps there
@@ -250,13 +248,12 @@ class FinishRun(Unit[Ended]):
     lease: RunLease
     node: str
     now_us: int
-    until_us: int
     status: str
     output: str | None
     reason: str | None
     usage: str | None
     events: tuple[StoredEvent, ...]
-    expired_us: int | None = None
+    lapsed: bool = False
     input: str | None = None
     members: bool = False
 
@@ -264,7 +261,11 @@ class FinishRun(Unit[Ended]):
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
         lease, last = self.lease, self.events[-1].seq
         touched = yield TOUCH_SESSION.of(self)
-        if not (yield FINISH.of(self, node=lease.node, attempt=lease.attempt, last=last)):
+        if not (
+            yield FINISH.of(
+                self, node=lease.node, attempt=lease.attempt, last=last, lapsed=int(self.lapsed)
+            )
+        ):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
         if self.members:
@@ -285,7 +286,9 @@ class FinishRun(Unit[Ended]):
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
         if self.status not in (_PAUSED, _CANCELLED):
             return Ended(kept=False)
-        wish = yield WISH.of(self, node=self.lease.node, attempt=self.lease.attempt)
+        wish = yield WISH.of(
+            self, node=self.lease.node, attempt=self.lease.attempt, lapsed=int(self.lapsed)
+        )
         return Ended(
             kept=False,
             cancel_asked=bool(wish) and self.status == _PAUSED,

@@ -90,8 +90,8 @@ def _count_in_time(database: str, now_us: int) -> Program[_Counted | None]:
 
 def _count(database: str, now_us: int) -> Program[_Counted | None]:
     try:
-        messages = yield from Transact(database, CountItems(INBOX, now_us))
-        replies = yield from Transact(database, CountItems(OUTBOX, now_us))
+        messages = yield from Transact(database, CountItems(INBOX))
+        replies = yield from Transact(database, CountItems(OUTBOX))
     except StoreFailure:
         return None
     return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
@@ -233,7 +233,7 @@ NotDead: TypeAlias = Annotated[Conflict, _NOT_DEAD]
 def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage | NotDead]:
     """Take a message, or the replies to it, out of the dead letters for one attempt more."""
     message_id, database = call.params["message_id"], channel.component.database
-    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id), call.now_us)
+    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id))
     retried = yield from call.change(database, retry)
     if retried is None:
         return NotFound(_NO_MESSAGE.format(message_id))

@@ -96,8 +96,8 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         return _DatabaseCounts(description)
     try:
         runs = dict((yield from Transact(name, CountRuns())))
-        inbox = yield from Transact(name, CountItems(INBOX, call.now_us))
-        outbox = yield from Transact(name, CountItems(OUTBOX, call.now_us))
+        inbox = yield from Transact(name, CountItems(INBOX))
+        outbox = yield from Transact(name, CountItems(OUTBOX))
     except StoreFailure:
         return _DatabaseCounts(description)
     return _DatabaseCounts(description, runs, inbox, outbox)
