@@ -63,7 +63,7 @@ def survey(
     shown = [hosted for hosted in registry.channels.values() if _open(hosted.id, decision)]
     now_us = yield from Now()
     asked = sorted({hosted.component.database for hosted in shown} - ailing)
-    counts = Concurrently(tuple(_count_in_time(database, now_us) for database in asked))
+    counts = Concurrently(tuple(_count_in_time(database) for database in asked))
     found = dict(zip(asked, (yield from counts), strict=True))
     return tuple(_channel(hosted, found.get(hosted.component.database), now_us) for hosted in shown)
 
@@ -82,13 +82,13 @@ class _Counted:
     replies: dict[str, QueueDepth]
 
 
-def _count_in_time(database: str, now_us: int) -> Program[_Counted | None]:
-    asked = Interruptible(_count(database, now_us), f"survey:{database}", SURVEY_SECONDS)
+def _count_in_time(database: str) -> Program[_Counted | None]:
+    asked = Interruptible(_count(database), f"survey:{database}", SURVEY_SECONDS)
     counted = yield from asked
     return None if isinstance(counted, Interrupted) else counted
 
 
-def _count(database: str, now_us: int) -> Program[_Counted | None]:
+def _count(database: str) -> Program[_Counted | None]:
     try:
         messages = yield from Transact(database, CountItems(INBOX))
         replies = yield from Transact(database, CountItems(OUTBOX))
