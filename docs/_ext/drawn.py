@@ -337,11 +337,12 @@ def _ladder(states: Sequence[str], arrows: Sequence[tuple[str, str, str]]) -> st
 
 
 def schema_versions() -> str:
-    """Return the versions of the schema, with what the way back from each discards."""
+    """Return the versions of the schema, who serves each, and what the way back discards."""
     rows = [
-        (f"`{m.version}`", m.title, "; ".join(m.loses) or "nothing") for m in CATALOGUE.migrations
+        (f"`{m.version}`", m.title, f"`{m.serves}`", "; ".join(m.loses) or "nothing")
+        for m in CATALOGUE.migrations
     ]
-    return _table(("version", "brings", "the way down from it discards"), rows)
+    return _table(("version", "brings", "served by nodes from", "the way down discards"), rows)
 
 
 def vocabulary() -> str:

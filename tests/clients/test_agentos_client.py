@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from legation.migrations.catalogue import CATALOGUE
+
 pytest.importorskip("agno", reason="the client of AgentOS is installed by nox -s agentos-client")
 client_module = pytest.importorskip("agno.client")
 db_module = pytest.importorskip("agno.db.base")
@@ -538,6 +540,10 @@ def test_sessions_of_teams_and_many_at_once(call: Call) -> None:
 
 
 def test_migrate(call: Call) -> None:
-    assert "2.5.6" in str(call(lambda client: client.migrate_database("main", "2.5.6")))
+    newest = str(CATALOGUE.latest)
+    assert newest in str(call(lambda client: client.migrate_database("main", newest)))
+    assert newest in str(call(lambda client: client.migrate_database("main")))
+    with pytest.raises(Exception, match="400"):  # a schema before that of this release
+        call(lambda client: client.migrate_database("main", "2.5.6"))
     with pytest.raises(Exception, match="422"):
         call(lambda client: client.migrate_database("main", "garbage"))

@@ -25,7 +25,7 @@ PARTS: Final = {
     "legation.store.run_states": 3,
     "legation.store.units": 4,
     "legation.access.decide": 5,
-    "legation.migrations.plan": 9,
+    "legation.migrations.plan": 10,
     "legation.channels.slack": 35,
     "legation.channels.standard": 35,
     "legation.channels.telegram": 35,

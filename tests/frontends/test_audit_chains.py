@@ -41,7 +41,11 @@ from .host_units import BACKENDS, run
 ENTRY: Final = AuditEntry(1, "r", "ada", None, "op", "a/1", "allow", "s", 200, "c")
 THREADS: Final = 8
 EACH: Final = 40
-MARK: Final = Sql("insert into nodes values (:name, 0, 0, '', '')", registered=False)
+MARK: Final = Sql(
+    "insert into nodes (node_id, started_us, beat_us, code_version, schema_version)"
+    " values (:name, 0, 0, '', '')",
+    registered=False,
+)
 MARKS: Final = Sql("select count(*) from nodes", registered=False)
 
 

@@ -30,6 +30,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
 from legation.http.messages import Request, Response
+from legation.migrations.catalogue import CATALOGUE
 from legation.observability.genai import SCHEMA_URL
 from legation.observability.request_log import RequestLine
 from legation.observability.spans import Kind, Span
@@ -46,6 +47,7 @@ from legation_server import open_listeners, serve
 from ..one_database import Database as RealDatabase
 from .command_kit import PATIENCE, running, write_platform
 
+LATEST: Final = str(CATALOGUE.latest)
 LINE: Final = RequestLine(
     1_767_225_600_000_000,
     1_767_225_600_001_500,
@@ -221,7 +223,7 @@ async def test_postgresql_says_how_its_connections_are_used(postgres_database: s
 
     assert usage == {"connections_limit": 16, "connections_used": 0, "connections_waiting": 0}
     assert found["legation_runs main PENDING"] == 0
-    assert found["legation_schema_info main postgresql 2.5.6 2.5.6 current"] == 1
+    assert found[f"legation_schema_info main postgresql {LATEST} {LATEST} current"] == 1
     assert found["legation_hints_connected main"] in (0, 1)
     assert found["legation_hints_heard_total main"] == 0
 

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from legation import Database
+from legation.migrations.catalogue import CATALOGUE
 
 from ..callers import Issuer, demo
 from .hosted import hosted
@@ -40,7 +41,7 @@ from legation_client.models import (
     RunRequest,
 )
 
-base, token = sys.argv[1:]
+base, token, latest = sys.argv[1:]
 client = AuthenticatedClient(base_url=base, token=token)
 
 agents = get_agents.sync(client=client)
@@ -64,9 +65,9 @@ session = get_session_by_id.sync("s1", client=client, db_id="main")
 assert isinstance(session, AgentSessionDetailSchema), session
 assert len(session.chat_history) == 6
 
-migrated = migrate_database.sync("main", client=client, target_version="2.5.6")
+migrated = migrate_database.sync("main", client=client, target_version=latest)
 assert isinstance(migrated, Migrated), migrated
-assert migrated.message == "Database migrated successfully to version 2.5.6"
+assert migrated.message == f"Database migrated successfully to version {latest}"
 
 refused = migrate_database.sync("nowhere", client=client)
 assert isinstance(refused, NotFoundResponse)
@@ -95,4 +96,4 @@ def test_a_generated_client_type_checks_and_works(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text("[mypy-legation_client.client]\nignore_errors = True\n")
     ran("mypy", "legation_client", "round_trip.py", cwd=tmp_path)
     with hosted(platform) as base:
-        ran("round_trip", base, token, cwd=tmp_path)
+        ran("round_trip", base, token, str(CATALOGUE.latest), cwd=tmp_path)

@@ -19,20 +19,21 @@ from legation_testing import Client, ClientResponse
 from ..callers import Issuer
 from .migrating import LATEST, asked, run
 
-OLDER: Final = Catalogue(CATALOGUE.migrations[:3])
+OLDER: Final = Catalogue(CATALOGUE.migrations[:-1])
+NEXT: Final = Version(2, 7)
 COLOUR: Final = Migration(
-    Version(2, 6),
+    NEXT,
     "a colour for each session",
     up=(Step("alter table sessions add column colour text"),),
     down=(Step("alter table sessions drop column colour"),),
-    serves=Version(2, 5, 6),
+    serves=CATALOGUE.latest,
 )
 KIND: Final = evolve(
     COLOUR,
     title="kinds that are called otherwise",
     up=(Step("alter table sessions rename column kind to class"),),
     down=(Step("alter table sessions rename column class to kind"),),
-    serves=Version(2, 6),
+    serves=NEXT,
 )
 
 
@@ -67,7 +68,7 @@ def test_an_old_node_goes_on_serving_what_the_new_one_says_it_may() -> None:
         new = old.peer(lambda: node(release(COLOUR)))
         new.open()
 
-        assert new.get("/databases/main").json()["version"] == "2.6.0"
+        assert new.get("/databases/main").json()["version"] == "2.7.0"
         for _ in range(3):
             assert old.run("concierge", "hi", session_id="s")["content"] == "hi"
             old.advance(LOOK_SECONDS + 1)
@@ -76,9 +77,9 @@ def test_an_old_node_goes_on_serving_what_the_new_one_says_it_may() -> None:
 
 
 def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
-    """2.5.6 says that it serves nodes from 2.0.0 on: here is one of 2.5.0."""
+    """2.6.0 says that nodes from 2.5.6 on may serve it, and here is one."""
     with Client(lambda: node(OLDER)) as old:
-        assert old.get("/databases/main").json()["version"] == "2.5.0"
+        assert old.get("/databases/main").json()["version"] == "2.5.6"
         old.peer(node).open()
 
         assert old.get("/databases/main").json()["version"] == LATEST
@@ -87,16 +88,30 @@ def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
         assert ready(old) == (200, "ahead", True)
 
 
-def test_an_old_node_stops_where_the_new_one_says_it_may_not() -> None:
-    with Client(node) as old:
-        assert sessions(old).status == 200
-        new = old.peer(lambda: node(release(evolve(COLOUR, serves=Version(2, 6)))))
+def test_a_node_of_a_release_before_that_stops() -> None:
+    with Client(lambda: node(Catalogue(CATALOGUE.migrations[:-2]))) as old:
+        assert old.get("/databases/main").json()["version"] == "2.5.0"
+        new = old.peer(node)
         new.open()
         old.advance(LOOK_SECONDS + 1)
 
         refused = sessions(old)
         assert refused.status == 503
-        assert "2.6.0, which needs code for 2.6.0 or later" in refused.json()["detail"]
+        assert f"{LATEST}, which needs code for 2.5.6 or later" in refused.json()["detail"]
+        assert ready(old) == (503, "ahead", False)
+        assert sessions(new).status == 200
+
+
+def test_an_old_node_stops_where_the_new_one_says_it_may_not() -> None:
+    with Client(node) as old:
+        assert sessions(old).status == 200
+        new = old.peer(lambda: node(release(evolve(COLOUR, serves=NEXT))))
+        new.open()
+        old.advance(LOOK_SECONDS + 1)
+
+        refused = sessions(old)
+        assert refused.status == 503
+        assert "2.7.0, which needs code for 2.7.0 or later" in refused.json()["detail"]
         assert ready(old) == (503, "ahead", False)
         assert old.get("/health").status == 200
         assert old.post("/databases/main/migrate").status == 400
@@ -109,7 +124,7 @@ def test_a_column_that_is_gone_is_noticed_at_once() -> None:
         old.peer(lambda: node(release(KIND))).open()
 
         assert sessions(old).status == 503
-        assert "needs code for 2.6.0" in sessions(old).json()["detail"]
+        assert "needs code for 2.7.0" in sessions(old).json()["detail"]
 
 
 def test_a_way_back_puts_the_old_node_back_to_work() -> None:
@@ -230,12 +245,12 @@ async def test_a_history_of_other_hands_is_noticed_and_never_served(url: str) ->
 
 
 async def test_nodes_of_two_releases_on_real_engines(url: str) -> None:
-    new_release = release(evolve(COLOUR, serves=Version(2, 6)))
+    new_release = release(evolve(COLOUR, serves=NEXT))
     async with asked(url) as old, asked(url, catalogue=new_release) as new:
         assert (await old("POST", "/databases/main/migrate")).json["to_version"] == LATEST
         await new.host.run(new.platform.schema_guard.look("main"))
         assert (await new("GET", "/ready")).json["databases"]["main"]["state"] == "behind"
-        assert (await new("POST", "/databases/main/migrate")).json["to_version"] == "2.6.0"
+        assert (await new("POST", "/databases/main/migrate")).json["to_version"] == "2.7.0"
         await old.host.run(old.platform.schema_guard.look("main"))
 
         statuses = [

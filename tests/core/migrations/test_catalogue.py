@@ -141,6 +141,7 @@ def test_the_labels_of_this_release() -> None:
         "2.3.0",
         "2.5.0",
         "2.5.6",
+        "2.6.0",
     ]
 
 

@@ -49,7 +49,11 @@ ENTRY: Final = AuditEntry(
     client="127.0.0.1",
 )
 EVERYTHING: Final[dict[str, Any]] = {"since_us": 0, "until_us": 1 << 60}
-MARK: Final = Sql("insert into nodes values (:name, 0, 0, '', '')", registered=False)
+MARK: Final = Sql(
+    "insert into nodes (node_id, started_us, beat_us, code_version, schema_version)"
+    " values (:name, 0, 0, '', '')",
+    registered=False,
+)
 
 
 @frozen

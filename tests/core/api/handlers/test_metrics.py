@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from legation import Agent, Database, Platform
 from legation.config import Model
 from legation.effects import Unreachable
+from legation.migrations.catalogue import CATALOGUE
 from legation.store.counts import CountRuns
 from legation.store.failures import Unavailable
 from legation_testing import Client, ClientResponse
@@ -17,6 +18,7 @@ from ....providers.deliveries import platform as correspondent
 from ....providers.deliveries import whatsapp
 
 PATH: Final = "/metrics/prometheus"
+LATEST: Final = str(CATALOGUE.latest)
 
 
 def slow() -> Platform:
@@ -94,7 +96,7 @@ def test_the_databases_say_what_is_to_do() -> None:
         found = read(client.get(PATH))
 
     assert found["legation_database_serving", ("main",)] == 1
-    assert found["legation_schema_info", ("main", "sqlite", "2.5.6", "2.5.6", "current")] == 1
+    assert found["legation_schema_info", ("main", "sqlite", LATEST, LATEST, "current")] == 1
     assert found["legation_runs", ("main", "PENDING")] == 0
     assert found["legation_runs", ("main", "RUNNING")] == 0
     assert found["legation_runs_ended_total", ("agent", "alpha", "COMPLETED")] == 1
