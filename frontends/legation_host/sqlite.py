@@ -40,6 +40,7 @@ from legation.store.units import Dialect, Unit
 from .logs import Write, quiet
 from .sqlite_connection import (
     MEMORY,
+    Connect,
     classify,
     connect,
     file_id,
@@ -131,7 +132,9 @@ class SqliteDatabase:
     A caller cancelled while it waits does not learn whether its unit was committed.
     """
 
-    def __init__(self, name: str, path: str, write: Write = quiet) -> None:
+    def __init__(
+        self, name: str, path: str, write: Write = quiet, connect: Connect = connect
+    ) -> None:
         self.name = name
         self.dialect = Dialect.SQLITE
         self.path = path

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from legation.store import failures
 from legation.store.failures import StoreFailure
@@ -22,6 +22,7 @@ from .units import carry_out, failure, short
 
 __all__ = [
     "MEMORY",
+    "Connect",
     "classify",
     "connect",
     "file_id",
@@ -63,6 +64,12 @@ INCREMENTAL: Final = 2
 _AGAIN_SECONDS: Final = 0.005
 _STEPS: Final = 1_000_000
 """Instructions of SQLite's machine between two looks at the clock: some ten milliseconds."""
+
+
+class Connect(Protocol):
+    """Opens the connections of a database."""
+
+    def __call__(self, path: str, *, read_only: bool = ...) -> sqlite3.Connection: ...
 
 
 def connect(path: str, *, read_only: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
