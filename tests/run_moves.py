@@ -77,9 +77,7 @@ class _Walk:
 
     def start(self, run_id: str, kind: str = "agent") -> Any:
         self.now += 1
-        return self.run(
-            StartRun("o", "s", run_id, kind, "x", "{}", "", "n", self.now, self.now + 9)
-        )
+        return self.run(StartRun("o", "s", run_id, kind, "x", "{}", "", "n", self.now))
 
     def finish(self, run_id: str, status: str, attempt: int = 1, seq: int = 1) -> Any:
         self.now += 1
@@ -88,10 +86,9 @@ class _Walk:
                 owner="o",
                 session_id="s",
                 run_id=run_id,
-                lease=RunLease("n", attempt, 0),
+                lease=RunLease("n", attempt),
                 node="n",
                 now_us=self.now,
-                until_us=self.now + 9,
                 status=status,
                 output="{}",
                 reason=None,
@@ -109,9 +106,7 @@ class _Walk:
 
     def go_on(self, run_id: str, attempt: int, token: str) -> Any:
         self.now += 1
-        return self.run(
-            ContinueRun("o", "s", run_id, attempt, "{}", token, "n", self.now, self.now + 9)
-        )
+        return self.run(ContinueRun("o", "s", run_id, attempt, "{}", token, "n", self.now))
 
     def status(self, run_id: str) -> str:
         return str(self.database.ask("select status from runs where run_id = ?", run_id)[0][0])
@@ -127,8 +122,8 @@ def walk_through() -> Seen:
     assert walk.start("b").claim is None
     assert walk.start("c").claim is None
     assert (walk.cancel("c"), walk.status("c")) == ("PENDING", "CANCELLED")
-    assert walk.run(ReleaseRun("o", "a", RunLease("n", 1, 0)))
-    assert walk.run(ClaimWaiting("n", walk.now, walk.now + 9)).run_id == "a"
+    assert walk.run(ReleaseRun("o", "a", RunLease("n", 1)))
+    assert walk.run(ClaimWaiting("n", walk.now)).run_id == "a"
     assert walk.status("a") == "RUNNING"
     assert walk.finish("a", "PAUSED", attempt=2).following.run_id == "b"
     assert walk.go_on("a", 2, "t").claim is None
@@ -157,7 +152,7 @@ def walk_through_members() -> Seen:
     for number, (stands, ends) in enumerate(_member_ends()):
         team, member = f"team{number}", f"member{number}"
         walk.start(team, "team")
-        root = Root("o", "s", team, RunLease("n", 1, 0))
+        root = Root("o", "s", team, RunLease("n", 1))
         walk.run(StartMember(root, member, team, "agent", "x", "{}", "{}", walk.now))
         for status in ("PAUSED", "RUNNING", stands):
             walk.run(MoveMember(root, member, status, "{}", None, None, walk.now))

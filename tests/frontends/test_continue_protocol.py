@@ -406,4 +406,4 @@ def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile(
 def player_end(run: str, status: str) -> FinishRun | Finish256:
     """Return what `n1` ends its first claim of `run` with."""
     player = Player(SqliteTables(), World())
-    return player.ending("n1", run, RunLease("n1", 1, 0), status, 1)
+    return player.ending("n1", run, RunLease("n1", 1), status, 1)

@@ -175,7 +175,7 @@ class Player:
 
     def finish(self, held: Held, status: str) -> World:
         node, run, attempt = held
-        unit = self.ending(node, run, RunLease(node, attempt, 0), status, None)
+        unit = self.ending(node, run, RunLease(node, attempt), status, None)
         ended = self.database.run(unit)
         self.judge(held, wrote=ended.kept)
         again = self.database.run(unit)

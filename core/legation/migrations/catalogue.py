@@ -25,7 +25,6 @@ from typing import Final
 
 from attrs import field
 
-from ..store.leases import FOREVER
 from ..store.units import Dialect, Sql, Statement
 from ..values import frozen
 from .schema_version import EMPTY, Version
@@ -407,6 +406,8 @@ _2_5_6: Final = Migration(
 # A lease lasts as long as its node is in `nodes`, and then has no end of its own.  Code for 2.5.6
 # reads that as a lease that lies ahead and leaves it alone; on the way down such leases end.
 
+_FOREVER: Final = "9223372036854775807"
+
 _CLUSTER: Final = """
     create table cluster (
         one bigint not null,
@@ -435,10 +436,10 @@ _2_6_0: Final = Migration(
     down=(
         Step(
             f"update runs set lease_us = 0 where status in ('PENDING', 'RUNNING')"
-            f" and lease_us = {FOREVER}"
+            f" and lease_us = {_FOREVER}"
         ),
-        Step(f"update inbox set lease_us = 0 where state = 'ready' and lease_us = {FOREVER}"),
-        Step(f"update outbox set lease_us = 0 where state = 'ready' and lease_us = {FOREVER}"),
+        Step(f"update inbox set lease_us = 0 where state = 'ready' and lease_us = {_FOREVER}"),
+        Step(f"update outbox set lease_us = 0 where state = 'ready' and lease_us = {_FOREVER}"),
         Step("alter table runs drop column version"),
         Step("alter table runs drop column token"),
         Step("alter table nodes drop column hosts"),

@@ -82,7 +82,8 @@ _SET: Final = Sql(
 _RENEW: Final = Sql("update nodes set until_us = :until_us where beat_us >= :before_us")
 _SILENT: Final = "node_id <> :node and (until_us < :up_us"
 _DELETE: Final = Sql(
-    f"delete from nodes where {_SILENT}) returning node_id",
+    f"""delete from nodes where {_SILENT} or (session_lock = 1 and beat_us < :suspect_us))
+    returning node_id""",
     f"""delete from nodes where {_SILENT} or (
         session_lock = 1 and beat_us < :suspect_us and not exists (
             select 1 from pg_locks where locktype = 'advisory' and objsubid = 2

@@ -275,6 +275,7 @@ def test_a_killed_node_is_taken_for_dead_after_the_configured_lease() -> None:
     with Client(patient(60.0), fetch=provider) as c, c.peer(patient(0.0)) as other:
         deliver(c, ("4911", "a", "hi"))
         begin(c, "one")
+        c.simulation.nodes[0].place = ""  # nobody sees it die
         c.advance(20.0)  # it is kept as long as its node lives
         assert statuses(other, "s") == [("RUNNING", "one")]
         c.crash()

@@ -266,6 +266,7 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
     platform, _ = clerk("Hello.")
     context = platform.context
     asked = json.dumps({"message": "x", "stream": False})
+    context.cluster.member("main").late_us = 2
     run = ClaimedRun("o", "s", "r", "agent", "clerk", asked, 0, 1)
 
     def answer(effect: Effect) -> Any:
@@ -280,7 +281,7 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
     effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
 
     assert isinstance(effects[-2], Transact)
-    assert effects[-2].unit == ReleaseRun("o", "r", RunLease("n", 1, 0))
+    assert effects[-2].unit == ReleaseRun("o", "r", RunLease("n", 1))
     assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
 
 

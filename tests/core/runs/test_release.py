@@ -12,7 +12,7 @@ from legation.store.run_rows import ClaimedRun, RunLease
 from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
-RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1, 0)))
+RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1)))
 
 
 def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:

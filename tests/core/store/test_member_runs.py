@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from legation.store.leases import FOREVER
 from legation.store.member_runs import MoveMember, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, FindNeglected
 from legation.store.run_reads import ListRuns, RecentRuns
@@ -15,13 +16,13 @@ from legation.store.runs import FinishRun, StartRun
 
 from ...one_database import Database
 
-LEASE = RunLease("n", 1, 100)
+LEASE = RunLease("n", 1)
 ROOT = Root("ada", "s", "team", LEASE)
 EVENT = StoredEvent(1, "TeamRunError", "{}")
 
 
 def started(run_id: str = "team") -> StartRun:
-    return StartRun("ada", "s", run_id, "team", "crew", '{"message":"x"}', "x", "n", 1, 100)
+    return StartRun("ada", "s", run_id, "team", "crew", '{"message":"x"}', "x", "n", 1)
 
 
 def member(run_id: str = "m", parent: str = "team", root: Root = ROOT) -> StartMember:
@@ -42,7 +43,6 @@ def ended(status: str = "ERROR", *, members: bool = True) -> FinishRun:
         lease=LEASE,
         node="n",
         now_us=9,
-        until_us=109,
         status=status,
         output="{}",
         reason="interrupted",
@@ -55,6 +55,10 @@ def ended(status: str = "ERROR", *, members: bool = True) -> FinishRun:
 @pytest.fixture
 def database() -> Database:
     database = Database()
+    database.ask(
+        "insert into nodes (node_id, started_us, beat_us, code_version, schema_version)"
+        " values ('n', 0, 0, '', '')"
+    )
     database.run(started())
     return database
 
@@ -77,7 +81,7 @@ def test_run_of_a_member_is_a_row_under_that_of_the_team(database: Database) -> 
         (2, "m", "team", "RUNNING"),
         (3, "n", "m", "RUNNING"),
     ]
-    assert [row.lease_us for row in listed] == [100, None, None]
+    assert [row.lease_us for row in listed] == [FOREVER, None, None]
     assert [row.run_id for row in database.run(ListRuns("ada", "s"))] == ["team"]
 
 
@@ -110,8 +114,8 @@ def test_run_of_a_client_is_not_moved_so(database: Database) -> None:
 
 
 OTHERS = {
-    "another node": evolve(ROOT, lease=RunLease("other", 1, 100)),
-    "another attempt": evolve(ROOT, lease=RunLease("n", 2, 100)),
+    "another node": evolve(ROOT, lease=RunLease("other", 1)),
+    "another attempt": evolve(ROOT, lease=RunLease("n", 2)),
     "another owner": evolve(ROOT, owner="eve"),
     "a session that is gone": evolve(ROOT, session_id="gone", run_id="gone"),
 }
@@ -179,6 +183,6 @@ def test_runs_of_members_do_not_make_a_session_busy(database: Database) -> None:
     database.run(ended("PAUSED", members=False))
 
     assert database.run(started("next")).claim is not None
-    assert database.run(FindNeglected(50)).expired == ()
-    assert database.run(ClaimWaiting("n", 50, 150)) is None
+    assert database.run(FindNeglected()).expired == ()
+    assert database.run(ClaimWaiting("n", 50)) is None
     assert database.run(RecentRuns("ada", "s", 9, 9)) == ()

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from legation.store.counts import ANY_COUNT_RUNS
-from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, ExtendRunLeases
+from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting
 from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun, merge_objects
@@ -19,7 +19,7 @@ from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_s
 from ...one_database import Database
 
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
-APPEND = AppendEvents("o", "r", RunLease("n", 1, 9), 5, EVENTS)
+APPEND = AppendEvents("o", "r", RunLease("n", 1), 5, EVENTS)
 
 
 def played(
@@ -68,10 +68,9 @@ def test_nothing_ends_without_the_lease() -> None:
         owner="o",
         session_id="s",
         run_id="r",
-        lease=RunLease("n", 1, 9),
+        lease=RunLease("n", 1),
         node="n",
         now_us=5,
-        until_us=9,
         status="COMPLETED",
         output="{}",
         reason=None,
@@ -89,8 +88,8 @@ def test_nothing_is_appended_without_the_lease() -> None:
     assert (len(statements), result) == (1, None)
 
 
-@pytest.mark.parametrize("unit", [ExtendRunLeases("n", ("a", "b"), 9), CancelsAsked(("a", "b"))])
-def test_ids_are_one_parameter_on_each_engine(unit: Unit[Any]) -> None:
+def test_ids_are_one_parameter_on_each_engine() -> None:
+    unit = CancelsAsked(("a", "b"))
     (row,), _ = played(unit, [])
     (array,), _ = played(unit, [], dialect=Dialect.POSTGRESQL)
 
@@ -105,7 +104,7 @@ def test_what_is_gone_cannot_be_cancelled() -> None:
 
 
 def test_what_is_gone_cannot_be_continued() -> None:
-    unit = ContinueRun("o", "s", "r", 1, "{}", "t", "n", 5, 9)
+    unit = ContinueRun("o", "s", "r", 1, "{}", "t", "n", 5)
 
     assert played(unit, [("{}",)], [])[1] == Undo(Continued(None))
 
@@ -113,7 +112,7 @@ def test_what_is_gone_cannot_be_continued() -> None:
 @pytest.mark.parametrize(("busy", "mark"), [(False, "claimed"), (True, "waiting")])
 def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str) -> None:
     database = paused(busy=busy)
-    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, 9)
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5)
     continued = database.run(unit)
 
     assert database.ask("select reason, token from runs where run_id = 'a'") == [(mark, "t")]
@@ -124,10 +123,10 @@ def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str
 
 def test_who_asks_again_when_it_has_gone_on_is_given_nothing_to_execute() -> None:
     database = paused()
-    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, 9)
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5)
     claim = database.run(unit).claim
     assert claim is not None
-    append = AppendEvents("o", "a", RunLease("n", 2, 9), 6, (StoredEvent(2, "b", "{}"),))
+    append = AppendEvents("o", "a", RunLease("n", 2), 6, (StoredEvent(2, "b", "{}"),))
     assert database.run(append) is False
 
     assert database.run(unit) == Continued("PAUSED", kept=True)
@@ -137,16 +136,15 @@ def test_who_asks_again_when_it_has_gone_on_is_given_nothing_to_execute() -> Non
 def paused(*, busy: bool = False) -> Database:
     """Return a database with a run that paused, and another that has the session's turn."""
     database = Database()
-    database.run(StartRun("o", "s", "a", "agent", "x", "{}", "", "n", 1, 9))
+    database.run(StartRun("o", "s", "a", "agent", "x", "{}", "", "n", 1))
     database.run(
         FinishRun(
             owner="o",
             session_id="s",
             run_id="a",
-            lease=RunLease("n", 1, 9),
+            lease=RunLease("n", 1),
             node="n",
             now_us=2,
-            until_us=9,
             status="PAUSED",
             output="{}",
             reason=None,
@@ -155,12 +153,12 @@ def paused(*, busy: bool = False) -> Database:
         )
     )
     if busy:
-        database.run(StartRun("o", "s", "b", "agent", "x", "{}", "", "n", 3, 9))
+        database.run(StartRun("o", "s", "b", "agent", "x", "{}", "", "n", 3))
     return database
 
 
 def test_a_session_in_which_somebody_was_quicker_is_left_alone() -> None:
-    unit = ClaimWaiting("n", 5, 9)
+    unit = ClaimWaiting("n", 5)
 
     assert played(unit, [("o", "s")], [("{}",)], [(1,)])[1] == Undo(None)
 

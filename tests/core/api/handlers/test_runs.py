@@ -511,11 +511,13 @@ def test_a_run_whose_node_died_ends_as_interrupted_within_the_lease(client: Clie
 
 
 def test_a_run_that_was_to_be_cancelled_when_its_node_died_is_cancelled(client: Client) -> None:
+    client.simulation.nodes[0].place = ""  # nobody sees it die
+    client.advance(6)
     _, run_id = begun(client)
     client.crash()
     client.restart()
     assert client.post(f"{SLOW}/{run_id}/cancel").status == 200
-    client.advance(32)
+    client.advance(42)
 
     assert listed(client)[0]["status"] == "CANCELLED"
 
