@@ -73,8 +73,10 @@ RELEASE: Final = clocked(
     where {FENCE} and {UNTOUCHED} and cancel_us is null
     returning run_id"""
 )
+# What waits has no lease: `>= 0` lets the index leave it out.
 ANY_EXPIRED: Final = clocked(
-    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and {lapsed("runs")}
+    f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0
+    and {lapsed("runs")}
     order by lease_us limit :size"""
 )
 ANY_WAITING: Final = Sql(
