@@ -88,7 +88,7 @@ async def count_messages(database: Database, failed: list[StoreFailure]) -> None
     """Run units often enough to have them prepared."""
     for _ in range(12):
         try:
-            await database.run(CountItems(INBOX, 0))
+            await database.run(CountItems(INBOX))
         except StoreFailure as failure:
             failed.append(failure)
 

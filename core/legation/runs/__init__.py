@@ -9,6 +9,7 @@ The modules, in the order of a run's life:
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
 * `approvals` and `continuation` go on with a run that waits for a person;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
+* `membership` and `keep_alive` say that this node lives, and find who does not;
 * `release` and `reaper` see that none is left behind, `rounds` is how the reaper goes round;
 * `retry` sees that a database may be away a while;
 * `payloads` and `output` show a run and its parts to callers.
