@@ -20,8 +20,8 @@ from typing import Final
 
 from ..effects import Log, Nudge, Program, Sleep, Transact
 from ..messaging.leases import WorkerLeases
-from ..runs.cancellation import cancel_topic
 from ..runs.executor import ExecutorContext
+from ..runs.topics import cancel_topic
 from ..store.failures import StoreFailure
 from ..store.inbox import INBOX
 from ..store.leased_queue import ReleaseLeases

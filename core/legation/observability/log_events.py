@@ -67,6 +67,13 @@ _LISTED: Final = (
         "A bug kept entries from the audit trail; each follows as `audit`.",
     ),
     LogEvent(
+        "beat_failed",
+        _FAILING,
+        ("database", "error"),
+        "This node could not tell a database that it lives, and tries again every second; the"
+        " line is written once while it goes on.",
+    ),
+    LogEvent(
         "blocked_run_ended",
         _ERROR,
         _RUN,
@@ -95,6 +102,26 @@ _LISTED: Final = (
         "A round of the workers of channels failed; the line is written once while it goes on.",
     ),
     LogEvent(
+        "clock_agrees",
+        _INFO,
+        ("database", "seconds"),
+        "The clock of this machine is right again, after a `clock_differs`.",
+    ),
+    LogEvent(
+        "clock_differs",
+        _WARNING,
+        ("database", "seconds"),
+        "The clock of this machine is `seconds` ahead of that of a database, or behind where the"
+        " number is negative; no lease goes by it, but the times that it stores are wrong.",
+    ),
+    LogEvent(
+        "cluster_paused",
+        _INFO,
+        ("database",),
+        "No node could beat for a while: the database was away, every node stood still, or the"
+        " database's clock was set.  Nobody is taken for dead for it.",
+    ),
+    LogEvent(
         "connection_failed",
         _ERROR,
         ("incident", "client", "error"),
@@ -111,6 +138,14 @@ _LISTED: Final = (
         _INFO,
         ("database", "version"),
         "The schema of a database was migrated at the start.",
+    ),
+    LogEvent(
+        "database_restored",
+        _ERROR,
+        ("database",),
+        "A database is an older one than it was, as where a backup was restored under running"
+        " nodes: what was stored since then is gone.  This node is not ready until it has compared"
+        " its leases with what it executes.",
     ),
     LogEvent(
         "database_unavailable",
@@ -203,6 +238,20 @@ _LISTED: Final = (
         "A provider gave no answer, and is asked again.",
     ),
     LogEvent(
+        "node_lost",
+        _WARNING,
+        ("database", "node"),
+        "A node was taken for dead: its process ended without saying so, or it was silent for a"
+        " lease.  Other nodes take up its work.",
+    ),
+    LogEvent(
+        "node_returned",
+        _WARNING,
+        ("database",),
+        "This node had been taken for dead, and is back: it keeps what nobody has taken up, and is"
+        " not ready until it has compared its leases with what it executes.",
+    ),
+    LogEvent(
         "pooler_found",
         _INFO,
         ("database", "effect"),
@@ -219,7 +268,7 @@ _LISTED: Final = (
         "reaper_round_failed",
         _FAILING,
         ("database", "error"),
-        "A round of looking after runs failed: leases to extend, runs of dead nodes; the line is"
+        "A round of looking after runs failed: cancellations, runs of dead nodes; the line is"
         " written once while it goes on.",
     ),
     LogEvent(
@@ -309,6 +358,13 @@ _LISTED: Final = (
         _WARNING,
         ("run_id", "database"),
         "No node executes a run or ends it; the client that waits for it gets an error.",
+    ),
+    LogEvent(
+        "runs_orphaned",
+        _WARNING,
+        ("database", "runs"),
+        "This node had the leases of so many runs that it does not execute, and lets them go: they"
+        " wait again, or end as interrupted.",
     ),
     LogEvent(
         "schema_accepted",

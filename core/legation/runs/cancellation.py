@@ -11,18 +11,9 @@ from .endings import CANCELLED
 from .events import EventOrigin, RunCancelled, mark_final
 from .output import RunSummary, render_cancelled
 from .retry import FEW, PASSING, Change, transact, with_retry
+from .topics import cancel_topic, runs_topic
 
-__all__ = ["cancel", "cancel_topic", "runs_topic"]
-
-
-def cancel_topic(database: str, run_id: str) -> str:
-    """Return the topic under which whoever executes a run on this node is interrupted."""
-    return f"cancel:{database}:{run_id}"
-
-
-def runs_topic(database: str) -> str:
-    """Return the topic that wakes whoever keeps the runs of a database."""
-    return f"runs:{database}"
+__all__ = ["cancel"]
 
 
 def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> Program[str | None]:

@@ -23,7 +23,6 @@ from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..values import frozen
-from .cancellation import cancel_topic
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import EventWriter, Journal, LeaseLost
 from .events import EventOrigin
@@ -33,6 +32,7 @@ from .register import InFlight
 from .release import release_run
 from .retry import MANY, MOST_TRIES, PASSING
 from .team_turn import Taking
+from .topics import cancel_topic
 from .turn import turn_of
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next"]
@@ -146,8 +146,14 @@ class ExecuteRun(Job):
     run: ClaimedRun
 
     def program(self) -> Program[None]:
-        """Execute the run under its lease."""
+        """Execute the run under its lease.
+
+        A database that was restored from a backup may give out once more what is executed here
+        under the very same lease: that goes on.
+        """
         executing, key = self.context.executing, (self.database, self.run.run_id)
+        if self.context.cluster.executes(*key, self.run.attempt):
+            return
         if self.context.ending and (yield from release_run(self.database, self.run)):
             return
         executing.enter(key, self.run.attempt)

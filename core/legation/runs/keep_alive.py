@@ -6,18 +6,15 @@ from typing import Any, Final
 
 from ..effects import FindDead, Job, Log, Now, Nudge, Program, Sleep, ThisNode, Transact
 from ..store.nodes import Bury
-from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..values import frozen
-from .cancellation import runs_topic
 from .executor import ExecutorContext
-from .membership import Membership
+from .membership import Membership, compare_leases
 from .rounds import Pause, repeat
+from .topics import runs_topic
 
 __all__ = ["KeepAlive"]
 
 _ROUND_SECONDS: Final = 1.0
-_LOOKS: Final = 2
-"""How often within a lease the leases of this node are compared with what it executes."""
 
 
 @frozen
@@ -58,7 +55,7 @@ class KeepAlive(Job):
             if beaten.buried:
                 yield from Nudge(runs_topic(self.database))
         yield from self._bury(member)
-        yield from self._reconcile(member, node, now_us)
+        yield from compare_leases(self.context.cluster, member, node, now_us)
         return False
 
     def _bury(self, member: Membership) -> Program[None]:
@@ -69,22 +66,6 @@ class KeepAlive(Job):
             return
         buried = yield from Transact(self.database, Bury(dead))
         member.others = tuple(other for other in member.others if other.name not in dead)
-        for name in buried:
-            yield from Log("warning", "node_buried", (("database", self.database), ("node", name)))
+        for log in member.bury(buried):
+            yield from log
         yield from Nudge(runs_topic(self.database))
-
-    def _reconcile(self, member: Membership, node: str, now_us: int) -> Program[None]:
-        """Let the leases lapse that no program of this process stands for."""
-        cluster, pause_us = self.context.cluster, self.context.lease_us // _LOOKS
-        if 0 <= now_us - member.reconciled_us < pause_us:
-            return
-        member.reconciled_us = now_us
-        leased = yield from Transact(self.database, LeasedRuns(node))
-        left = frozenset(run for run in leased if not cluster.executes(self.database, *run))
-        if orphans := member.find_orphans(left):
-            yield from Transact(self.database, ExpireRuns(node, orphans))
-            yield from Log(
-                "warning", "runs_expired", (("database", self.database), ("runs", len(orphans)))
-            )
-        elif not left:
-            member.restored = False

@@ -7,25 +7,41 @@ asks for the node's name by `enter`: it stands among the nodes before it stands 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
 from attrs import define, field
 
-from ..effects import HoldName, Log, Now, Program, ThisNode, Transact
+from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
+from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..values import frozen
 from ..version import VERSION
 from .register import InFlight, Key
+from .topics import cancel_topic
 
-__all__ = ["Cluster", "Membership", "NodeTerms", "enter", "leave"]
+__all__ = ["Cluster", "Membership", "NodeTerms", "compare_leases", "enter", "leave"]
+
+RunAttempt: TypeAlias = tuple[str, int]
+"""A run under execution: its id and the number of the attempt."""
 
 _LATE_BEATS: Final = 2
 """After so many beats' time without one, whoever claims work beats before."""
 
 _SKEW_PARTS: Final = 3
 """A clock that differs by more than this part of a lease is written to the log."""
+
+_LOOKS: Final = 2
+"""How often within a lease the leases of this node are compared with what it executes."""
+
+RESTORED: Final = (
+    "The database is an older one than this node knew, as where a backup was restored; the leases"
+    " of this node are being compared with what it executes"
+)
+RETURNED: Final = (
+    "This node had been taken for dead; its leases are being compared with what it executes"
+)
 
 
 @frozen
@@ -52,11 +68,14 @@ class Membership:
         skew_us: How far its clock is ahead of the database's own, as far as that can be known.
         skewed: Whether the log says so.
         beats: How many beats the database had seen then, of all nodes.
+        up_us: The up-time of the database then.
         place: Where its name is held.
         others: The nodes that lived then, but for itself.
-        restored: The database was found to be an older one than it was.
-        reconciled_us: When its leases were last compared with what it executes.
-        orphans: The leases of that time that no program stood for: run and attempt.
+        buried: How many nodes it has taken for dead.
+        started_us: When it entered, by its own clock.
+        doubt: Why it cannot be known which runs are its own; empty where it is known.
+        compared_us: When its leases were last compared with what it executes.
+        orphans: The leases of that time that no program stood for: run and attempt; None before.
     """
 
     database: str
@@ -66,11 +85,14 @@ class Membership:
     skew_us: int = 0
     skewed: bool = False
     beats: int = 0
+    up_us: int = 0
     place: str = ""
     others: tuple[OtherNode, ...] = ()
-    restored: bool = False
-    reconciled_us: int = 0
-    orphans: frozenset[tuple[str, int]] = frozenset()
+    buried: int = 0
+    started_us: int = 0
+    doubt: str = ""
+    compared_us: int = 0
+    orphans: frozenset[RunAttempt] | None = None
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
@@ -103,32 +125,44 @@ class Membership:
         )
         beaten = yield from Transact(self.database, beat)
         after_us = yield from Now()
-        logs = (*self._look_back(beaten), *self._compare(before_us, beaten.database_us, after_us))
-        self.beaten_us, self.beats = before_us, beaten.beats
+        logs = (*self._look_back(beaten), *self._measure(before_us, beaten.database_us, after_us))
+        self.beaten_us, self.beats, self.up_us = before_us, beaten.beats, beaten.up_us
         self.late_us = before_us + _LATE_BEATS * self.terms.beat_us
         self.place, self.others = name_held.place, beaten.others
-        for log in logs:
+        self.started_us = self.started_us or before_us
+        for log in (*self.bury(beaten.buried), *logs):
             yield from log
         return beaten
 
-    def _look_back(self, beaten: Beaten) -> tuple[Log, ...]:
-        """Return the lines for what became of the cluster since the last beat."""
+    def bury(self, names: tuple[str, ...]) -> tuple[Log, ...]:
+        """Count the nodes that were taken for dead; return the lines for them."""
+        self.buried += len(names)
+        self.others = tuple(other for other in self.others if other.name not in names)
         database = ("database", self.database)
-        buried = tuple(
-            Log("warning", "node_buried", (database, ("node", name))) for name in beaten.buried
-        )
-        if not self.late_us:
-            return buried
-        if beaten.beats <= self.beats:
-            self.restored, self.reconciled_us, self.orphans = True, 0, frozenset()
-            return (Log("error", "database_restored", (database,)), *buried)
-        if beaten.entered:
-            return (Log("warning", "node_entered_again", (database,)), *buried)
-        if beaten.gap:
-            return (Log("info", "cluster_gap", (database,)), *buried)
-        return buried
+        return tuple(Log("warning", "node_lost", (database, ("node", name))) for name in names)
 
-    def _compare(self, before_us: int, database_us: int, after_us: int) -> tuple[Log, ...]:
+    def _look_back(self, beaten: Beaten) -> tuple[Log, ...]:
+        """Return the line for what became of this node, or of all, since its last beat.
+
+        Nothing of a database ever goes back: neither the count of its beats, nor its up-time, nor
+        the beat of this node that it has stored last.
+        """
+        if not self.late_us:
+            return ()
+        database = ("database", self.database)
+        last_us = self.up_us if beaten.last_us is None else beaten.last_us
+        if beaten.beats <= self.beats or min(beaten.up_us, last_us) < self.up_us:
+            self._begin_to_doubt(RESTORED)
+            return (Log("error", "database_restored", (database,)),)
+        if beaten.last_us is None:
+            self._begin_to_doubt(RETURNED)
+            return (Log("warning", "node_returned", (database,)),)
+        return (Log("info", "cluster_paused", (database,)),) if beaten.gap else ()
+
+    def _begin_to_doubt(self, reason: str) -> None:
+        self.doubt, self.compared_us, self.orphans = reason, 0, None
+
+    def _measure(self, before_us: int, database_us: int, after_us: int) -> tuple[Log, ...]:
         """Keep how far the clocks differ, which is nothing where the answer fits in between."""
         self.skew_us = max(before_us - database_us, 0) or min(after_us - database_us, 0)
         skewed = abs(self.skew_us) > self.terms.lease_us // _SKEW_PARTS
@@ -142,14 +176,10 @@ class Membership:
             else Log("info", "clock_agrees", fields),
         )
 
-    def find_orphans(self, leased: frozenset[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-        """Return what no program stood for at two looks; `leased` are the leases without one now.
-
-        One look is not enough: between the commit of a claim and its program lies a moment.
-        """
-        twice = self.orphans & leased
-        self.orphans = leased - twice
-        return tuple(sorted(twice))
+    def is_to_compare(self, now_us: int) -> bool:
+        """Return whether it is time to compare leases; in doubt, at every beat."""
+        pause_us = self.terms.beat_us if self.doubt else self.terms.lease_us // _LOOKS
+        return not 0 <= now_us - self.compared_us < pause_us
 
 
 @define(eq=False)
@@ -184,6 +214,14 @@ class Cluster:
         key = (database, run_id)
         return any(register.holds(key, attempt) for register in self.executing)
 
+    def executed(self, database: str) -> frozenset[RunAttempt]:
+        """Return the runs of `database` that programs of this process execute."""
+        return frozenset(
+            (run_id, attempt)
+            for register in self.executing
+            for (_, run_id), attempt in register.at(database).items()
+        )
+
     def works_on(self, key: Key, lease: object) -> bool:
         """Return whether a program of this process works under `lease`."""
         return any(register.holds(key, lease) for register in self.working)
@@ -202,7 +240,35 @@ def enter(cluster: Cluster, database: str) -> Program[tuple[str, int]]:
     member = cluster.member(database)
     if not member.beaten_us <= now_us < member.late_us:
         yield from member.beat(node)
+    if member.doubt:
+        yield from compare_leases(cluster, member, node, now_us)
     return node, now_us
+
+
+def compare_leases(cluster: Cluster, member: Membership, node: str, now_us: int) -> Program[None]:
+    """Let the leases lapse that no program stands for, and stop programs without a lease.
+
+    A lease counts as such at the second look: between the commit of a claim and its program lies a
+    moment.  Programs are listed before the leases are read, since each begins after its claim: one
+    whose lease is not read then has lost it.
+    """
+    if not member.is_to_compare(now_us):
+        return
+    database, before = member.database, member.orphans
+    member.compared_us = now_us
+    executed = cluster.executed(database)
+    leased = frozenset((yield from Transact(database, LeasedRuns(node))))
+    own = {run_id for run_id, _ in leased}
+    for run_id in sorted({run_id for run_id, _ in executed - leased} - own):
+        yield from Nudge(cancel_topic(database, run_id))
+    left = frozenset(run for run in leased if not cluster.executes(database, *run))
+    if orphans := left & (before or frozenset()):
+        yield from Transact(database, ExpireRuns(node, tuple(sorted(orphans))))
+        fields = (("database", database), ("runs", len(orphans)))
+        yield from Log("warning", "runs_orphaned", fields)
+    if member.compared_us == now_us:  # else there is a new doubt
+        member.orphans = left - orphans
+        member.doubt = member.doubt if before is None and left else ""
 
 
 def leave(cluster: Cluster) -> Program[None]:

@@ -28,7 +28,6 @@ from ..store.run_reads import FetchEvents, FetchRun
 from ..store.run_rows import RunRow, StoredEvent
 from ..store.runs import FinishRun
 from ..values import frozen
-from .cancellation import cancel_topic, runs_topic
 from .endings import LeftWithoutTrace, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
@@ -37,6 +36,7 @@ from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, repeat
+from .topics import cancel_topic, runs_topic
 
 __all__ = ["KeepRuns"]
 

@@ -6,8 +6,8 @@ from ..effects import Nudge, Program, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
 from ..store.run_rows import ClaimedRun, RunLease
-from .cancellation import runs_topic
 from .retry import FEW, with_retry
+from .topics import runs_topic
 
 __all__ = ["release_run"]
 

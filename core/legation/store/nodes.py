@@ -14,7 +14,7 @@ So an outage, however long, is nobody's death, and no clock that is set is.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -73,13 +73,17 @@ def advance(clock: ClusterClock, database_us: int, lease_us: int) -> ClusterCloc
 
 
 _BEAT: Final = clocked(
-    """update cluster set beats = beats + 1 where one = 1
+    """insert into cluster (one, up_us, seen_us, gap_us, beats) values (1, 0, 0, 0, 1)
+    on conflict (one) do update set beats = cluster.beats + 1
     returning up_us, seen_us, gap_us, beats, $CLOCK"""
 )
 _SET: Final = Sql(
     "update cluster set up_us = :up_us, seen_us = :seen_us, gap_us = :gap_us where one = 1"
 )
-_RENEW: Final = Sql("update nodes set until_us = :until_us where beat_us >= :before_us")
+_RENEW: Final = Sql(
+    """update nodes set until_us = :until_us
+    where beat_us >= :before_us and until_us < :until_us"""
+)
 _SILENT: Final = "node_id <> :node and (until_us < :up_us"
 _DELETE: Final = Sql(
     f"""delete from nodes where {_SILENT} or (session_lock = 1 and beat_us < :suspect_us))
@@ -93,7 +97,8 @@ _DELETE: Final = Sql(
         ))) returning node_id""",
 )
 _LIST: Final = Sql(
-    "select node_id, place, hosts, beat_us, code_version from nodes order by node_id"
+    """select node_id, place, hosts, started_us, beat_us, code_version from nodes
+    order by node_id"""
 )
 _ENTER: Final = Sql(
     """insert into nodes (node_id, started_us, beat_us, until_us, place, session_lock, hosts,
@@ -116,6 +121,7 @@ class OtherNode:
     Attributes:
         place: Where its name is held.
         hosts: What it hosts, as `hosted` of its claims has it.
+        started_us: When it entered, by its own clock.
         beat_us: When it beat last, by the up-time.
         code_version: The release that it runs.
     """
@@ -123,6 +129,7 @@ class OtherNode:
     name: str
     place: str
     hosts: tuple[str, ...]
+    started_us: int
     beat_us: int
     code_version: str
 
@@ -133,16 +140,19 @@ class Beaten:
 
     Attributes:
         database_us: The database's own clock, in microseconds since the epoch.
+        up_us: The up-time of this beat.
         beats: How many beats the database has seen, of all nodes, with this one.
-        entered: This node was not there: it is new, or had been taken for dead.
+        last_us: The up-time of this node's beat before, as the database has it; None where this
+            node was not there: it is new, or had been taken for dead.
         gap: The database, or everybody, was away before this beat.
         others: The nodes that live, but for this one.
         buried: The nodes that this beat took for dead.
     """
 
     database_us: int
+    up_us: int
     beats: int
-    entered: bool
+    last_us: int | None
     gap: bool
     others: tuple[OtherNode, ...]
     buried: tuple[str, ...]
@@ -183,19 +193,19 @@ class Beat(Unit[Beaten]):
             session_lock=int(self.session_lock),
             hosts=json.dumps(self.hosts),
         )
-        others = tuple(node for node in nodes if node.name != self.node)
         return Beaten(
             database_us=database_us,
+            up_us=clock.up_us,
             beats=beats,
-            entered=len(others) == len(nodes),
+            last_us=next((node.beat_us for node in nodes if node.name == self.node), None),
             gap=gap,
-            others=others,
+            others=tuple(node for node in nodes if node.name != self.node),
             buried=tuple(name for (name,) in dead),
         )
 
 
-def _make_node(name: str, place: str, hosts: str, beat_us: int, code_version: str) -> OtherNode:
-    return OtherNode(name, place, tuple(json.loads(hosts)), beat_us, code_version)
+def _make_node(name: str, place: str, hosts: str, *rest: Any) -> OtherNode:
+    return OtherNode(name, place, tuple(json.loads(hosts)), *rest)
 
 
 @frozen

@@ -20,10 +20,10 @@ from legation.effects import (
     ThisNode,
     Transact,
 )
-from legation.runs.cancellation import cancel_topic
 from legation.runs.executor import ExecuteRun
 from legation.runs.reaper import KeepRuns
 from legation.runs.retry import MANY, MOST_TRIES
+from legation.runs.topics import cancel_topic
 from legation.store.failures import Busy, StatementFailed
 from legation.store.run_keeping import (
     CancelsAsked,

@@ -16,10 +16,10 @@ from ...http.bodies import JsonObject, Reader
 from ...http.messages import Response, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage
-from ...runs.cancellation import cancel_topic, runs_topic
 from ...runs.output import iso_time, run_output, run_row
 from ...runs.payloads import spent
 from ...runs.retry import FEW, PASSING, with_retry
+from ...runs.topics import cancel_topic, runs_topic
 from ...store.run_reads import FetchRun, ListRuns, SumUsage
 from ...store.run_rows import RunRow
 from ...store.sessions import (
