@@ -37,6 +37,7 @@ from ...store.units import Dialect
 from ...values import frozen
 from ..call import Call
 from ..fields import boolean, declare, integer
+from .cluster import describe_cluster, describe_nodes
 
 __all__ = [
     "MigrateBody",
@@ -63,7 +64,8 @@ def describe_database(call: Call, name: str) -> Program[dict[str, Any]]:
         reading = yield from Transact(name, ReadLedger())
     except StoreFailure:
         return {"id": name, "state": "unreachable", "serving": False}
-    return _describe_reading(name, reading, call.registry.catalogue)
+    description = _describe_reading(name, reading, call.registry.catalogue)
+    return description | (yield from describe_nodes(call, name))
 
 
 def describe_last_look(call: Call, name: str) -> dict[str, Any]:
@@ -74,6 +76,10 @@ def describe_last_look(call: Call, name: str) -> dict[str, Any]:
         description: dict[str, Any] = {"id": name, "state": "unreachable", "serving": False}
     else:
         description = _describe_reading(name, reading, call.registry.catalogue)
+        description |= describe_cluster(call, name)
+    member = call.context.cluster.members.get(name)
+    if member is not None and member.doubt:
+        description |= {"serving": False, "detail": member.doubt}
     if condition is not None:
         description |= {"state": condition.value, "serving": False, "detail": REASONS[condition]}
     return description

@@ -17,6 +17,7 @@ from ...store.run_states import RunState
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
+from .cluster import cluster_families
 from .databases import describe_database
 
 __all__ = ["show"]
@@ -52,6 +53,7 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
+        *cluster_families(call),
         *telemetry.surveyed[1],
     )
     text = exposition(families, telemetry.labels)

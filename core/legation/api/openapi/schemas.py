@@ -99,6 +99,23 @@ _REACHED: Final[Mapping[str, Schema]] = {
     "version": nullable(_VERSION),
     "latest": _VERSION,
     "detail": TEXT,
+    "cluster": object_of(
+        {
+            "nodes": {**INTEGER, "description": "Nodes that live, this one among them"},
+            "clock_skew_seconds": {
+                **NUMBER,
+                "description": "How far this machine's clock is ahead of the database's",
+            },
+        },
+        {
+            "warning": text(description="What is to be done about this machine's clock"),
+            "members": list_of(
+                object_of({"node": TEXT, "release": TEXT, "since": TIME}),
+                description="The nodes, for administrators",
+            ),
+        },
+        description="The nodes of the database, as the last beat of this one showed them",
+    ),
 }
 _DECIDED: Final[Mapping[str, Schema]] = {
     "method": TEXT,

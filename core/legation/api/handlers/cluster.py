@@ -1,0 +1,90 @@
+"""The cluster of a database as an operator sees it: who lives, and by how much clocks differ.
+
+Nothing is asked of a database: all of it is what the last beat of this process showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ...effects import Program, ThisNode
+from ...observability.prometheus import Family, Sample
+from ...runs.membership import Membership
+from ...version import VERSION
+from ..call import Call
+
+__all__ = ["cluster_families", "describe_cluster", "describe_nodes"]
+
+_AHEAD = "The clock of this machine is {:.1f} seconds ahead of the database's: set it right"
+_BEHIND = "The clock of this machine is {:.1f} seconds behind the database's: set it right"
+
+
+def describe_cluster(call: Call, name: str) -> dict[str, Any]:
+    """Return the cluster of the database `name`; nothing before the first beat there."""
+    member = _find_member(call, name)
+    if member is None:
+        return {}
+    seconds = member.skew_us / 1_000_000
+    description: dict[str, Any] = {
+        "nodes": len(member.others) + 1,
+        "clock_skew_seconds": round(seconds, 3),
+    }
+    if member.skewed:
+        sentence = _AHEAD if seconds > 0 else _BEHIND
+        description["warning"] = sentence.format(abs(seconds))
+    return {"cluster": description}
+
+
+def describe_nodes(call: Call, name: str) -> Program[dict[str, Any]]:
+    """Return the cluster of the database `name`, for administrators with the nodes by name."""
+    description = describe_cluster(call, name)
+    member = _find_member(call, name)
+    principal = call.principal
+    if member is not None and (principal.admin or principal.trusted):
+        node = yield from ThisNode()
+        nodes = [(node, VERSION, member.started_us)]
+        nodes += [(each.name, each.code_version, each.started_us) for each in member.others]
+        description["cluster"]["members"] = [
+            {"node": name, "release": release, "since": _format_time(since_us)}
+            for name, release, since_us in sorted(nodes)
+        ]
+    return description
+
+
+def cluster_families(call: Call) -> Iterator[Family]:
+    """Yield what this process knows of the nodes of its databases."""
+    found = [
+        ((("database", member.database),), member)
+        for member in (_find_member(call, name) for name in call.registry.databases)
+        if member is not None
+    ]
+    yield Family(
+        "legation_nodes",
+        "gauge",
+        "Nodes of a database that live, this one among them, as its last beat showed.",
+        tuple(Sample(len(member.others) + 1, labels) for labels, member in found),
+    )
+    yield Family(
+        "legation_clock_skew_seconds",
+        "gauge",
+        "How far the clock of this machine is ahead of that of a database.",
+        tuple(Sample(member.skew_us / 1e6, labels) for labels, member in found),
+    )
+    yield Family(
+        "legation_nodes_lost_total",
+        "counter",
+        "Nodes of a database that this process has taken for dead.",
+        tuple(Sample(member.buried, labels) for labels, member in found),
+    )
+
+
+def _find_member(call: Call, name: str) -> Membership | None:
+    member = call.context.cluster.members.get(name)
+    return member if member is not None and member.late_us else None
+
+
+def _format_time(at_us: int) -> str:
+    at = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    return at.isoformat().replace("+00:00", "Z")
