@@ -14,8 +14,11 @@ import anyio
 from legation.store.health import Inspection
 from legation.store.units import Dialect, Unit
 
+from .commit_lock import WAIT_SECONDS as LOCK_SECONDS
+from .commit_lock import CommitLock, open_commit_lock
 from .errors import BadDatabaseUrl, Misuse, UnusableDatabase
 from .logs import Write, quiet
+from .names import Names
 from .postgres import PostgresDatabase
 from .sqlite import SqliteDatabase
 from .sqlite_connection import MEMORY, connect, run_unit
@@ -53,6 +56,11 @@ class Database(Protocol):
     @property
     def dialect(self) -> Dialect:
         """The SQL it speaks."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """The names that this process holds for the others that use it."""
         ...
 
     def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
@@ -123,7 +131,21 @@ def open_writer(name: str, url: str, *, read_only: bool = False) -> Generator[Ru
     if read_only and not Path(path).is_file():
         raise UnusableDatabase(f"databases.{name}.url: there is no file {path}")
     with closing(connect(path, read_only=read_only)) as connection:
-        yield partial(run_unit, connection, database=name)
+        run = partial(run_unit, connection, database=name)
+        lock = None if read_only or path == MEMORY else open_commit_lock(path, name)
+        if lock is None:
+            yield run
+            return
+        with closing(lock):
+            yield partial(_run_locked, lock, run)
+
+
+def _run_locked(lock: CommitLock, run: RunUnit, unit: Unit[Any]) -> Any:
+    """Run `unit` apart from the commits of other processes."""
+    if not unit.writes and not unit.exclusive:
+        return run(unit)
+    with lock.held(0.0 if unit.exclusive else LOCK_SECONDS):
+        return run(unit)
 
 
 open_reader = partial(open_writer, read_only=True)

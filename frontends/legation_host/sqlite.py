@@ -17,7 +17,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,6 +28,7 @@ import anyio.to_thread
 from attrs import define, field
 
 from legation.store.failures import (
+    Busy,
     CommitLost,
     DatabaseFull,
     FileReplaced,
@@ -37,19 +39,22 @@ from legation.store.failures import (
 from legation.store.health import PATIENCE_SECONDS, Inspection
 from legation.store.units import Dialect, Unit
 
+from .commit_lock import WAIT_SECONDS as LOCK_SECONDS
+from .commit_lock import open_commit_lock
 from .logs import Write, quiet
+from .names import Names, place_beside
 from .sqlite_connection import (
     MEMORY,
     Connect,
     classify,
     connect,
     file_id,
-    has_wal_reset_bug,
     in_transaction,
     limit_statements,
     run_unit,
     translate,
 )
+from .units import failure
 from .wakeup import Wake, waker
 
 __all__ = ["SqliteDatabase"]
@@ -133,14 +138,25 @@ class SqliteDatabase:
     """
 
     def __init__(
-        self, name: str, path: str, write: Write = quiet, connect: Connect = connect
+        self,
+        name: str,
+        path: str,
+        write: Write = quiet,
+        connect: Connect = connect,
+        *,
+        version: tuple[int, int, int] = sqlite3.sqlite_version_info,
     ) -> None:
+        """Open the file; `version` is that of the SQLite from whose faults it is to be kept."""
         self.name = name
         self.dialect = Dialect.SQLITE
         self.path = path
         self._log = write
         self._writer = connect(path)
-        self._file = None if path == MEMORY else file_id(path)
+        in_memory = path == MEMORY
+        self._file = None if in_memory else file_id(path)
+        self._lock = None if in_memory else open_commit_lock(path, name, write, version)
+        self._lock_fd = None if self._lock is None else self._lock.fd
+        self.names = Names(name, None if in_memory else place_beside(path), write)
         self._replaced = self._refused = False
         self._looking = False
         self._reader = None if path == MEMORY else connect(path, read_only=True)
@@ -154,22 +170,8 @@ class SqliteDatabase:
         self._wake: Wake = _nobody
         self._closed = False
         self._units = self._commits = 0
-        self._warn()
         self._thread = threading.Thread(target=self._serve, name=f"sqlite {name}", daemon=True)
         self._thread.start()
-
-    def _warn(self) -> None:
-        version = sqlite3.sqlite_version_info
-        if self.path != MEMORY and has_wal_reset_bug(version):
-            self._log(
-                "warning",
-                "sqlite_wal_reset_bug",
-                {
-                    "database": self.name,
-                    "sqlite": sqlite3.sqlite_version,
-                    "advice": "let no second process write to the file, or use SQLite 3.51.3",
-                },
-            )
 
     def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
         """Return `read` for a unit that only reads, where there is a connection for that."""
@@ -266,21 +268,33 @@ class SqliteDatabase:
         self._closed = True
         self._queue.put(None)
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._thread.join)
+            await anyio.to_thread.run_sync(self._finish)
+        self.names.close()
+
+    # From here on: the writer's thread, and at the end another.
+
+    def _finish(self) -> None:
+        """Wait for the writer's thread, bring the WAL home and close."""
+        self._thread.join()
         if self._reader is not None:
             self._reader.close()
         self._checkpoint()
         self._writer.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _checkpoint(self) -> None:
+        """Bring the WAL home, unless others write to it for so long that it is theirs to do."""
         self._writing.due = math.inf
-        if self.path != MEMORY:
-            try:
+        if self.path == MEMORY:
+            return
+        try:
+            with nullcontext() if self._lock is None else self._lock.held(LOCK_SECONDS):
                 self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
-            except sqlite3.Error as error:
-                translate(error, self.name, self._log)
-
-    # From here on: the writer's thread.
+        except (sqlite3.Error, OSError) as error:
+            translate(error, self.name, self._log)
+        except Busy:
+            pass
 
     def _serve(self) -> None:
         held: _Ticket[Any] | None = None
@@ -332,8 +346,15 @@ class SqliteDatabase:
     def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
         """Run every unit of `batch`; each ticket has its outcome afterwards."""
         exclusive = len(batch) == 1 and batch[0].unit.exclusive  # one is always alone
-        self._writing.due = time.monotonic() + (EXCLUSIVE_SECONDS if exclusive else UNIT_SECONDS)
+        lock = self._lock_fd
         try:
+            if lock is not None:
+                try:
+                    flock(lock, LOCK_EX | LOCK_NB)
+                except OSError:
+                    self._await_lock(0.0 if exclusive else LOCK_SECONDS)
+            due = EXCLUSIVE_SECONDS if exclusive else UNIT_SECONDS
+            self._writing.due = time.monotonic() + due
             if self._replaced:
                 self._refuse(batch)
             elif len(batch) == 1:
@@ -345,9 +366,33 @@ class SqliteDatabase:
             for ticket in batch:
                 if ticket.error is not None and isinstance(ticket.error, _REFUSALS):
                     self._refused = True
+        except StoreFailure as failed:
+            for ticket in batch:  # each its own instance: it is raised in as many tasks
+                ticket.error = ticket.error or type(failed)(*failed.args)
         except BaseException as error:  # noqa: BLE001 (nobody else tells those who wait)
             for ticket in batch:
                 ticket.error = ticket.error or error
+        finally:
+            if lock is not None:
+                try:
+                    flock(lock, LOCK_UN)
+                except OSError:
+                    pass  # whoever tries to take it next is told
+
+    def _await_lock(self, seconds: float) -> None:
+        """Wait for the lock that another process has.
+
+        Raises:
+            Busy: It was not to be had in time.
+            Unavailable: It is not to be had at all.
+        """
+        try:
+            if self._lock is None or self._lock.take(seconds):
+                return
+        except OSError as error:
+            raise failure(Unavailable, error, self.name, self._log) from error
+        late = TimeoutError("another process holds the lock of commits")
+        raise failure(Busy, late, self.name, self._log)
 
     def _refuse(self, batch: Sequence[_Ticket[Any]]) -> None:
         """Acknowledge nothing that stands in a file which nobody will open again."""

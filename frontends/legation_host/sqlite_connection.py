@@ -26,7 +26,6 @@ __all__ = [
     "classify",
     "connect",
     "file_id",
-    "has_wal_reset_bug",
     "in_transaction",
     "limit_statements",
     "run_unit",
@@ -193,16 +192,6 @@ def limit_statements(connection: sqlite3.Connection, is_over: Callable[[], bool]
     What waits for the disk is not interrupted; a wait for a lock has `busy_timeout`.
     """
     connection.set_progress_handler(is_over, _STEPS)
-
-
-def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Tell whether two connections writing at one moment may corrupt a WAL (sqlite.org/wal.html).
-
-    Found and fixed in 3.51.3, and on the 3.50 branch in 3.50.7.
-    """
-    if version[:2] == (3, 50):
-        return version < (3, 50, 7)
-    return (3, 7, 0) <= version < (3, 51, 3)
 
 
 def run_unit(

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import resource
-import sqlite3
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -412,21 +411,6 @@ def test_an_idle_writer_brings_the_wal_home(file: str) -> None:
         assert await perform(database, Put("after")) is None
 
     opened("trio", file, body)
-
-
-def test_an_affected_sqlite_is_warned_of(file: str) -> None:
-    lines: list[tuple[str, str]] = []
-
-    def write(level: str, event: str, fields: Mapping[str, Any]) -> None:
-        lines.append((level, event))
-
-    async def main() -> None:
-        await SqliteDatabase("main", file, write).aclose()
-
-    run("trio", main)
-
-    affected = sqlite3.sqlite_version_info < (3, 50, 7)
-    assert (("warning", "sqlite_wal_reset_bug") in lines) or not affected
 
 
 def test_a_read_sees_one_snapshot_however_often_it_is_run(file: str) -> None:

@@ -27,7 +27,6 @@ from legation_host.sqlite_connection import (
     MEMORY,
     classify,
     connect,
-    has_wal_reset_bug,
     run_unit,
     set_journal_mode,
     translate,
@@ -164,26 +163,6 @@ def test_a_journal_that_cannot_be_wal_is_refused(path: str) -> None:
     with pytest.raises(UnusableDatabase):
         connect(path, busy_ms=0)
     other.close()
-
-
-@pytest.mark.parametrize(
-    ("version", "affected"),
-    [
-        ((3, 6, 23), False),
-        ((3, 7, 0), True),
-        ((3, 40, 1), True),
-        ((3, 50, 6), True),
-        ((3, 50, 7), False),
-        ((3, 51, 0), True),
-        ((3, 51, 2), True),
-        ((3, 51, 3), False),
-        ((3, 52, 0), False),
-    ],
-)
-def test_versions_that_may_corrupt_a_wal_are_known(
-    version: tuple[int, int, int], affected: bool
-) -> None:
-    assert has_wal_reset_bug(version) is affected
 
 
 @pytest.fixture
