@@ -435,8 +435,9 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[Host, Turn, Any], Any]]] = {
     e.ReadBody: lambda _, turn, effect: turn.body(effect.limit) if turn.body else b"",
     e.Transact: Host.transact,
     e.Inspect: lambda host, _, effect: host.find(effect.database) and Inspection(),
-    e.HoldName: lambda _, __, ___: e.NameHeld(),  # nobody can tell but by its silence
-    e.FindDead: lambda _, __, ___: (),
+    # It holds no names: who is to know that this process ended has to wait for its silence.
+    e.HoldName: lambda host, _, effect: host.find(effect.database) and e.NameHeld(),
+    e.FindDead: lambda host, _, effect: host.find(effect.database) and (),
     e.Fetch: Host.fetch,
     e.OpenStream: Host.open_stream,
     e.NextChunk: Host.next_chunk,

@@ -324,12 +324,14 @@ async def _inspect(turn: _Turn, effect: Inspect) -> Inspection:
     return await turn.resources.databases[effect.database].inspect()
 
 
-async def _hold_name(_: _Turn, __: HoldName) -> NameHeld:
-    return NameHeld()
+async def _hold_name(turn: _Turn, effect: HoldName) -> NameHeld:
+    place = await turn.resources.databases[effect.database].names.hold(effect.name)
+    hints = turn.resources.hints.get(effect.database)
+    return NameHeld(place, hints is not None and hints.hold(effect.name))
 
 
-async def _find_dead(_: _Turn, __: FindDead) -> tuple[str, ...]:
-    return ()
+async def _find_dead(turn: _Turn, effect: FindDead) -> tuple[str, ...]:
+    return await turn.resources.databases[effect.database].names.find_dead(effect.names)
 
 
 async def _fetch(turn: _Turn, effect: Fetch) -> FetchReply | Unreachable:

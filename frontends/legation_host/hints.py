@@ -4,7 +4,9 @@ A hint says that it is worth asking the database now, and nothing else: whoever 
 whoever gets none asks a moment later.  So hints may be lost, doubled, late, or made up by anybody
 who may connect to the database, and nothing is the worse for it.
 
-A database has one connection of its own for both ways, beside those of its pool.  Hints are
+A database has one connection of its own for both ways, beside those of its pool.  Its session holds
+the name of this node by an advisory lock, which the server frees when the connection ends, however
+it does: to other hosts that is a suspicion, and no more.  Hints are
 gathered and sent as one NOTIFY, never within the transaction that they are about: a NOTIFY takes a
 lock of the whole database until its transaction is committed.
 
@@ -28,6 +30,7 @@ from legation.backoff import Backoff
 from legation.node_state import digest
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
+from legation.store.nodes import SESSION_LOCKS
 
 from .databases import Database
 from .hub import Hub
@@ -54,6 +57,8 @@ _STAY: Final = (
     b"select set_config(name, '0', false) from pg_settings where name = 'idle_session_timeout'"
 )
 _NOTIFY: Final = b"select pg_notify($1, $2)"
+_HOLD: Final = f"select pg_try_advisory_lock({SESSION_LOCKS}, hashtext($1))".encode()
+_TAKEN: Final = b"t"
 
 Pending: TypeAlias = dict[str, int]
 """The hints to send: the newest event by the word for a run, 0 by the word for a nudge."""
@@ -63,8 +68,8 @@ class _Pooled(Exception):
     """A pooler between here and the server gives its connections to others as well."""
 
 
-class _NotifyRefused(Exception):
-    """The server did not take a NOTIFY."""
+class _Refused(Exception):
+    """The server did not do what it was asked for."""
 
 
 def payload_of(pending: Pending) -> str:
@@ -102,6 +107,8 @@ class _Line:
     def __init__(self, connection: psycopg.Connection, channel: str) -> None:
         self.connection = connection
         self.trouble: Exception | None = None
+        self.names: set[str] = set()
+        self._answer: bytes | None = None
         self.idle = anyio.Event()
         self.idle.set()
         self._channel = channel.encode()
@@ -116,6 +123,18 @@ class _Line:
     async def tell(self, payload: str) -> None:
         """Send a NOTIFY and wait until the server has taken it."""
         self.send(payload)
+        await self._finish()
+
+    async def hold(self, name: str) -> None:
+        """Hold `name` by a lock of this session, unless another session has it; wait for none."""
+        self.idle, self._answer = anyio.Event(), None
+        self._pgconn.send_query_params(_HOLD, [name.encode("utf-8", "replace")])
+        await self._finish()
+        if self._answer == _TAKEN:
+            self.names.add(name)
+
+    async def _finish(self) -> None:
+        """Wait until the server has answered."""
         with anyio.fail_after(ANSWER_SECONDS):
             while self._pgconn.flush():
                 await anyio.wait_writable(self._pgconn.socket)
@@ -133,7 +152,9 @@ class _Line:
             if result is None:
                 self.idle.set()
             elif result.error_message:
-                raise _NotifyRefused(result.get_error_message())
+                raise _Refused(result.get_error_message())
+            elif result.ntuples:
+                self._answer = result.get_value(0, 0)
         while (notify := self._pgconn.notifies()) is not None:
             if notify.be_pid != self._pgconn.backend_pid:
                 yield notify.extra
@@ -227,6 +248,8 @@ class Hints:
     heard: int = 0
     _line: _Line | None = field(default=None, init=False)
     _pending: Pending = field(factory=dict[str, int], init=False)
+    _names: dict[str, None] = field(factory=dict[str, None], init=False)
+    _unheld: dict[str, None] = field(factory=dict[str, None], init=False)
     _wanted: anyio.Event = field(factory=anyio.Event, init=False)
     _lost: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
@@ -243,6 +266,17 @@ class Hints:
     def event(self, run_id: str, seq: int) -> None:
         """Announce to other nodes that the events of `run_id` up to `seq` are stored."""
         self._tell(f"e{digest(run_id)}", seq)
+
+    def hold(self, name: str) -> bool:
+        """Tell whether a session holds `name`, and let it, as soon as there is one that can."""
+        self._names[name] = None
+        if self._line is None:
+            return False
+        if name in self._line.names:
+            return True
+        self._unheld[name] = None
+        self._wanted.set()
+        return False
 
     def _tell(self, word: str, number: int) -> None:
         if self._line is None or (len(self._pending) >= PENDING and word not in self._pending):
@@ -278,6 +312,8 @@ class Hints:
         """Connect, and talk until that is no longer possible."""
         connection, channel = await _Opening(self._conninfo).run()
         line = self._line = _Line(connection, channel)
+        self._unheld = dict(self._names)
+        self._wanted.set()
         self._failures = 0
         if self._lost:
             self.log("info", "hints_restored", {"database": self.database})
@@ -309,6 +345,8 @@ class Hints:
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
+            while self._unheld:
+                await line.hold(self._unheld.popitem()[0])
             while payload := payload_of(self._pending):
                 self.sent += 1
                 await line.tell(payload)

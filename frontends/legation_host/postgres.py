@@ -38,6 +38,7 @@ from legation.store.units import Dialect, Rows, Statement, Unit
 
 from .errors import BadDatabaseUrl, MissingDriver
 from .logs import Write, quiet
+from .names import Names, place_of_user
 from .units import carry_out, failure, short
 from .wakeup import Wake, waker
 
@@ -87,6 +88,9 @@ CHANGED_PLAN: Final = "0A000"
 FOREIGN_SESSION: Final = frozenset({"42P05", "26000"})
 PREPARE_AFTER: Final = 5
 
+# What tells a database from others, with the schema that `options` may name; never a password.
+_IDENTITY: Final = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
+
 _BY_STATE: Final[Mapping[str, type[StoreFailure]]] = {
     "23505": failures.Conflict,  # unique_violation
     "23P01": failures.Conflict,  # exclusion_violation
@@ -128,6 +132,7 @@ class _UrlOptions:
     pgbouncer: bool = False
     connections: int = CONNECTIONS
     hints: str | None = None
+    identity: str = ""
 
 
 def _options(name: str, url: str) -> _UrlOptions:
@@ -163,7 +168,8 @@ def _options(name: str, url: str) -> _UrlOptions:
     if hints == "true" and pgbouncer == "false":
         who = said.get("application_name", NETWORK["application_name"])
         hearing = driver.conninfo.make_conninfo(conninfo, application_name=f"{who} hints")
-    return _UrlOptions(conninfo, pgbouncer == "true", int(connections), hearing)
+    identity = " ".join(f"{key}={said[key]}" for key in _IDENTITY if key in said)
+    return _UrlOptions(conninfo, pgbouncer == "true", int(connections), hearing, identity)
 
 
 class _Again(Exception):
@@ -256,6 +262,7 @@ class PostgresDatabase:
     Attributes:
         hints: How the connection for hints between nodes is made, beside those counted; None where
             there are to be none.  It may hold a password.
+        names: The names that this process holds for others on this machine.
 
     A write in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered.
     A unit that is overdue, because the server hangs or is out of reach, loses its connection.
@@ -268,6 +275,7 @@ class PostgresDatabase:
         self._driver = _psycopg()
         self._options = _options(name, url)
         self.hints = self._options.hints
+        self.names = Names(name, place_of_user(self._options.identity), write)
         self.places = anyio.CapacityLimiter(self._options.connections)
         self.wake: Wake = _nobody
         self._threads = anyio.CapacityLimiter(math.inf)  # `places` bounds them
@@ -333,6 +341,7 @@ class PostgresDatabase:
         self._closed = True
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._discard_idle)
+        self.names.close()
 
     # From here on: worker threads.
 

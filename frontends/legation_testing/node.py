@@ -20,6 +20,7 @@ class Node:
     Attributes:
         place: Where its name is held: nodes of one place know at once that one of them was killed.
             A node whose place is empty is known by its silence alone.
+        names: What it holds: a database, and a name in it.
         skew_us: How far its wall clock is ahead of that of the databases, in microseconds.
     """
 
@@ -27,4 +28,5 @@ class Node:
     alive: bool = True
     place: str = "here"
     skew_us: int = 0
+    names: set[tuple[str, str]] = field(factory=set[tuple[str, str]], repr=False)
     state: NodeState[Any] = field(factory=NodeState[Any], repr=False)  # the waiters are tasks

@@ -114,9 +114,7 @@ def _read_body(_: World, task: Task[Any], effect: effects.ReadBody) -> bytes | N
 
 
 def _transact(world: World, task: Task[Any], effect: effects.Transact[Any]) -> Any:
-    if effect.database not in world.databases.names:
-        known = ", ".join(world.databases.names)
-        raise Misuse(f"{task.label} asks for database {effect.database!r}; there is {known}")
+    _check_database(world, task, effect.database)
     try:
         result = world.databases.run(effect.database, effect.unit)
     except Exception as error:  # noqa: BLE001  of store or unit: the program's to see
@@ -126,18 +124,29 @@ def _transact(world: World, task: Task[Any], effect: effects.Transact[Any]) -> A
     return result
 
 
+def _check_database(world: World, task: Task[Any], name: str) -> None:
+    if name not in world.databases.names:
+        known = ", ".join(world.databases.names)
+        raise Misuse(f"{task.label} asks for database {name!r}; there is {known}")
+
+
 def _inspect(_: World, __: Task[Any], ___: effects.Inspect) -> Inspection:
     return Inspection()
 
 
-def _hold_name(_: World, task: Task[Any], __: effects.HoldName) -> effects.NameHeld:
+def _hold_name(world: World, task: Task[Any], effect: effects.HoldName) -> effects.NameHeld:
+    _check_database(world, task, effect.database)
+    task.node.names.add((effect.database, effect.name))
     return effects.NameHeld(task.node.place)
 
 
 def _find_dead(world: World, task: Task[Any], effect: effects.FindDead) -> tuple[str, ...]:
+    _check_database(world, task, effect.database)
     place = task.node.place
-    dead = {node.name for node in world.nodes if not node.alive and node.place == place}
-    return tuple(name for name in effect.names if name in dead)
+    here = [node for node in world.nodes if place and node.place == place]
+    held = {name for node in here if node.alive for name in node.names}
+    freed = {name for node in here if not node.alive for name in node.names} - held
+    return tuple(name for name in effect.names if (effect.database, name) in freed)
 
 
 def _fetch(world: World, task: Task[Any], effect: effects.Fetch) -> Any:

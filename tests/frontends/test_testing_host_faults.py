@@ -11,11 +11,11 @@ import pytest
 from legation_testing import BrokenHost, check_host, host_cases
 
 from ..engines import Cluster
-from .host_faults import network, programs, units, waits
+from .host_faults import names, network, programs, units, waits
 from .host_faults.planting import Fault, plant
 from .kit_hosts import HOSTS
 
-FAULTS: Final = (*programs.FAULTS, *units.FAULTS, *network.FAULTS, *waits.FAULTS)
+FAULTS: Final = (*programs.FAULTS, *units.FAULTS, *names.FAULTS, *network.FAULTS, *waits.FAULTS)
 
 
 def named(faults: tuple[Fault, ...]) -> Mapping[str, Fault]:

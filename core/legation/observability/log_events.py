@@ -238,6 +238,13 @@ _LISTED: Final = (
         "A provider gave no answer, and is asked again.",
     ),
     LogEvent(
+        "name_not_held",
+        _WARNING,
+        ("database", "error"),
+        "The file that shows other processes on this machine that this one lives cannot be locked:"
+        " its end shows by its silence; the line is written once.",
+    ),
+    LogEvent(
         "node_lost",
         _WARNING,
         ("database", "node"),
@@ -390,8 +397,9 @@ _LISTED: Final = (
     LogEvent(
         "sqlite_wal_reset_bug",
         _WARNING,
-        ("database", "sqlite", "advice"),
-        "This SQLite may lose data where two processes write to one file.",
+        ("database", "sqlite", "error", "advice"),
+        "This SQLite may lose data where two processes write to one file, and the file by which"
+        " processes of this server keep apart cannot be locked.",
     ),
     LogEvent(
         "store_failed",

@@ -24,6 +24,7 @@ from .units import Dialect, Sql, Statements, Unit, text_array
 
 __all__ = [
     "BEATS",
+    "SESSION_LOCKS",
     "Beat",
     "Beaten",
     "Bury",
