@@ -244,9 +244,10 @@ def quick(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def nightly(session: nox.Session) -> None:
-    """Try with processes what CI tries in part: sequences of signals, long rolling restarts."""
+    """Try with processes what CI tries in part: signals, long rolling restarts, real outages."""
     install(session, "test")
-    files = ("tests/frontends/test_signals.py", "tests/frontends/test_rolling_streams.py")
+    names = ("signals", "rolling_streams", "cluster_outage", "cluster_clocks")
+    files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
 
 

@@ -176,19 +176,23 @@ def _launch(binaries: Path, data: Path, sockets: Path, port: int) -> subprocess.
 
 
 @contextmanager
-def restarting(running: Cluster) -> Generator[Callable[[float], None]]:
+def restarting(
+    running: Cluster, kill: signal.Signals = signal.SIGQUIT
+) -> Generator[Callable[[float], None]]:
     """Yield a function that kills the server of `running` and starts it again after seconds.
 
-    What it started is stopped when the block ends, so nobody can use the cluster after it.
+    After SIGKILL its backends end when they notice, which those at rest do at once.  What it
+    started is stopped when the block ends, so nobody can use the cluster after it.
     """
     started: list[subprocess.Popen[bytes]] = []
 
     def restart(seconds: float) -> None:
-        os.kill(started[-1].pid if started else running.pid, signal.SIGQUIT)
+        os.kill(started[-1].pid if started else running.pid, kill)
         if started:
             started[-1].wait(_PATIENCE)
         time.sleep(seconds)
-        (running.data / "postmaster.pid").unlink(missing_ok=True)
+        for left in (running.data / "postmaster.pid", *running.sockets.glob(".s.PGSQL.*")):
+            left.unlink(missing_ok=True)
         again = _launch(running.binaries, running.data, running.sockets, running.port)
         started.append(again)
         assert _is_ready(again, running.port), "the cluster did not start again"

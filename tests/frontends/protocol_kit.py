@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
 import psycopg
 from attrs import astuple, evolve, fields, frozen
 
 from legation.migrations.catalogue import CATALOGUE
+from legation.store.leases import clocked
 from legation.store.run_rows import RunRow
-from legation.store.units import Dialect, Undo, Unit
+from legation.store.units import Dialect, Statement, Undo, Unit
 
 from ..one_database import Database
 
-__all__ = ["PostgresTables", "SqliteTables", "StoredRun", "Tables", "spoiling"]
+__all__ = [
+    "CLOCK_TABLE",
+    "PostgresTables",
+    "SqliteTables",
+    "StoredRun",
+    "Tables",
+    "spoiling",
+    "with_clock",
+]
 
 R = TypeVar("R")
 
@@ -80,6 +90,21 @@ def spoiling(clause: str, instead: str) -> tuple[Callable[[str], str], list[str]
     return spoil, found
 
 
+CLOCK_TABLE: Final = "create temp table database_clock (now_us bigint not null)"
+_CLOCK: Final = clocked("select $CLOCK")
+
+
+def with_clock(dialect: Dialect, rewrite: Callable[[str], str] = str) -> Callable[[str], str]:
+    """Return `rewrite` for a database whose own clock is in a table, made by `CLOCK_TABLE`."""
+    clock = Statement(_CLOCK).text(dialect).removeprefix("select ")
+
+    @cache
+    def rewritten(text: str) -> str:
+        return rewrite(text.replace(clock, "(select now_us from database_clock)"))
+
+    return rewritten
+
+
 def _loaded(rows: Iterable[StoredRun], now: int) -> list[tuple[Any, ...]]:
     moved = (
         evolve(row, lease_us=None if row.lease_us is None else row.lease_us + now, output=None)
@@ -112,9 +137,10 @@ class SqliteTables(Database):
 
 
 class PostgresTables:
-    """In an empty database of PostgreSQL, at `url`."""
+    """In an empty database of PostgreSQL, at `url`; `rewrite` as of `SqliteTables`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, rewrite: Callable[[str], str] = str) -> None:
+        self.rewrite = rewrite
         self.connection = psycopg.connect(url)
         for text in _schema(Dialect.POSTGRESQL):
             self.connection.execute(text.encode())
@@ -135,7 +161,7 @@ class PostgresTables:
         return outcome
 
     def _execute(self, text: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        cursor = self.connection.execute(text.encode(), parameters)
+        cursor = self.connection.execute(self.rewrite(text).encode(), parameters)
         return cursor.fetchall() if cursor.description is not None else []
 
     def load(self, rows: Iterable[StoredRun], now: int) -> None:
