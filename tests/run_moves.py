@@ -28,6 +28,8 @@ __all__ = [
 Seen: TypeAlias = frozenset[tuple[str, str]]
 """From which state runs went to which."""
 
+HOSTED: Final = ("agent:x", "team:x")
+
 _WATCH: Final = """
 create temp table moves (
     before text, after text, member integer, unique (before, after, member) on conflict ignore);
@@ -94,6 +96,7 @@ class _Walk:
                 reason=None,
                 usage=None,
                 events=(StoredEvent(seq, "e", "{}"),),
+                hosted=HOSTED,
                 members=status in ("ERROR", "CANCELLED"),
             )
         )
@@ -106,7 +109,7 @@ class _Walk:
 
     def go_on(self, run_id: str, attempt: int, token: str) -> Any:
         self.now += 1
-        return self.run(ContinueRun("o", "s", run_id, attempt, "{}", token, "n", self.now))
+        return self.run(ContinueRun("o", "s", run_id, attempt, "{}", token, "n", self.now, HOSTED))
 
     def status(self, run_id: str) -> str:
         return str(self.database.ask("select status from runs where run_id = ?", run_id)[0][0])
@@ -123,7 +126,7 @@ def walk_through() -> Seen:
     assert walk.start("c").claim is None
     assert (walk.cancel("c"), walk.status("c")) == ("PENDING", "CANCELLED")
     assert walk.run(ReleaseRun("o", "a", RunLease("n", 1)))
-    assert walk.run(ClaimWaiting("n", walk.now)).run_id == "a"
+    assert walk.run(ClaimWaiting("n", walk.now, HOSTED)).run_id == "a"
     assert walk.status("a") == "RUNNING"
     assert walk.finish("a", "PAUSED", attempt=2).following.run_id == "b"
     assert walk.go_on("a", 2, "t").claim is None

@@ -33,7 +33,6 @@ EXCEPTIONS: Final = {
     "runs/retry.py": "test_executor, test_reaper and test_release: a database that is away",
     "runs/turn.py": "test_agent_turn and test_team_turn: what both share",
     "store/idempotency.py": "api/test_idempotency: stored answers, through their routes",
-    "store/run_keeping.py": "test_runs: the life of a row, through all the units that change it",
     "store/run_reads.py": "test_runs: the life of a row, through all the units that change it",
     "store/run_rows.py": "test_runs: the life of a row, through all the units that change it",
     "store/run_steering.py": "test_runs: the life of a row, through all the units that change it",

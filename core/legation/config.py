@@ -151,7 +151,11 @@ class Model:
 
 @frozen(kw_only=True)
 class _Component:
-    """Base of agents and teams."""
+    """Base of agents and teams.
+
+    A run that was begun under a `version` is executed by nodes that host this version, and a run
+    that was begun under none by each that hosts the id.
+    """
 
     id: str
     name: str | None = None
@@ -165,6 +169,7 @@ class _Component:
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
     database: str | None = None
+    version: str | None = None
 
 
 @frozen(kw_only=True)

@@ -189,14 +189,13 @@ class Append256(Unit[bool | None]):
     run_id: str
     lease: RunLease
     now_us: int
+    until_us: int
     events: tuple[StoredEvent, ...]
 
     def statements(self, dialect: Dialect) -> Statements[bool | None]:
         """Yield the fenced advance, then the events."""
         lease, last = self.lease, self.events[-1].seq
-        rows = yield ADVANCE.of(
-            self, node=lease.node, attempt=lease.attempt, until_us=lease.until_us, last=last
-        )
+        rows = yield ADVANCE.of(self, node=lease.node, attempt=lease.attempt, last=last)
         if not rows:
             return None
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
@@ -315,7 +314,7 @@ class FindExpired256(Unit[tuple[Expired256, ...]]):
         """Yield one read."""
         rows = yield ANY_EXPIRED.of(self, size=64)
         return tuple(
-            Expired256(run_id, RunLease(node, attempt, 0), *rest)
+            Expired256(run_id, RunLease(node, attempt), *rest)
             for run_id, node, attempt, *rest in rows
         )
 

@@ -24,7 +24,7 @@ from legation.store.run_keeping import (
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, RunLease, StoredEvent
 from legation.store.run_states import MOVES, Moves, RunMove, RunState
 from legation.store.run_steering import CancelRun
-from legation.store.runs import ACTIVE, CLAIM_NEXT, CLAIMED_SO, AppendEvents, FinishRun, StartRun
+from legation.store.runs import ACTIVE, CLAIMED_SO, NEXT, AppendEvents, FinishRun, StartRun
 
 from ..one_database import Database
 from ..run_moves import find_faults, moves_seen, watch_moves
@@ -225,7 +225,7 @@ def check(before: World, after: World) -> None:
 def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
     database = Tables()
     values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now_us", "until_us"), 1)
-    for sql in (ACTIVE, RUNNING, CLAIM_NEXT, CLAIMED_SO):
+    for sql in (ACTIVE, RUNNING, NEXT, CLAIMED_SO):
         plan = database.connection.execute(
             f"explain query plan {sql.sqlite_text}", values
         ).fetchall()

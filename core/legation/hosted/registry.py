@@ -61,6 +61,7 @@ class Component(Abilities):
     instructions: str | None
     model: ModelProtocol
     database: str
+    version: str | None = None
     mode: str | None = None
     members: tuple[Component, ...] = ()
     fragment: bytes = field(init=False, repr=False)
@@ -80,6 +81,12 @@ class Component(Abilities):
             return self.model.name, self.model.id, self.model.provider
         function = self.run.function
         return "Function", getattr(function, "__name__", type(function).__name__), "Function"
+
+    @property
+    def hosted(self) -> tuple[str, ...]:
+        """What runs may have been asked of that are for this one, as `ASKED_OF` of the store."""
+        whole = f"{self.kind}:{self.id}"
+        return (whole,) if self.version is None else (whole, f"{whole}@{self.version}")
 
     @property
     def depth(self) -> int:
@@ -145,7 +152,12 @@ class HostedChannel:
 
 @frozen(eq=False)
 class Registry:
-    """Everything that can be named in a request; `catalogue` is the schema of its databases."""
+    """Everything that can be named in a request.
+
+    Attributes:
+        catalogue: The schema of its databases.
+        hosted: What its components host, sorted: of that its nodes claim the runs that wait.
+    """
 
     config: PlatformConfig
     agents: Mapping[str, Component]
@@ -153,17 +165,17 @@ class Registry:
     databases: Mapping[str, Database]
     channels: Mapping[str, HostedChannel]
     catalogue: Catalogue = CATALOGUE
+    hosted: tuple[str, ...] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        components = (*self.agents.values(), *self.teams.values())
+        hosted = sorted({key for component in components for key in component.hosted})
+        object.__setattr__(self, "hosted", tuple(hosted))
 
     @property
     def default_database(self) -> str:
         """The id of the database that is meant when none is named."""
         return next(iter(self.databases))
-
-    @property
-    def hosted(self) -> tuple[str, ...]:
-        """What claims of this node name: the kind and the id of each agent and team."""
-        agents = (f"agent:{name}" for name in self.agents)
-        return (*agents, *(f"team:{name}" for name in self.teams))
 
     def components(self, kind: str) -> Mapping[str, Component]:
         """Return the agents or the teams."""
@@ -308,9 +320,16 @@ class _Builder:
             instructions=item.instructions,
             model=self._find_model(item.model, path),
             database=self._find_database(item.database, path),
+            version=self._check_version(item.version, path),
             **asdict(abilities(item, path, self._fault), recurse=False),
             **own,
         )
+
+    def _check_version(self, version: str | None, path: str) -> str | None:
+        if version is not None and not well_formed_id(version):
+            sentence = f"{version!r} is not a version: [A-Za-z0-9._~-]{{1,128}}"
+            self._fault(f"{path}.version", sentence)
+        return version
 
     def _agent(self, agent: Agent, path: str) -> Component:
         return self._component(agent, path, kind="agent", role=agent.role)

@@ -249,7 +249,7 @@ class BoundedRound:
     def _find_next(self) -> Program[int | None]:
         found: list[int | None] = []
         for name in self._databases:
-            found.append((yield from self._ask(name, NextNeglected())))
+            found.append((yield from self._ask(name, NextNeglected(self.process.hosted))))
             if worker := self.leases.get(name):
                 for queue in (INBOX, OUTBOX):
                     due = NextDue(queue, worker.channels)

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..effects import Program, RandomBytes, Spawn
+from ..effects import Nudge, Program, RandomBytes, Spawn
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .retry import FEW, PASSING, Change, transact, with_retry
+from .topics import runs_topic
 from .turn_state import TurnState, UnknownFormat, dump, load
 
 __all__ = ["go_on", "turn_at_pause"]
@@ -52,9 +53,12 @@ def go_on(
         token=token,
         node=node,
         now_us=now_us,
+        hosted=context.hosted,
         waits=context.registry.config.on_busy == "queue",
     )
     continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
     if continued.claim is not None:
         yield from Spawn(ExecuteRun(context, database, continued.claim))
+    if continued.elsewhere:
+        yield from Nudge(runs_topic(database), database)
     return continued

@@ -226,6 +226,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         reason=end.reason,
         usage=end.usage,
         events=tuple(journal.pending),
+        hosted=journal.hosted,
         input=end.input,
         members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
     )

@@ -49,6 +49,7 @@ class Journal:
         now_us: The time as it was last asked for.
         seq: The number of the newest event, stored or not.
         pending: What is not known to be stored, in order.
+        hosted: What the node hosts: of that it claims the next run of the session.
         member: This node in the cluster of the database: it beats where no job does.
     """
 
@@ -58,6 +59,7 @@ class Journal:
     now_us: int
     seq: int = field(init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
+    hosted: tuple[str, ...] = ()
     member: Membership | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from ..access.claims import overlay
-from ..effects import Interrupted, Interruptible, Job, Log, Now, Program, Spawn, ThisNode
+from ..effects import Interrupted, Interruptible, Job, Log, Now, Nudge, Program, Spawn, ThisNode
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
@@ -32,7 +32,7 @@ from .register import InFlight
 from .release import release_run
 from .retry import MANY, MOST_TRIES, PASSING
 from .team_turn import Taking
-from .topics import cancel_topic
+from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next"]
@@ -72,7 +72,7 @@ class ExecutorContext:
 
     def __attrs_post_init__(self) -> None:
         registry = self.registry
-        terms = NodeTerms(self.lease_us, registry.hosted, str(registry.catalogue.latest))
+        terms = NodeTerms(self.lease_us, self.hosted, str(registry.catalogue.latest))
         self.share(Cluster(terms))
 
     def share(self, cluster: Cluster) -> None:
@@ -101,6 +101,11 @@ class ExecutorContext:
         """Count a run that ended here, or paused."""
         key = (run.kind, run.component_id, state.value)
         self.ended[key] = self.ended.get(key, 0) + 1
+
+    @property
+    def hosted(self) -> tuple[str, ...]:
+        """What the node hosts: of that it claims the runs that wait."""
+        return self.registry.hosted
 
     @property
     def lease_us(self) -> int:
@@ -172,7 +177,8 @@ class ExecuteRun(Job):
         run = _with_claims(self.run, asked)
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)
-        journal = Journal(self.database, run, node, started_us, member=member)
+        hosted = self.context.hosted
+        journal = Journal(self.database, run, node, started_us, hosted=hosted, member=member)
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),
@@ -199,6 +205,8 @@ class ExecuteRun(Job):
             ended = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
+        if ended.elsewhere:
+            yield from Nudge(runs_topic(self.database), self.database)
         return ended.following
 
     def _label(self, node: str) -> str:

@@ -84,7 +84,7 @@ class KeepRuns(Job):
         return False
 
     def _take_up(self) -> Program[None]:
-        neglected = yield from Transact(self.database, FindNeglected())
+        neglected = yield from Transact(self.database, FindNeglected(self.context.hosted))
         stuck: Exception | None = None
         for row in neglected.expired:
             try:
@@ -102,7 +102,8 @@ class KeepRuns(Job):
         """Execute what waits in sessions where nothing is executed."""
         while self.context.accepting:
             node, now_us = yield from enter(self.context.cluster, self.database)
-            waiting = yield from Transact(self.database, ClaimWaiting(node, now_us))
+            claim = ClaimWaiting(node, now_us, self.context.hosted)
+            waiting = yield from Transact(self.database, claim)
             if waiting is None:
                 return
             yield from execute_next(self.context, self.database, waiting)
@@ -125,9 +126,12 @@ class KeepRuns(Job):
             return
         node, now_us = yield from enter(self.context.cluster, self.database)
         finish = yield from self._end(row, node, now_us, outcome)
-        ended = yield from Transact(self.database, evolve(finish, lapsed=True))
+        finish = evolve(finish, lapsed=True, hosted=self.context.hosted)
+        ended = yield from Transact(self.database, finish)
         if ended.kept:
             yield from Publish(row.run_id, mark_final(finish.events), self.database)
+        if ended.elsewhere:
+            yield from Nudge(runs_topic(self.database), self.database)
         if ended.following is not None:
             yield from execute_next(self.context, self.database, ended.following)
 

@@ -62,6 +62,7 @@ def start(
             run_id=new.run_id,
             kind=component.kind,
             component_id=component.id,
+            version=component.version,
             input=compact_json({"message": new.message, "stream": new.stream, **new.details}),
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,

@@ -8,6 +8,7 @@ from ..values import frozen
 from .leases import FOREVER, clocked, end_of_lease, lapsed
 from .run_rows import (
     ACTIVE_RUN,
+    ASKED_OF,
     COLUMNS,
     EXECUTED,
     EXECUTED_RUN,
@@ -22,7 +23,7 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, state_after
-from .runs import CLAIM_NEXT, FENCE
+from .runs import FENCE, SessionClaim
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
@@ -79,11 +80,25 @@ ANY_EXPIRED: Final = clocked(
     and {lapsed("runs")}
     order by lease_us limit :size"""
 )
-ANY_WAITING: Final = Sql(
-    f"""select owner, session_id from runs r where {ACTIVE_RUN} and {WAITING_RUN}
-    and not exists (select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
-        and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
+
+
+def _any_waiting(hosted: str) -> str:
+    """Return the search for a run that was asked of one of `hosted` and is the next to go on.
+
+    A run that is the first of its session to wait counts alone: one that waits behind it is for
+    nobody, whatever it was asked of.
+    """
+    of_session = f"a.owner = r.owner and a.session_id = r.session_id and a.{ACTIVE_RUN}"
+    return f"""select owner, session_id from runs r where {ACTIVE_RUN} and {WAITING_RUN}
+    and {ASKED_OF} {hosted}
+    and run_no = (select min(a.run_no) from runs a where {of_session} and a.{OF_A_CLIENT})
+    and not exists (select 1 from runs a
+        where {of_session} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
+
+
+ANY_WAITING: Final = Sql(
+    _any_waiting("in (select value from json_each(:hosted))"), _any_waiting("= any (:hosted)")
 )
 ANY_EXPIRY: Final = clocked(
     f"select min({end_of_lease('runs')}) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}"
@@ -148,14 +163,18 @@ class Neglected:
 
 @frozen
 class FindNeglected(ReadUnit[Neglected]):
-    """At most `size` runs whose lease has lapsed; and whether any waits."""
+    """At most `size` runs whose lease has lapsed; and whether any waits.
 
+    Of what waits, only what was asked of one of `hosted` counts.
+    """
+
+    hosted: tuple[str, ...]
     size: int = 64
 
     def statements(self, dialect: Dialect) -> Statements[Neglected]:
         """Yield two reads."""
         expired = yield ANY_EXPIRED.of(self)
-        waiting = yield ANY_WAITING()
+        waiting = yield ANY_WAITING(hosted=text_array(dialect, self.hosted))
         return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
 
 
@@ -163,12 +182,15 @@ class FindNeglected(ReadUnit[Neglected]):
 class NextNeglected(ReadUnit[int | None]):
     """The time at which the next run may need an executor, past or to come; None where none can.
 
-    A run that waits needs one since ever; one that is executed, when its node does not beat again.
+    A run that waits needs one since ever, where it was asked of one of `hosted`; one that is
+    executed, when its node does not beat again.
     """
+
+    hosted: tuple[str, ...]
 
     def statements(self, dialect: Dialect) -> Statements[int | None]:
         """Yield two reads."""
-        if (yield ANY_WAITING()):
+        if (yield ANY_WAITING(hosted=text_array(dialect, self.hosted))):
             return 0
         rows = yield ANY_EXPIRY()
         next_us: int | None = rows[0][0]
@@ -179,20 +201,28 @@ class NextNeglected(ReadUnit[int | None]):
 class ClaimWaiting(Unit[ClaimedRun | None]):
     """Claim a run that waits in a session where none is running, or None.
 
-    The unit that ends a run does this at once; this is for what a crash left waiting.
+    The unit that ends a run does this at once; this is for what a crash left waiting, and for what
+    the node that ended the run before does not host.  `hosted` is what this one does.
     """
 
     node: str
     now_us: int
+    hosted: tuple[str, ...]
 
     def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[None]]:
         """Yield the search, the session's lock, a second look under it, and the claim."""
-        found = yield ANY_WAITING()
+        found = yield ANY_WAITING(hosted=text_array(dialect, self.hosted))
         if not found:
             return None
         session = {"owner": found[0][0], "session_id": found[0][1]}
         states = yield LOCK_SESSION(**session)
         if (yield RUNNING(**session)):
             return Undo(None)
-        claimed = yield CLAIM_NEXT.of(self, **session)
+        claim = SessionClaim(
+            **session,
+            node=self.node,
+            now_us=self.now_us,
+            hosted=self.hosted,
+        )
+        claimed, _ = yield from claim.take()
         return to_claimed_run(claimed, states)

@@ -16,6 +16,7 @@ from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [
     "ACTIVE_RUN",
+    "ASKED_OF",
     "CLAIMED",
     "CLAIMED_MARK",
     "COLUMNS",
@@ -149,6 +150,13 @@ EXECUTED_RUN: Final = status_is(EXECUTED)
 
 ACTIVE_RUN: Final = status_is(*states_before(RunMove.START), EXECUTED)
 """The condition of the partial indexes: SQLite takes one only where it is written word for word."""
+
+ASKED_OF: Final = "kind || ':' || component_id || coalesce('@' || version, '')"
+"""What a run was asked of, as those who host it say so.
+
+A node that hosts the version 2 of an agent says `agent:ID` and `agent:ID@2`; a run that was asked
+of no version in particular is for each of them.
+"""
 
 OF_A_CLIENT: Final = "parent_run_id is null"
 """What sets a run that was asked for apart from one of a team's member, which has no turn of its

@@ -9,6 +9,7 @@ from ..values import frozen
 from .leases import FOREVER
 from .member_runs import end_members
 from .run_rows import (
+    ASKED_OF,
     CLAIMED,
     CLAIMED_MARK,
     EXECUTED,
@@ -88,7 +89,7 @@ _RESUMED: Final = state_after(RunMove.RESUME)
 _QUEUED: Final = state_after(RunMove.QUEUE)
 _WAITING_MARK: Final = "waiting"
 HOW_IT_STANDS: Final = Sql(
-    f"""select status, attempt, token, reason, lease_by, {CLAIMED} from runs
+    f"""select status, attempt, token, reason, lease_by, {ASKED_OF}, {CLAIMED} from runs
     where owner = :owner and run_id = :run_id"""
 )
 CONTINUE: Final = Sql(
@@ -105,12 +106,14 @@ class Continued:
     """The outcome of a request to continue a run.
 
     `found` is the status that it had, None when there is no such run.  `kept`: it goes on, now if
-    there is a `claim`, else when the session's active run has ended.  `busy`: it was not to wait.
+    there is a `claim`, else when the session's active run has ended.  `elsewhere`: another node
+    has to claim it.  `busy`: it was not to wait.
     """
 
     found: str | None
     kept: bool = False
     claim: ClaimedRun | None = None
+    elsewhere: bool = False
     busy: bool = False
 
 
@@ -118,6 +121,7 @@ class Continued:
 class ContinueRun(Unit[Continued]):
     """Go on with a paused run: claim it for `node`, or let it wait while the session is busy.
 
+    It waits for another node as well where it was asked of nothing that is among `hosted`.
     `attempt` is that of the pause which was answered, so that of two who answer it one goes on.
     `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish
     and stays on the row: run a second time, as after a commit without an answer, the unit finds
@@ -132,6 +136,7 @@ class ContinueRun(Unit[Continued]):
     token: str
     node: str
     now_us: int
+    hosted: tuple[str, ...]
     waits: bool = True
 
     def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
@@ -140,7 +145,7 @@ class ContinueRun(Unit[Continued]):
         found = yield HOW_IT_STANDS.of(self)
         if not found:
             return Undo(Continued(None))
-        status, attempt, token, reason, holder, *columns = found[0]
+        status, attempt, token, reason, holder, asked_of, *columns = found[0]
         if token == self.token:
             given = (status, reason, holder) == (_RESUMED, CLAIMED_MARK, self.node)
             claim = ClaimedRun(*columns, *states[0]) if given else None
@@ -150,14 +155,16 @@ class ContinueRun(Unit[Continued]):
         busy = bool((yield ACTIVE.of(self)))
         if busy and not self.waits:
             return Undo(Continued(status, busy=True))
+        elsewhere = asked_of not in self.hosted
+        queued = busy or elsewhere
         claimed = yield CONTINUE.of(
             self,
-            mark=_WAITING_MARK if busy else CLAIMED_MARK,
-            status=(_QUEUED if busy else _RESUMED).value,
-            started_us=None if busy else self.now_us,
-            node=None if busy else self.node,
-            lease_us=None if busy else FOREVER,
-            claims=0 if busy else 1,
+            mark=_WAITING_MARK if queued else CLAIMED_MARK,
+            status=(_QUEUED if queued else _RESUMED).value,
+            started_us=None if queued else self.now_us,
+            node=None if queued else self.node,
+            lease_us=None if queued else FOREVER,
+            claims=0 if queued else 1,
         )
-        claim = None if busy else ClaimedRun(*claimed[0], *states[0])
-        return Continued(status, kept=True, claim=claim)
+        claim = None if queued else ClaimedRun(*claimed[0], *states[0])
+        return Continued(status, kept=True, claim=claim, elsewhere=elsewhere)

@@ -20,6 +20,7 @@ from .leases import FOREVER, clocked, lapsed
 from .member_runs import end_members
 from .run_rows import (
     ACTIVE_RUN,
+    ASKED_OF,
     CLAIMED,
     CLAIMED_MARK,
     EXECUTED,
@@ -37,12 +38,13 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = [
     "AppendEvents",
     "Ended",
     "FinishRun",
+    "SessionClaim",
     "StartRun",
     "Started",
     "merge_objects",
@@ -75,9 +77,9 @@ ACTIVE: Final = Sql(
 )
 INSERT_RUN: Final = Sql(
     """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
-        status, input, created_us, started_us, lease_by, lease_us, attempt)
+        version, status, input, created_us, started_us, lease_by, lease_us, attempt)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        :status, :input, :now_us, :started_us, :node, :lease_us, :attempt)"""
+        :version, :status, :input, :now_us, :started_us, :node, :lease_us, :attempt)"""
 )
 
 
@@ -110,6 +112,7 @@ class StartRun(RunOrder, Unit[Started]):
 
     The session's row serializes those who start at once, which gives runs a dense number.
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
+    `version` is that of the agent or team; None where any of them will do.
     """
 
     name: str
@@ -118,6 +121,7 @@ class StartRun(RunOrder, Unit[Started]):
     parent_run_id: str | None = None
     state: str = "{}"
     waits: bool = True
+    version: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
         """Yield the session, the look for an active run, and the new row."""
@@ -197,12 +201,14 @@ TOUCH_SESSION: Final = Sql(
     """update sessions set updated_us = :now_us, version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
 )
-CLAIM_NEXT: Final = Sql(
+NEXT: Final = Sql(
+    f"""select run_no, {ASKED_OF} from runs where owner = :owner and session_id = :session_id
+    and {ACTIVE_RUN} and {WAITING_RUN} order by run_no limit 1"""
+)
+CLAIM: Final = Sql(
     f"""update runs set status = {literal(EXECUTED)}, started_us = :now_us, lease_by = :node,
         lease_us = {FOREVER}, attempt = attempt + 1
-    where owner = :owner and session_id = :session_id and {WAITING_RUN} and run_no = (
-        select min(run_no) from runs
-        where owner = :owner and session_id = :session_id and {ACTIVE_RUN} and {WAITING_RUN})
+    where owner = :owner and session_id = :session_id and run_no = :run_no and {WAITING_RUN}
     returning {CLAIMED}"""
 )
 ENDED_SO: Final = Sql(
@@ -217,26 +223,55 @@ CLAIMED_SO: Final = Sql(
 
 
 @frozen
+class SessionClaim:
+    """The right to claim the next run of a session, if `node` hosts what that was asked of.
+
+    One that does not wait for its turn: no later run of the session overtakes it.
+    """
+
+    owner: str
+    session_id: str
+    node: str
+    now_us: int
+    hosted: tuple[str, ...]
+
+    def take(self) -> Statements[tuple[Rows, bool]]:
+        """Yield a look and the claim, under the session's lock.
+
+        Return the row that was claimed, and whether one is there that others have to claim.
+        """
+        found = yield NEXT.of(self)
+        if not found:
+            return (), False
+        ((run_no, asked_of),) = found
+        if asked_of not in self.hosted:
+            return (), True
+        return (yield CLAIM.of(self, run_no=run_no)), False
+
+
+@frozen
 class Ended:
     """The outcome of ending a run: whether the lease still held, and the session's next run.
 
+    `elsewhere`: the next run waits for a node that hosts what it was asked of.
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
     """
 
     kept: bool
     following: ClaimedRun | None = None
+    elsewhere: bool = False
     cancel_asked: bool = False
     cancel_unasked: bool = False
 
 
 @frozen
 class FinishRun(Unit[Ended]):
-    """End a run, or pause it, and claim the next one of its session.
+    """End a run, or pause it, and claim the next one of its session, if that is `hosted` here.
 
     `lease` is that of the executor.  Whoever ends the run of a dead node names the dead one's,
-    which must have `lapsed`.  Done twice, as after a commit without
-    an answer, it finds its own end and its own claim.
+    which must have `lapsed`.  Done twice, as after a commit without an answer, it finds its own end
+    and its own claim.
 
     `input` is what the run keeps as its input, where that changes: a run that pauses keeps there
     what it needs to go on.  `members`: it may have members at work, whose runs end with it.
@@ -253,6 +288,7 @@ class FinishRun(Unit[Ended]):
     reason: str | None
     usage: str | None
     events: tuple[StoredEvent, ...]
+    hosted: tuple[str, ...]
     lapsed: bool = False
     input: str | None = None
     members: bool = False
@@ -271,8 +307,9 @@ class FinishRun(Unit[Ended]):
         if self.members:
             ending = (self.status, self.reason, self.now_us)
             yield from end_members(self.owner, self.session_id, self.run_id, ending)
-        claimed = yield CLAIM_NEXT.of(self)
-        return Ended(kept=True, following=to_claimed_run(claimed, touched))
+        claim = SessionClaim(self.owner, self.session_id, self.node, self.now_us, self.hosted)
+        claimed, elsewhere = yield from claim.take()
+        return Ended(kept=True, following=to_claimed_run(claimed, touched), elsewhere=elsewhere)
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""

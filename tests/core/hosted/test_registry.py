@@ -168,6 +168,29 @@ def test_limits_are_those_of_the_configuration() -> None:
     assert hosted.takes == ("message",)
 
 
+def test_what_is_hosted_is_named_with_its_version() -> None:
+    registry = made(
+        agents=[Agent(id="b", version="2026-11~1"), Agent(id="a")],
+        teams=[Team(id="a", version="2", members=["a"])],
+    )
+
+    assert registry.hosted == ("agent:a", "agent:b", "agent:b@2026-11~1", "team:a", "team:a@2")
+    assert registry.agents["a"].version is None
+    assert (registry.agents["b"].version, registry.teams["a"].version) == ("2026-11~1", "2")
+
+
+@pytest.mark.parametrize("version", ["", "a b", "a@b", "a:b", "x" * 129, "é", "1\n"])
+def test_what_cannot_be_an_id_cannot_be_a_version(version: str) -> None:
+    sentence = f"{version!r} is not a version: [A-Za-z0-9._~-]{{1,128}}"
+    with pytest.raises(ConfigurationError) as caught:
+        made(agents=[Agent(id="a", version=version)], teams=[Team(id="t", version=version)])
+
+    assert caught.value.faults == (
+        Fault("agents[0].version", sentence),
+        Fault("teams[0].version", sentence),
+    )
+
+
 def test_a_model_may_be_an_object() -> None:
     mine = Echo("mine", 0.0)
 

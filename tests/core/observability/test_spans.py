@@ -602,7 +602,7 @@ def test_a_run_that_another_node_takes_over_is_in_the_trace_it_was_asked_for_in(
 
 def test_a_run_that_goes_on_is_within_the_request_that_answered_it() -> None:
     row = '{"trace":{"traceparent":"x"},"message":"hi","turn":{}}'
-    unit = ContinueRun("o", "s", "r", 1, row, "t", "n", 1)
+    unit = ContinueRun("o", "s", "r", 1, row, "t", "n", 1, ())
     script = [(Transact("main", evolve(unit, input=with_note(row, TRACE))), None)]
 
     play(with_trace(iter(Transact("main", unit)), TraceContext(TRACE)), script)
@@ -640,10 +640,10 @@ def taken_over(found: Neglected, *events: StoredEvent) -> tuple[Span, ...]:
     recorder = Recorder()
 
     def keeping() -> Program[None]:
-        yield from Transact("main", FindNeglected())
+        yield from Transact("main", FindNeglected(()))
         yield from Publish("r1", events)
 
-    script = [(Transact("main", FindNeglected()), found), (Publish, None)]
+    script = [(Transact("main", FindNeglected(())), found), (Publish, None)]
     play(with_trace(keeping(), TraceContext(None, recorder)), script)
     return recorder.take(0)
 
@@ -682,8 +682,8 @@ def test_nobody_remembers_lost_runs_where_no_spans_are_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("legation.observability.spans._RUNS", 1)
-    script = [(Transact("main", FindNeglected()), neglected())]
-    play(with_trace(iter(Transact("main", FindNeglected())), TraceContext(None)), script)
+    script = [(Transact("main", FindNeglected(())), neglected())]
+    play(with_trace(iter(Transact("main", FindNeglected(()))), TraceContext(None)), script)
     recorder, (row,) = Recorder(), neglected().expired
     recorder.remember_neglected(Neglected((row, evolve(row, run_id="r2")), waiting=False))
     recorder.record_events((ENDED,), None)

@@ -18,6 +18,7 @@ from ...one_database import Database
 
 LEASE = RunLease("n", 1)
 ROOT = Root("ada", "s", "team", LEASE)
+HOSTED = ("agent:crew", "team:crew")
 EVENT = StoredEvent(1, "TeamRunError", "{}")
 
 
@@ -48,6 +49,7 @@ def ended(status: str = "ERROR", *, members: bool = True) -> FinishRun:
         reason="interrupted",
         usage=None,
         events=(EVENT,),
+        hosted=HOSTED,
         members=members,
     )
 
@@ -183,6 +185,6 @@ def test_runs_of_members_do_not_make_a_session_busy(database: Database) -> None:
     database.run(ended("PAUSED", members=False))
 
     assert database.run(started("next")).claim is not None
-    assert database.run(FindNeglected()).expired == ()
-    assert database.run(ClaimWaiting("n", 50)) is None
+    assert database.run(FindNeglected(HOSTED)).expired == ()
+    assert database.run(ClaimWaiting("n", 50, HOSTED)) is None
     assert database.run(RecentRuns("ada", "s", 9, 9)) == ()

@@ -18,6 +18,7 @@ from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_s
 
 from ...one_database import Database
 
+HOSTED = ("agent:x",)
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
 APPEND = AppendEvents("o", "r", RunLease("n", 1), 5, EVENTS)
 
@@ -76,6 +77,7 @@ def test_nothing_ends_without_the_lease() -> None:
         reason=None,
         usage=None,
         events=EVENTS,
+        hosted=HOSTED,
     )
     _, result = played(finish, [], [], [])
 
@@ -104,7 +106,7 @@ def test_what_is_gone_cannot_be_cancelled() -> None:
 
 
 def test_what_is_gone_cannot_be_continued() -> None:
-    unit = ContinueRun("o", "s", "r", 1, "{}", "t", "n", 5)
+    unit = ContinueRun("o", "s", "r", 1, "{}", "t", "n", 5, HOSTED)
 
     assert played(unit, [("{}",)], [])[1] == Undo(Continued(None))
 
@@ -112,7 +114,7 @@ def test_what_is_gone_cannot_be_continued() -> None:
 @pytest.mark.parametrize(("busy", "mark"), [(False, "claimed"), (True, "waiting")])
 def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str) -> None:
     database = paused(busy=busy)
-    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5)
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, HOSTED)
     continued = database.run(unit)
 
     assert database.ask("select reason, token from runs where run_id = 'a'") == [(mark, "t")]
@@ -123,7 +125,7 @@ def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str
 
 def test_who_asks_again_when_it_has_gone_on_is_given_nothing_to_execute() -> None:
     database = paused()
-    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5)
+    unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, HOSTED)
     claim = database.run(unit).claim
     assert claim is not None
     append = AppendEvents("o", "a", RunLease("n", 2), 6, (StoredEvent(2, "b", "{}"),))
@@ -150,6 +152,7 @@ def paused(*, busy: bool = False) -> Database:
             reason=None,
             usage=None,
             events=(StoredEvent(1, "a", "{}"),),
+            hosted=HOSTED,
         )
     )
     if busy:
@@ -158,7 +161,7 @@ def paused(*, busy: bool = False) -> Database:
 
 
 def test_a_session_in_which_somebody_was_quicker_is_left_alone() -> None:
-    unit = ClaimWaiting("n", 5)
+    unit = ClaimWaiting("n", 5, HOSTED)
 
     assert played(unit, [("o", "s")], [("{}",)], [(1,)])[1] == Undo(None)
 
