@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -347,14 +348,21 @@ def _exporter(log: Write) -> Exporter:
     return open_exporter(os.environ, log)
 
 
-def end_blocked(platform: Platform, log: Write, label: str) -> bool:
-    """End the run of `label`, whose process is gone; return whether it did."""
-    return trio.run(_end_blocked, platform, log, label)
+def end_blocked(
+    platform: Platform, log: Write, label: str, end_process: Callable[[], None]
+) -> bool:
+    """End the process that hangs in a step, and the run of `label`; return whether that ended."""
+    return trio.run(_end_blocked, platform, log, label, end_process)
 
 
-async def _end_blocked(platform: Platform, log: Write, label: str) -> bool:
+async def _end_blocked(
+    platform: Platform, log: Write, label: str, end_process: Callable[[], None]
+) -> bool:
+    said = json.loads(label)
     with trio.move_on_after(_MARK_SECONDS):
         async with open_host(platform.databases, log=log) as host:
+            await host.databases[said["database"]].names.stand_in(said["node"])
+            end_process()
             return await host.run(platform.end_blocked(label))
     return False
 

@@ -126,6 +126,10 @@ class Names:
         """
         return await self._look(lambda: self._hold(name), "")
 
+    async def stand_in(self, name: str) -> None:
+        """Keep `name` from being found dead until `close`: its process ends, its work does not."""
+        await self.hold(_substitute(name))
+
     async def find_dead(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of the first `NAMES` that were held at our place, and are no more."""
         return await self._look(lambda: self._find_dead(names[:NAMES]), ())
@@ -192,9 +196,20 @@ class Names:
         place = self._place
         if place is None:
             return ()
-        return tuple(
-            name for name in names if name not in self._held and _is_free(place.path(name))
-        )
+        return tuple(name for name in names if name not in self._held and _is_dead(place, name))
+
+
+def _substitute(name: str) -> str:
+    """Return the name of who stands in for `name`."""
+    return f"{name}+"
+
+
+def _is_dead(place: NamePlace, name: str) -> bool:
+    """Tell whether nobody holds `name`, nor stands in for it.
+
+    Whoever stands in does so before the process ends, so that there is no moment in between.
+    """
+    return _is_free(place.path(name)) and not _is_held(place.path(_substitute(name)))
 
 
 def _take(folder: LockFolder, path: str, name: str) -> FileLock:
@@ -241,14 +256,25 @@ def _make(folder: LockFolder, path: str, name: str) -> FileLock:
 
 def _is_free(path: str) -> bool:
     """Tell whether there is a file at `path` that nobody holds."""
+    return _try_to_share(path) is True
+
+
+def _is_held(path: str) -> bool:
+    """Tell whether there is a file at `path` that somebody holds."""
+    return _try_to_share(path) is False
+
+
+def _try_to_share(path: str) -> bool | None:
+    """Return whether the file at `path` could be locked for a moment; None where there is none."""
     try:
         lock = FileLock.open(path)
     except OSError:
-        return False
+        return None
     try:
-        return lock.try_hold(shared=True) and lock.is_at(path)
+        shared = lock.try_hold(shared=True)
+        return shared if lock.is_at(path) else None
     except OSError:
-        return False
+        return None
     finally:
         lock.close()
 

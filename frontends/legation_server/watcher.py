@@ -5,7 +5,8 @@ that a signal raises may hit any line.  So the worker notes each step of a run i
 processes share, and the watcher, forked before the event loop begins, looks at it.  What it finds
 it asks for the stack, which `faulthandler` writes without the interpreter; then it kills the
 worker, and ends the run through a connection to the database of its own, so that nobody takes the
-run up again.
+run up again.  From before the one to after the other it stands in for the worker, so that nobody
+takes that for dead meanwhile.
 
 A step is as old as it could have gone on: CPU counts that its thread used, and time that it slept,
 as in a lock.  Time does not count in which the thread was stopped, or wanted a CPU or a disk and
@@ -28,14 +29,17 @@ import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from attrs import define, field
 
 from legation_host import Write
 
 __all__ = ["Page", "watch"]
+
+Mark: TypeAlias = Callable[[str, Callable[[], None]], bool]
 
 _SIGNAL: Final = signal.SIGXCPU
 """Asks a worker for its stack; its name says why."""
@@ -83,14 +87,15 @@ class Page:
 
 
 @contextmanager
-def watch(seconds: float, mark: Callable[[str], bool], log: Write) -> Generator[Page]:
+def watch(seconds: float, mark: Mark, log: Write) -> Generator[Page]:
     """Start a watcher of this process; yield the memory in which to note the steps.
 
     To be entered before there are threads or an event loop.
 
     Args:
         seconds: For one step.
-        mark: Called in the watcher, with the label of the step, when this process is gone.
+        mark: Called in the watcher, with the label of the step and what ends this process; returns
+            whether it has ended the run.
         log: Written to by the watcher.
     """
     page = Page()
@@ -112,9 +117,7 @@ def watch(seconds: float, mark: Callable[[str], bool], log: Write) -> Generator[
         os.waitpid(pid, 0)
 
 
-def _become(
-    page: Page, stack: int, seconds: float, mark: Callable[[str], bool], log: Write
-) -> NoReturn:
+def _become(page: Page, stack: int, seconds: float, mark: Mark, log: Write) -> NoReturn:
     """Be the watcher.  It has no listener, so that no client waits for it."""
     try:
         for number in _QUIET:  # sent to all of a group; it goes with whom it watches
@@ -126,8 +129,10 @@ def _become(
         if label is not None:
             fields = json.loads(label) | {"seconds": seconds, "stack": _stack_of(worker, stack)}
             log("error", "process_blocked", {"pid": worker, **fields})
-            _end(worker)
-            ended = mark(label)
+            try:
+                ended = mark(label, partial(_end, worker))
+            finally:
+                _end(worker)
             log("error", "blocked_run_ended" if ended else "blocked_run_left", json.loads(label))
     except BaseException:  # noqa: BLE001 (the boundary of the process)
         traceback.print_exc()
@@ -196,7 +201,8 @@ def _stack_of(worker: int, stack: int) -> str:
 
 def _end(worker: int) -> None:
     """Kill the worker, and wait until it is gone: then nothing of it holds a lock."""
-    os.kill(worker, signal.SIGKILL)
+    if os.getppid() == worker:
+        os.kill(worker, signal.SIGKILL)
     while os.getppid() == worker:
         time.sleep(0.01)
 

@@ -353,6 +353,18 @@ def test_a_name_that_is_held_is_kept_young(bench: Bench) -> None:
         assert path.stat().st_mtime > time.time() - 60
 
 
+def test_nobody_is_dead_while_another_process_stands_in(bench: Bench) -> None:
+    one, other, third = bench.open(), bench.open(), bench.open()
+    hold(one, "n")
+    anyio.run(other.stand_in, "n")
+    one.close()
+    assert find(third, "n") == ()
+
+    other.close()
+    assert find(third, "n") == ("n",)
+    third.close()
+
+
 def test_a_name_can_be_taken_up_after_the_end_of_who_held_it(bench: Bench) -> None:
     first, second = bench.open(), bench.open()
     hold(first, "fixed")

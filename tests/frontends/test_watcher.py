@@ -38,11 +38,12 @@ class Blocking:
     id = name = provider = "blocking"
 
     def respond(self, prompt, listener):
-        yield from listener.settle()
         text = prompt.messages[-1].content
+        if text != "hasty":
+            yield from listener.settle()
         if text == "pattern":
             re.fullmatch("(?:a+)+b", "a" * 60)
-        elif text == "lock":
+        elif text in ("lock", "hasty"):
             time.sleep(600)
         elif text == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -212,6 +213,18 @@ def test_another_worker_goes_on_and_the_one_that_was_killed_is_replaced(tmp_path
 def watcher_of(server: Command) -> int:
     (watcher,) = server.workers
     return watcher
+
+
+def test_no_other_worker_takes_up_a_run_that_hangs_before_its_first_event(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as server:
+        port = server.port()
+        run_id = start(port, "hasty", session_id="s")
+        server.until(lambda: server.named("blocked_run_ended"))
+        after = start(port, "after", session_id="s")
+        wait_until(lambda: has_completed(port, after))
+
+        assert Remote(port).json("GET", f"/agents/a/runs/{run_id}")["status"] == "ERROR"
+        assert len(server.named("process_blocked")) == 1
 
 
 def test_a_watcher_goes_with_its_process_and_is_deaf_to_the_group(tmp_path: Path) -> None:
