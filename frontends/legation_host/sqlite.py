@@ -268,16 +268,16 @@ class SqliteDatabase:
         self._closed = True
         self._queue.put(None)
         with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._thread.join)
+            if self._reader is not None:
+                self._reader.close()
             await anyio.to_thread.run_sync(self._finish)
         self.names.close()
 
     # From here on: the writer's thread, and at the end another.
 
     def _finish(self) -> None:
-        """Wait for the writer's thread, bring the WAL home and close."""
-        self._thread.join()
-        if self._reader is not None:
-            self._reader.close()
+        """Bring the WAL home and close."""
         self._checkpoint()
         self._writer.close()
         if self._lock is not None:
