@@ -131,8 +131,9 @@ def measure(processes: int, tasks: int) -> float:
     return answer
 
 
-async def tell(path: str, which: str, tasks: str, process: str) -> None:
+async def tell(*given: str) -> None:
     """Write in this process, and print the outcome."""
+    path, which, tasks, process = given
     outcome = await write(path, which, int(tasks), process)
     print(json.dumps([outcome.units, outcome.longest]))
 

@@ -46,6 +46,9 @@ LOOK_SECONDS: Final = 3.0
 STALE_SECONDS: Final = 3600.0
 """A file that nobody has held for so long is removed."""
 
+REFRESH_SECONDS: Final = 600.0
+"""So old becomes the time of a file that is held."""
+
 SWEEP: Final = 1_000
 """So many files are removed at a start."""
 
@@ -175,7 +178,7 @@ class Names:
                 _sweep(place.folder.path)
                 self._keep(name, _take(place.folder, path, name))
             else:
-                os.utime(held.fd)  # it is in use, for those who remove what is old
+                _refresh(held.fd)
         except OSError as error:
             self._note(error)
             return ""
@@ -230,6 +233,13 @@ def _take(folder: LockFolder, path: str, name: str) -> FileLock:
         lock.close()
         time.sleep(_AGAIN_SECONDS)  # for who looks, or who removes it
     raise FileExistsError(f"another process holds the name {name!r}")
+
+
+def _refresh(fd: int) -> None:
+    """Show those who remove what is old that the file is in use."""
+    now = time.time()
+    if abs(now - os.fstat(fd).st_mtime) > REFRESH_SECONDS:
+        os.utime(fd, (now, now))
 
 
 def _reopen(path: str) -> FileLock | None:

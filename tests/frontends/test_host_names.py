@@ -21,10 +21,13 @@ import anyio
 import pytest
 from attrs import define, field, frozen
 
+from legation.effects import FindDead, HoldName, Program
 from legation_host import names as names_module
+from legation_host import open_host
 from legation_host.file_locks import FileLock, LockFolder
 from legation_host.names import NAMES, STALE_SECONDS, NamePlace, Names, place_beside, place_of_user
 
+from ..engines import Cluster
 from .host_units import BACKENDS, Lines, run
 
 HOLDER: Final = Path(__file__).with_name("name_holder.py")
@@ -59,6 +62,10 @@ class Bench:
 @pytest.fixture
 def bench(file: Path) -> Bench:
     return Bench(file, Lines())
+
+
+def ask(effect: Any) -> Program[Any]:
+    return (yield effect)
 
 
 def hold(names: Names, name: str) -> str:
@@ -246,6 +253,44 @@ def test_a_program_that_is_started_gets_no_lock(bench: Bench) -> None:
         names.close()
         assert find(other, "parent") == ("parent",)
         started.kill()
+
+
+# --- Hosts
+
+
+@BACKENDS
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_hosts_of_one_database_see_each_other_live_and_end(
+    backend: str, engine: str, bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{bench.path}"
+    if engine == "postgresql":
+        url = request.getfixturevalue("postgres")
+
+    async def main() -> None:
+        async with open_host({"main": url}) as one:
+            async with open_host({"main": url}) as other:
+                held = [await host.run(ask(HoldName("main", host.node))) for host in (one, other)]
+                assert held[0] == held[1]
+                assert held[0].place != ""
+                asked = FindDead("main", (other.node, one.node, "never"))
+                assert await one.run(ask(asked)) == await other.run(ask(asked)) == ()
+            assert await one.run(ask(asked)) == (other.node,)
+
+    run(backend, main)
+
+
+def test_two_urls_of_one_database_are_two_places(postgres_cluster: Cluster) -> None:
+    """Whoever reaches it in another way is not seen, and so is not taken for dead."""
+    urls = (postgres_cluster.url(), postgres_cluster.socket_url())
+
+    async def main() -> None:
+        async with open_host({"main": urls[0]}) as one, open_host({"main": urls[1]}) as other:
+            held = [await host.run(ask(HoldName("main", host.node))) for host in (one, other)]
+            assert "" != held[0].place != held[1].place != ""
+            assert await one.run(ask(FindDead("main", (other.node,)))) == ()
+
+    run("trio", main)
 
 
 # --- Files that come and go
