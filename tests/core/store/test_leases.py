@@ -1,0 +1,65 @@
+"""Leases: held as long as the node is there, or until their end where an older release wrote it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from sqlite3 import connect
+
+import pytest
+
+from legation.store.leases import FOREVER, end_of_lease, held, lapsed
+from legation.store.run_keeping import ANY_EXPIRY
+from legation.store.units import Dialect
+
+NOW = 1_767_225_600_000_000
+
+
+def ask(lease_by: str | None, lease_us: int | None) -> tuple[int, int, int]:
+    """Return whether a row is held, whether its lease has lapsed, and when it is over."""
+    with closing(connect(":memory:")) as connection:
+        connection.execute("create table nodes (node_id, until_us)")
+        connection.execute("insert into nodes values ('alive', 700)")
+        connection.execute("create table cluster (up_us)")
+        connection.execute("insert into cluster values (500)")
+        connection.execute("create table work (lease_by, lease_us)")
+        connection.execute("insert into work values (?, ?)", (lease_by, lease_us))
+        found = connection.execute(
+            f"""select coalesce({held("w")}, 0), coalesce({lapsed("w")}, 0), {end_of_lease("w")}
+            from work w""".replace("$CLOCK", str(NOW))
+        )
+        ((is_held, has_lapsed, end_us),) = found
+    return is_held, has_lapsed, end_us
+
+
+@pytest.mark.parametrize(
+    ("lease_by", "lease_us", "is_held"),
+    [
+        ("alive", FOREVER, True),
+        ("dead", FOREVER, False),
+        ("ALIVE", FOREVER, False),
+        ("of the release before", NOW + 1_000_000, True),
+        ("of the release before", NOW - 1_000_000, False),
+        ("alive", 0, False),
+    ],
+)
+def test_a_lease_is_held_or_has_lapsed_and_never_both(
+    lease_by: str, lease_us: int, is_held: bool
+) -> None:
+    assert ask(lease_by, lease_us)[:2] == (is_held, not is_held)
+
+
+def test_what_has_no_lease_is_neither_held_nor_lapsed() -> None:
+    assert ask(None, None)[:2] == (0, 0)
+
+
+def test_a_lease_ends_when_its_node_has_not_beaten_again() -> None:
+    assert ask("alive", FOREVER)[2] == NOW + 200
+    assert ask("dead", FOREVER)[2] == 0
+    assert ask("of the release before", 77)[2] == 77
+
+
+def test_each_engine_is_asked_for_its_own_clock() -> None:
+    statement = ANY_EXPIRY()
+
+    assert "julianday" in statement.text(Dialect.SQLITE)
+    assert "clock_timestamp()" in statement.text(Dialect.POSTGRESQL)
