@@ -121,6 +121,9 @@ class ClaimWork(_QueueJob):
             worker.claims -= 1
         worker.count(queue, len(claimed.items))
         for item in claimed.items:
+            # A database that was restored from a backup gives out again what is under work here.
+            if worker.context.cluster.works_on(key_of(item.lease), item.lease):
+                continue
             worker.enter(item.lease)
             yield from Spawn(self.work(worker, item))
         for key in claimed.buried:

@@ -58,6 +58,21 @@ class NodeTerms:
         return self.lease_us // BEATS
 
 
+@frozen
+class _Known:
+    """What was known when a beat was sent: answers to beats side by side may overtake each other.
+
+    Attributes:
+        beaten: Whether this node was there.
+        beats: How many beats the database had seen.
+        up_us: Its up-time.
+    """
+
+    beaten: bool
+    beats: int
+    up_us: int
+
+
 @define(eq=False)
 class Membership:
     """This node among those of one database.
@@ -112,7 +127,7 @@ class Membership:
             StoreFailure: The database did not take it.
         """
         name_held = yield from HoldName(self.database, node)
-        before_us = yield from Now()
+        before_us, known = (yield from Now()), _Known(self.late_us > 0, self.beats, self.up_us)
         beat = Beat(
             node=node,
             lease_us=self.terms.lease_us,
@@ -125,7 +140,8 @@ class Membership:
         )
         beaten = yield from Transact(self.database, beat)
         after_us = yield from Now()
-        logs = (*self._look_back(beaten), *self._measure(before_us, beaten.database_us, after_us))
+        measured = self._measure(before_us, beaten.database_us, after_us)
+        logs = (*self._look_back(known, beaten), *measured)
         self.beaten_us, self.beats, self.up_us = before_us, beaten.beats, beaten.up_us
         self.late_us = before_us + _LATE_BEATS * self.terms.beat_us
         self.place, self.others = name_held.place, beaten.others
@@ -141,17 +157,17 @@ class Membership:
         database = ("database", self.database)
         return tuple(Log("warning", "node_lost", (database, ("node", name))) for name in names)
 
-    def _look_back(self, beaten: Beaten) -> tuple[Log, ...]:
-        """Return the line for what became of this node, or of all, since its last beat.
+    def _look_back(self, known: _Known, beaten: Beaten) -> tuple[Log, ...]:
+        """Return the line for what became of this node, or of all, since it was `known`.
 
         Nothing of a database ever goes back: neither the count of its beats, nor its up-time, nor
         the beat of this node that it has stored last.
         """
-        if not self.late_us:
+        if not known.beaten:
             return ()
         database = ("database", self.database)
-        last_us = self.up_us if beaten.last_us is None else beaten.last_us
-        if beaten.beats <= self.beats or min(beaten.up_us, last_us) < self.up_us:
+        last_us = known.up_us if beaten.last_us is None else beaten.last_us
+        if beaten.beats <= known.beats or min(beaten.up_us, last_us) < known.up_us:
             self._begin_to_doubt(RESTORED)
             return (Log("error", "database_restored", (database,)),)
         if beaten.last_us is None:

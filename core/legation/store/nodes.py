@@ -40,7 +40,10 @@ _GAP_BEATS: Final = 2
 """So many beats apart, the database was away in between."""
 
 _SUSPECT_BEATS: Final = 2
-"""After so many beats without one, a node whose session has ended is taken for dead."""
+"""After so many beats without one, a node whose session has ended is taken for dead.
+
+Not where it has yet to beat since a gap: the sessions of all may have ended in an outage.
+"""
 
 SESSION_LOCKS: Final = 1_279_608_391
 """The first key of the advisory locks by which sessions of PostgreSQL hold names of nodes."""
@@ -90,7 +93,7 @@ _DELETE: Final = Sql(
     f"""delete from nodes where {_SILENT} or (session_lock = 1 and beat_us < :suspect_us))
     returning node_id""",
     f"""delete from nodes where {_SILENT} or (
-        session_lock = 1 and beat_us < :suspect_us and not exists (
+        session_lock = 1 and beat_us < :suspect_us and beat_us >= :gap_us and not exists (
             select 1 from pg_locks where locktype = 'advisory' and objsubid = 2
             and database = (select oid from pg_database where datname = current_database())
             and classid = {SESSION_LOCKS}
@@ -185,7 +188,8 @@ class Beat(Unit[Beaten]):
         if gap:
             yield _RENEW(until_us=until_us, before_us=before.gap_us)
         suspect_us = clock.up_us - _SUSPECT_BEATS * self.lease_us // BEATS
-        dead = yield _DELETE(node=self.node, up_us=clock.up_us, suspect_us=suspect_us)
+        times = {"up_us": clock.up_us, "gap_us": clock.gap_us, "suspect_us": suspect_us}
+        dead = yield _DELETE(node=self.node, **times)
         nodes = [_make_node(*row) for row in (yield _LIST())]
         yield _ENTER.of(
             self,

@@ -230,6 +230,7 @@ def test_on_postgresql_a_node_whose_session_ended_is_suspected_after_two_beats()
 
     assert "pg_locks" in deletion.text(Dialect.POSTGRESQL)
     assert deletion.parameters["suspect_us"] == 99 * BEAT
+    assert deletion.parameters["gap_us"] == BEAT
     assert "pg_locks" not in deletion.text(Dialect.SQLITE)
 
 
