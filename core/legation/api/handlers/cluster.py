@@ -70,7 +70,7 @@ def cluster_families(call: Call) -> Iterator[Family]:
         "legation_clock_skew_seconds",
         "gauge",
         "How far the clock of this machine is ahead of that of a database.",
-        tuple(Sample(member.skew_us / 1e6, labels) for labels, member in found),
+        tuple(Sample(round(member.skew_us / 1e6, 3), labels) for labels, member in found),
     )
     yield Family(
         "legation_nodes_lost_total",
