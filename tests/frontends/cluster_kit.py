@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from attrs import define, field
 
+from ..providers.deliveries import Delivery
 from ..transcripts import ROOT
 from .command_kit import Command, running
 from .drain_kit import RUNS, Outcome, ask_run, read_events
@@ -23,10 +24,13 @@ __all__ = [
     "Talk",
     "ask_json",
     "await_true",
+    "begin_run",
     "begin_talks",
     "finish_talks",
     "node",
     "report_talks",
+    "send",
+    "status_of",
 ]
 
 NIGHTLY: Final = "LEGATION_NIGHTLY" in os.environ
@@ -43,18 +47,20 @@ def node(
     lease: float = 30.0,
     clock: float = 0.0,
     provider: str = "http://127.0.0.1:9",
+    env: Mapping[str, str] | None = None,
     **started: Any,
 ) -> Generator[Command]:
     """Serve `tests.providers.clustered` on a free port, with a clock that is wrong by seconds."""
-    env = {
+    set_to = {
         "CLUSTER_URL": url,
         "CLUSTER_LEASE": str(lease),
         "CLUSTER_CLOCK": str(clock),
         "CLUSTER_PROVIDER": provider,
         "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+        **(env or {}),
     }
     module = "tests.providers.clustered:platform"
-    with running(module, "--port", "0", *options, env=env, cwd=ROOT, **started) as command:
+    with running(module, "--port", "0", *options, env=set_to, cwd=ROOT, **started) as command:
         yield command
 
 
@@ -75,6 +81,25 @@ def await_true(told: Callable[[], Any], seconds: float = _PATIENCE) -> float:
         assert waited < seconds, f"not after {waited:.1f} s"
         time.sleep(0.02)
     return time.monotonic() - started
+
+
+def begin_run(port: int, message: str, session: str) -> str:
+    """Begin a run in the background; return its id."""
+    form = {"message": message, "session_id": session, "background": "true"}
+    run_id: str = ask_json(port, "POST", RUNS, **form)[1]["run_id"]
+    return run_id
+
+
+def status_of(port: int, run_id: str) -> Any:
+    """Return the status of a run, None where there is no such run."""
+    return ask_json(port, "GET", f"{RUNS}/{run_id}")[1].get("status")
+
+
+def send(port: int, delivery: Delivery) -> int:
+    """Deliver messages as their provider does; return the status of the answer."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)) as connection:
+        connection.request("POST", delivery.target, delivery.body, dict(delivery.headers))
+        return connection.getresponse().status
 
 
 @define(eq=False)
@@ -121,6 +146,10 @@ class Talk:
         else:
             _, accepted = ask_json(self.port, "POST", RUNS, background="true", **form)
             self.outcome.run_id = accepted["run_id"]
+        self.follow()
+
+    def follow(self) -> None:
+        """Read the events behind the last one, until the run has ended."""
         while not self.outcome.ended:
             time.sleep(_PAUSE)
             self._go_on()

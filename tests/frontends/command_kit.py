@@ -41,9 +41,11 @@ def write_platform(folder: Path, url: str | None = None) -> Path:
 class Command:
     """A running command; what it writes to standard error is kept."""
 
-    def __init__(self, arguments: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, prefix: Sequence[str] = (), **options: Any
+    ) -> None:
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "legation_cli", *arguments],
+            [*prefix, sys.executable, "-m", "legation_cli", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
