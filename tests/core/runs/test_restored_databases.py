@@ -13,9 +13,16 @@ import pytest
 from attrs import define, field
 
 from legation import Agent, Platform
+from legation.effects import Now, Spawn, ThisNode
+from legation.messaging.answers import AnswerMessage
+from legation.messaging.jobs import answer_inbox
+from legation.messaging.leases import leases_of
 from legation.models.conversation import Prompt
-from legation_testing import Client, Says, ScriptedModel
+from legation.store.inbox import INBOX, ClaimedMessage
+from legation.store.leased_queue import ClaimedItems, ClaimItems, ItemKey, Lease
+from legation_testing import Client, Says, ScriptedModel, play
 
+from ...providers.deliveries import platform as correspondent
 from ...two_databases import IN_MEMORY
 
 BEAT: Final = 5.0
@@ -285,3 +292,25 @@ def test_a_backup_of_the_release_before_is_not_served_and_then_noticed(world: Wo
     assert [world.ready(node)[0] for node in (0, 1)] == [200, 200]
     assert world.lines("database_restored") == [{"database": "main"}] * 2
     world.check_the_end(run_id)
+
+
+def test_a_message_that_is_given_out_once_more_is_worked_on_once() -> None:
+    (worker, *_) = leases_of(correspondent().context)
+    lease, another = (Lease(INBOX, ItemKey("chat", item_id), "a", 1) for item_id in ("m", "n"))
+    worker.enter(lease)
+    member = worker.context.cluster.member(worker.database)
+    member.beaten_us, member.late_us = 1, 3
+    claimed = tuple(ClaimedMessage(each, "49", "{}", 1, 1, None) for each in (lease, another))
+    job = answer_inbox(worker)
+    script = [
+        (ThisNode(), "a"),
+        (Now(), 2),
+        (
+            lambda effect: isinstance(getattr(effect, "unit", None), ClaimItems),
+            ClaimedItems(claimed),
+        ),
+        (Spawn(AnswerMessage(worker, claimed[1])), None),
+    ]
+
+    assert play(job.round(), script) is False
+    assert worker.held(INBOX) == (lease, another)
