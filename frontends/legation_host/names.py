@@ -93,7 +93,11 @@ def place_beside(path: str) -> NamePlace:
 
 def place_of_user(database: str) -> NamePlace:
     """Return the place of this user, on this machine, for a database of any machines."""
-    folder = Path(tempfile.gettempdir(), f"legation-{os.geteuid()}")
+    try:
+        temporary = tempfile.gettempdir()
+    except OSError:  # nothing can be written anywhere, as `Names` finds out, too
+        temporary = "/tmp"  # noqa: S108  a folder of ours is made in it, and checked
+    folder = Path(temporary, f"legation-{os.geteuid()}")
     key = hashlib.sha256(database.encode()).hexdigest()[:16]
     return NamePlace(LockFolder(str(folder)), f"{key}-", f"{_identify_kernel()}-")
 

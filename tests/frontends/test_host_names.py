@@ -595,6 +595,16 @@ def test_the_folder_of_a_user_is_the_user_s_alone(
     assert lines == []
 
 
+def test_without_temporary_files_a_user_has_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    lines = Lines()
+    with closing(Names("main", place_of_user("host=a"), lines.write)) as names:
+        assert hold(names, "n") == ""
+    assert [event for _, event, _ in lines] == ["name_not_held"]
+
+
 def test_two_systems_that_share_a_folder_have_two_places(bench: Bench) -> None:
     folder = LockFolder(str(bench.folder))
     one, other = (Names("main", NamePlace(folder, "", boot), quiet_write) for boot in ("a-", "b-"))
