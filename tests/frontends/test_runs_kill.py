@@ -20,7 +20,6 @@ from ..two_databases import in_folder
 from .command_kit import Command, running
 from .hosted import hosted
 
-LEASE_SECONDS: Final = 8.0
 ROUND_SECONDS: Final = 1.0
 SLACK_SECONDS: Final = 10.0  # for a machine that has other things to do
 PATIENCE: Final = 60.0
@@ -166,7 +165,7 @@ def killed(server: Command) -> None:
 def test_a_run_whose_server_was_killed_ends_interrupted_and_keeps_what_was_seen(
     tmp_path: Path, second_database: str, figures: Callable[[str], None]
 ) -> None:
-    """Takes the 30 seconds of a lease: that is how long a dead node is waited for."""
+    """The next server on the machine sees at once that the one before is dead."""
     file = tmp_path / "platform.toml"
     file.write_text(CONFIGURATION.format(folder=tmp_path, second=second_database))
     with running(file, "--port", "0") as server:
@@ -180,13 +179,11 @@ def test_a_run_whose_server_was_killed_ends_interrupted_and_keeps_what_was_seen(
     run = f"/agents/sloth/runs/{seen[0].data['run_id']}"
     with running(file, "--port", "0") as server:
         remote = Remote(server.port())
-        before = remote.json("GET", run)["status"]
         rest = remote.events(run, after=seen[-1].id)
         took = time.monotonic() - died
         union = seen + rest
 
-        assert before == "RUNNING"
-        assert took < LEASE_SECONDS + ROUND_SECONDS + SLACK_SECONDS
+        assert took < ROUND_SECONDS + SLACK_SECONDS
         numbered(union)
         assert [event.name for event in rest] == ["RunError"]
         assert rest[0].data["error_type"] == "interrupted"
