@@ -247,6 +247,7 @@ class Crowd:
         self.base = Base()
         self.living = [f"node-{number}" for number in range(living)]
         self.dead = [f"dead-{number}" for number in range(dead)]
+        self.beaten: dict[str, int] = {}
         self.since: dict[str, int] = {}
         self.died_us = 0
         for name in (*self.dead, *self.living):
@@ -257,10 +258,10 @@ class Crowd:
         beaten = self.base.beat(name)
         assert not {*beaten.buried} & {*self.living}
         assert {*names(beaten)} >= {*self.living} & self.since.keys() - {name}
-        for other, since_us in self.since.items():
-            if beaten.gap and since_us >= before.gap_us:
+        for other, beaten_us in self.beaten.items():
+            if beaten.gap and beaten_us >= before.gap_us:
                 self.since[other] = beaten.up_us
-        self.since[name] = beaten.up_us
+        self.beaten[name] = self.since[name] = beaten.up_us
         return beaten.up_us
 
     def pass_time(self, passed_us: int, name: str) -> None:
@@ -277,7 +278,7 @@ class Crowd:
         return [
             name
             for name in self.living
-            if not (gap and self.since[name] >= before.gap_us)
+            if not (gap and self.beaten[name] >= before.gap_us)
             and after.up_us - self.since[name] > LEASE // 3
         ]
 
