@@ -30,7 +30,6 @@ EXCEPTIONS: Final = {
     "runs/cancellation.py": "test_reaper and test_executor: a cancellation by its effect on runs",
     "runs/endings.py": "test_executor, test_reaper and test_ended_by_others: how a run ends",
     "runs/output.py": "test_payloads and handlers/test_runs: a run as a caller reads it",
-    "runs/retry.py": "test_executor, test_reaper and test_release: a database that is away",
     "runs/turn.py": "test_agent_turn and test_team_turn: what both share",
     "store/idempotency.py": "api/test_idempotency: stored answers, through their routes",
     "store/run_reads.py": "test_runs: the life of a row, through all the units that change it",

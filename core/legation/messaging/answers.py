@@ -10,7 +10,7 @@ for has none, either, and ends the message: whoever deleted its session wants no
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, TypeVar
 
 from attrs import evolve
 
@@ -24,12 +24,13 @@ from ..channels.deliveries import (
     treat,
 )
 from ..channels.replies import apology_key, outbox_rows, replies_to
-from ..effects import Job, Log, Now, Nudge, Program, Transact
+from ..effects import Job, Log, Now, Nudge, Program
 from ..hosted.registry import HostedChannel
 from ..incidents import where
 from ..runs.endings import INTERRUPTED
 from ..runs.followers import join
 from ..runs.ids import new_id
+from ..runs.retry import PASSING, Patience, persist
 from ..runs.start import NewRun, start
 from ..store.conversations import CurrentSession, OpenSession
 from ..store.failures import StoreFailure
@@ -38,12 +39,15 @@ from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
+from ..store.units import Unit
 from ..values import frozen
 from .attachments import Attached, attachments
 from .leases import WorkerLeases
 from .retry import draw_wait_us
 
 __all__ = ["AnswerMessage", "owner_of"]
+
+R = TypeVar("R")
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
 _MOST_RUNS: Final = 3
@@ -74,10 +78,10 @@ class AnswerMessage(Job):
             pass
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
-        # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.worker.leave(self.claimed.lease)
         if trouble is not None:
             yield from self._try_later(where(trouble))
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.worker.leave(self.claimed.lease)
         yield from Nudge(self.worker.inbox)
 
     def _answer(self) -> Program[None]:
@@ -100,7 +104,7 @@ class AnswerMessage(Job):
         base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
         rest = rest_of_new(text)
         if rest is None:
-            session_id = yield from Transact(self.worker.database, CurrentSession(owner, base))
+            session_id = yield from self._transact(CurrentSession(owner, base))
         else:
             session_id = f"{base}#{message.message_id}"
             yield from self._open(channel, owner, session_id)
@@ -114,7 +118,7 @@ class AnswerMessage(Job):
         now_us = yield from Now()
         component = channel.component
         opened = OpenSession(owner, session_id, component.kind, component.id, now_us)
-        yield from Transact(self.worker.database, opened)
+        yield from self._transact(opened)
 
     def _run(
         self,
@@ -147,26 +151,43 @@ class AnswerMessage(Job):
                 stream=False,
                 details=attached.files,
             )
-            yield from start(self.worker.context, channel.component, new)
+            yield from self._start(channel, new)
             row = yield from self._over(owner, run_id)
             if not _is_interrupted(row):
                 return row
             run_id = None
         return row
 
+    def _start(self, channel: HostedChannel, new: NewRun) -> Program[None]:
+        """Begin the run, once, however long the database is away."""
+        patience = Patience(self.worker.context.is_over)
+        while not patience.exhausted:
+            try:
+                yield from start(self.worker.context, channel.component, new)
+                return
+            except PASSING:
+                pass
+            yield from patience.wait()
+        yield from start(self.worker.context, channel.component, new)
+
+    def _transact(self, unit: Unit[R]) -> Program[R]:
+        """Run a unit under the lease, however long the database is away."""
+        return (yield from persist(self.worker.database, unit, self.worker.context.is_over))
+
     def _note_run(self) -> Program[str]:
         """Return the id of a run to begin, noted on the message."""
         run_id = yield from new_id(self.claimed.received_us)
-        if not (yield from Transact(self.worker.database, AttachRun(self.claimed.lease, run_id))):
+        if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
             raise _LeaseLost
         return run_id
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
-        return (yield from Transact(self.worker.database, FetchRun(run_id, owner)))
+        return (yield from self._transact(FetchRun(run_id, owner)))
 
     def _over(self, owner: str, run_id: str) -> Program[RunRow | None]:
         """Wait until a run is over, and return it."""
-        yield from join(self.worker.database, owner, run_id)
+        context = self.worker.context
+        yield from join(self.worker.database, owner, run_id, is_over=context.is_over)
         return (yield from self._row(owner, run_id))
 
     def _complete(
@@ -175,7 +196,7 @@ class AnswerMessage(Job):
         now_us = yield from Now()
         replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
         done = CompleteMessage(self.claimed.lease, now_us, replies)
-        if (yield from Transact(self.worker.database, done)) and replies:
+        if (yield from self._transact(done)) and replies:
             yield from Nudge(self.worker.outbox)
 
     def _try_later(self, reason: str) -> Program[None]:
@@ -194,7 +215,7 @@ class AnswerMessage(Job):
         failed = FailMessage(lease, reason[:200], wait_us, now_us, replies)
         lost = False
         try:
-            yield from Transact(self.worker.database, failed)
+            yield from self._transact(failed)
         except StoreFailure:
             lost = True  # the lease runs out, and the message is claimed again
         if lost:

@@ -7,8 +7,9 @@ same idempotency key.
 from __future__ import annotations
 
 from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
-from ..effects import Job, Log, Now, Nudge, Program, Transact
+from ..effects import Job, Log, Now, Nudge, Program
 from ..incidents import where
+from ..runs.retry import persist
 from ..store.failures import StoreFailure
 from ..store.leased_queue import CompleteItem, FailItem
 from ..store.outbox import ClaimedReply
@@ -35,13 +36,13 @@ class SendReply(Job):
             outcome = yield from self._send()
         except Exception as error:  # noqa: BLE001 (a bug must not keep a reply from being tried again)
             reason = where(error)
-        # Not while unwinding: what is broken off with its process is still held, and given back.
-        self.worker.leave(lease)
         lost = False
         try:
             yield from self._note(outcome or RetryLater(None, reason))
         except StoreFailure:
             lost = True  # the lease runs out, and the reply is sent again under its key
+        # Not while unwinding: what is broken off with its process is still held, and given back.
+        self.worker.leave(lease)
         if lost:
             yield from Log("warning", "reply_record_failed", (("channel", lease.key.channel),))
         yield from Nudge(self.worker.outbox)
@@ -55,9 +56,10 @@ class SendReply(Job):
 
     def _note(self, outcome: Outcome) -> Program[None]:
         now_us = yield from Now()
-        lease = self.claimed.lease
+        lease, database = self.claimed.lease, self.worker.database
+        is_over = self.worker.context.is_over
         if isinstance(outcome, Sent):
-            yield from Transact(self.worker.database, CompleteItem(lease, now_us))
+            yield from persist(database, CompleteItem(lease, now_us), is_over)
             return
         wait_us = None
         if isinstance(outcome, RetryLater):
@@ -72,4 +74,4 @@ class SendReply(Job):
         )
         yield from Log("warning" if wait_us else "error", "reply_failed", fields)
         failed = FailItem(lease, outcome.reason[:200], wait_us, now_us)
-        yield from Transact(self.worker.database, failed)
+        yield from persist(database, failed, is_over)

@@ -34,7 +34,7 @@ from .events import (
 )
 from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
 from .payloads import find_waiting, tokens, tokens_apart
-from .retry import MANY, with_retry
+from .retry import persist
 from .turn_state import Standing, TurnState, dump
 
 __all__ = [
@@ -233,11 +233,11 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
 
 
 def store_end(journal: Journal, end: End) -> Program[Ended]:
-    """Store the end.  A database that does not answer is asked again while the lease lasts."""
+    """Store the end, however long the database is away that it is stored in."""
     run, finish = journal.run, build_finish(journal, end, journal.lease())
     ended: Ended | None = None
     try:
-        ended = yield from with_retry(journal.database, finish, MANY, (StoreFailure,))
+        ended = yield from persist(journal.database, finish, journal.is_over, (StoreFailure,))
     except StoreFailure:
         pass
     if ended is None:

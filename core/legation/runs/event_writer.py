@@ -11,6 +11,7 @@ is stored after the other, so that no event can be read before one that has a lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from attrs import define, field
@@ -21,7 +22,7 @@ from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
 from .events import Event, EventOrigin, RunContent
 from .membership import Membership
-from .retry import with_retry
+from .retry import never, persist
 
 __all__ = [
     "CancelAsked",
@@ -50,6 +51,7 @@ class Journal:
         seq: The number of the newest event, stored or not.
         pending: What is not known to be stored, in order.
         hosted: What the node hosts: of that it claims the next run of the session.
+        is_over: Whether the process ends.
         member: This node in the cluster of the database: it beats where no job does.
     """
 
@@ -60,6 +62,7 @@ class Journal:
     seq: int = field(init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
     hosted: tuple[str, ...] = ()
+    is_over: Callable[[], bool] = never
     member: Membership | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
@@ -119,7 +122,7 @@ class Journal:
         append = AppendEvents(self.run.owner, self.run.run_id, self.lease(), self.now_us, events)
         self._storing = True
         try:
-            asked = yield from with_retry(self.database, append)
+            asked = yield from persist(self.database, append, self.is_over)
         finally:
             self._storing = False
         if asked is not None:

@@ -30,7 +30,7 @@ from .membership import Cluster, NodeTerms
 from .output import RunSummary
 from .register import InFlight
 from .release import release_run
-from .retry import MANY, MOST_TRIES, PASSING
+from .retry import MOST_TRIES, PASSING
 from .team_turn import Taking
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
@@ -83,6 +83,10 @@ class ExecutorContext:
     def begin(self) -> None:
         """Take up work, also after an end."""
         self.draining = self.leaving = self.ending = self.cluster.left = False
+
+    def is_over(self) -> bool:
+        """Return whether the process ends, and what is executed is to be broken off."""
+        return self.ending
 
     @property
     def accepting(self) -> bool:
@@ -177,8 +181,15 @@ class ExecuteRun(Job):
         run = _with_claims(self.run, asked)
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)
-        hosted = self.context.hosted
-        journal = Journal(self.database, run, node, started_us, hosted=hosted, member=member)
+        journal = Journal(
+            self.database,
+            run,
+            node,
+            started_us,
+            hosted=self.context.hosted,
+            is_over=self.context.is_over,
+            member=member,
+        )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from Interruptible(
             self._attempt(work),
@@ -232,7 +243,7 @@ class ExecuteRun(Job):
         )
         yield from Log("warning", "run_released", fields)
         if self.run.attempt < MOST_TRIES:
-            yield from release_run(self.database, self.run, MANY)
+            yield from release_run(self.database, self.run, self.context.is_over)
 
     def _attempt(self, work: _Work) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""

@@ -9,6 +9,7 @@ followers get an answer that says so, and do not wait for ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import define
@@ -23,7 +24,7 @@ from ..store.run_states import RunState
 from ..values import frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
-from .retry import with_retry
+from .retry import never, persist
 
 __all__ = ["Followed", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 
@@ -79,6 +80,10 @@ class Followed:
         context = self.context
         return not context.leaving or (self.database, self.top_id) in context.executing
 
+    def is_over(self) -> bool:
+        """Return whether the process ends, and its streams are to leave it."""
+        return self.context.leaving
+
     def depart(self, seq: int) -> Program[Unfinished]:
         """Say where to go on behind the event `seq`, and end."""
         yield from Emit(encode_departure(self.path, EventId(self.run_id, seq)))
@@ -102,7 +107,8 @@ class Followed:
 class _Follower:
     """A follower of a run: how far it has come, and for how long there has been nothing new.
 
-    `origin` is whose stream it is; `left` is for how long nobody has held the run's lease.
+    `origin` is whose stream it is; `left` is for how long nobody has held the run's lease;
+    `is_over` says whether the process ends.
     """
 
     database: str
@@ -113,6 +119,7 @@ class _Follower:
     indexed: bool = False
     over: bool = False
     ended: bool = False
+    is_over: Callable[[], bool] = never
     poll: float = _SOON_SECONDS
     quiet: float = 0.0
     left: float = 0.0
@@ -171,7 +178,7 @@ class _Follower:
         It is retried like the run itself: a broken connection does not end the stream.
         """
         fetch = FetchEvents(self.owner, self.run_id, self.after)
-        page: EventsPage = yield from with_retry(self.database, fetch)
+        page = yield from persist(self.database, fetch, self.is_over)
         self.ended = page.status is None or page.status in _OVER
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
@@ -203,13 +210,21 @@ class _Follower:
             yield from Emit(heartbeat())
 
 
-def join(database: str, owner: str, run_id: str, after: int = 0) -> Program[None]:
+def join(
+    database: str,
+    owner: str,
+    run_id: str,
+    after: int = 0,
+    is_over: Callable[[], bool] = never,
+) -> Program[None]:
     """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
+
+    `is_over` says whether the process ends.
 
     Raises:
         RunStalled: Nobody executes it or ends it.
     """
-    follower = _Follower(database, owner, run_id, after)
+    follower = _Follower(database, owner, run_id, after, is_over=is_over)
     while not follower.over:
         yield from follower.listen()
 
@@ -219,7 +234,14 @@ def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    follower = _Follower(followed.database, followed.owner, followed.run_id, after, followed.origin)
+    follower = _Follower(
+        followed.database,
+        followed.owner,
+        followed.run_id,
+        after,
+        followed.origin,
+        is_over=followed.is_over,
+    )
     return followed.count(follower.go_on(followed))
 
 
@@ -235,7 +257,8 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
 
 def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
     owner, top_id = followed.owner, followed.top_id
-    follower = _Follower(followed.database, owner, top_id, 0, followed.origin)
+    is_over = followed.is_over
+    follower = _Follower(followed.database, owner, top_id, 0, followed.origin, is_over=is_over)
     emitted_us = yield from Now()
     while not follower.over:
         stays = followed.stays
@@ -270,7 +293,13 @@ def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
 def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     run_id = followed.run_id
     follower = _Follower(
-        followed.database, followed.owner, run_id, after, followed.origin, indexed=True
+        followed.database,
+        followed.owner,
+        run_id,
+        after,
+        followed.origin,
+        indexed=True,
+        is_over=followed.is_over,
     )
     page = yield from follower.look()
     missed = max(0, page.last - after)

@@ -13,7 +13,7 @@ from ..models.conversation import Image, Message
 from ..store.run_reads import RecentRuns
 from ..store.run_rows import ClaimedRun
 from .payloads import recall
-from .retry import with_retry
+from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
 __all__ = ["FILE_BYTES", "begin", "history", "question"]
@@ -48,7 +48,7 @@ def begin(
 def history(database: str, run: ClaimedRun, size: int) -> Program[list[Message]]:
     """Return the messages of the last `size` runs of the session that were completed."""
     unit = RecentRuns(run.owner, run.session_id, run.run_no, size)
-    recent = yield from with_retry(database, unit)
+    recent = yield from persist(database, unit)
     messages: list[Message] = []
     for _, output in recent:
         shown = json.loads(output).get("messages", ())

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..effects import Nudge, Program, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
 from ..store.run_rows import ClaimedRun, RunLease
-from .retry import FEW, with_retry
+from .retry import FEW, persist, with_retry
 from .topics import runs_topic
 
 __all__ = ["release_run"]
 
 
-def release_run(database: str, run: ClaimedRun, retries: int = FEW) -> Program[bool]:
+def release_run(
+    database: str, run: ClaimedRun, is_over: Callable[[], bool] | None = None
+) -> Program[bool]:
     """Let `run` wait again, for any node to execute; whether that could be done.
 
     It cannot where an event of it is stored, where somebody asked to cancel it, and where the
-    database does not answer: in the last case its lease runs out.
+    database does not answer: in the last case its lease runs out.  With `is_over`, which says
+    whether the process ends, it is tried for as long as an outage may last.
     """
     node = yield from ThisNode()
     release = ReleaseRun(run.owner, run.run_id, RunLease(node, run.attempt))
     try:
-        given = yield from with_retry(database, release, retries)
+        if is_over is None:
+            given = yield from with_retry(database, release, FEW)
+        else:
+            given = yield from persist(database, release, is_over)
     except StoreFailure:
         return False
     if given:

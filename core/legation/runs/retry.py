@@ -9,12 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
+from attrs import define, field
+
 from ..backoff import Backoff
-from ..effects import Program, Transact
+from ..effects import Now, Program, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
 
-__all__ = ["BACKOFF", "FEW", "MANY", "MOST_TRIES", "PASSING", "Change", "transact", "with_retry"]
+__all__ = [
+    "BACKOFF",
+    "FEW",
+    "MANY",
+    "MOST_TRIES",
+    "OUTAGE_US",
+    "PASSING",
+    "Change",
+    "Patience",
+    "never",
+    "persist",
+    "transact",
+    "with_retry",
+]
 
 R = TypeVar("R")
 
@@ -33,7 +48,13 @@ FEW: Final = 3
 """Retries while a client waits: for a third of a second at most."""
 
 MANY: Final = 32
-"""Retries under a lease: for about 21 seconds, as long as it lasts without being extended."""
+"""Retries for about 21 seconds."""
+
+OUTAGE_US: Final = 900_000_000
+"""How long a database may be away without costing the runs of its nodes their end: 15 minutes."""
+
+_STEP_US: Final = 60_000_000
+"""The most that one attempt counts for: a clock that is set is not an outage."""
 
 MOST_TRIES: Final = 3
 """How often a run is taken up in which nothing happens: it may be what ends its nodes."""
@@ -63,3 +84,64 @@ def with_retry(
             pass
         yield from BACKOFF.wait(attempt)
     return (yield from change(database, unit))  # type: ignore[no-any-return]
+
+
+def never() -> bool:
+    """Return that there is no end to be expected."""
+    return False
+
+
+@define
+class Patience:
+    """The patience of what is stored under a lease, which lasts as long as its node lives.
+
+    Attributes:
+        is_over: Whether the process ends: then it waits for no longer than who has no lease.
+        attempts: How many failed.
+    """
+
+    is_over: Callable[[], bool] = never
+    attempts: int = 0
+    _spent_us: int = field(default=0, init=False)
+    _last_us: int | None = field(default=None, init=False)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the next attempt is the last."""
+        ends = self.attempts >= MANY and self.is_over()
+        return ends or self._spent_us >= OUTAGE_US
+
+    def wait(self) -> Program[None]:
+        """Wait behind an attempt that failed."""
+        self.attempts += 1
+        now_us = yield from Now()
+        seconds = yield from BACKOFF.draw(self.attempts)
+        passed_us = 0 if self._last_us is None else min(now_us - self._last_us, _STEP_US)
+        self._spent_us += max(passed_us, 0)
+        self._last_us = now_us
+        yield from Sleep(seconds)
+
+
+def persist(
+    database: str,
+    unit: Unit[R],
+    is_over: Callable[[], bool] = never,
+    others: tuple[type[StoreFailure], ...] = (),
+) -> Program[R]:
+    """Return the result of `unit`, however long its database is away, up to `OUTAGE_US`.
+
+    A failure that is one of `others`, and does not pass, is one for which it is tried `MANY` times.
+
+    Raises:
+        StoreFailure: That of the last attempt.
+    """
+    patience, failed = Patience(is_over), 0
+    while not patience.exhausted and failed < MANY:
+        try:
+            return (yield from Transact(database, unit))
+        except PASSING:
+            pass
+        except others:
+            failed += 1
+        yield from patience.wait()
+    return (yield from Transact(database, unit))

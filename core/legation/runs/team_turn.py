@@ -36,7 +36,7 @@ from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin, RunContinued, RunStarted
 from .ids import new_id
 from .output import RunSummary, model_of, render_running
-from .retry import with_retry
+from .retry import persist
 from .tool_calls import Toolbox
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState, unlike
 
@@ -328,7 +328,7 @@ def _root(journal: Journal) -> Root:
 
 
 def _store(journal: Journal, unit: Unit[bool | None]) -> Program[None]:
-    asked = yield from with_retry(journal.database, unit)
+    asked = yield from persist(journal.database, unit, journal.is_over)
     if asked is None:
         raise LeaseLost(journal.run.run_id)
     if asked:

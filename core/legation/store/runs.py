@@ -150,19 +150,28 @@ class StartRun(RunOrder, Unit[Started]):
 
 # --- Executing ---------------------------------------------------------------------------------
 
+# What is written goes on where the row stands, or is written a second time.  A row that stands
+# anywhere else is not the one that the lease was given on: an older database has been restored.
+_GOES_ON: Final = "events between :before and :last"
 ADVANCE: Final = Sql(
     f"""update runs set events = :last, reason = null
     where owner = :owner and run_id = :run_id and {EXECUTED_RUN}
-        and lease_by = :node and attempt = :attempt
+        and lease_by = :node and attempt = :attempt and {_GOES_ON}
     returning cancel_us"""
 )
+
+
+def _places(events: tuple[StoredEvent, ...]) -> dict[str, int]:
+    """Return the number that stands before `events`, and that of the last."""
+    return {"before": events[0].seq - 1, "last": events[-1].seq}
 
 
 @frozen
 class AppendEvents(Unit[bool | None]):
     """Append events under the lease.
 
-    The result is None when the lease is lost, else whether somebody asked to cancel the run.
+    The result is None when the lease is lost, else whether somebody asked to cancel the run.  It is
+    lost as well where the events do not go on where the stored ones end.
     """
 
     owner: str
@@ -173,8 +182,10 @@ class AppendEvents(Unit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events."""
-        lease, last = self.lease, self.events[-1].seq
-        rows = yield ADVANCE.of(self, node=lease.node, attempt=lease.attempt, last=last)
+        lease = self.lease
+        rows = yield ADVANCE.of(
+            self, node=lease.node, attempt=lease.attempt, **_places(self.events)
+        )
         if not rows:
             return None
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
@@ -192,11 +203,11 @@ FINISH: Final = clocked(
         usage = coalesce(cast(:usage as text), usage),
         input = coalesce(cast(:input as text), input),
         ended_us = :now_us, events = :last, lease_by = null, lease_us = null
-    where {FENCE} and (:status <> {literal(_PAUSED)} or cancel_us is null)
+    where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
     returning session_id"""
 )
-WISH: Final = clocked(f"select cancel_us from runs where {FENCE}")
+WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 TOUCH_SESSION: Final = Sql(
     """update sessions set updated_us = :now_us, version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
@@ -295,13 +306,8 @@ class FinishRun(Unit[Ended]):
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
-        lease, last = self.lease, self.events[-1].seq
         touched = yield TOUCH_SESSION.of(self)
-        if not (
-            yield FINISH.of(
-                self, node=lease.node, attempt=lease.attempt, last=last, lapsed=int(self.lapsed)
-            )
-        ):
+        if not (yield FINISH.of(self, **self._fence())):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
         if self.members:
@@ -310,6 +316,10 @@ class FinishRun(Unit[Ended]):
         claim = SessionClaim(self.owner, self.session_id, self.node, self.now_us, self.hosted)
         claimed, elsewhere = yield from claim.take()
         return Ended(kept=True, following=to_claimed_run(claimed, touched), elsewhere=elsewhere)
+
+    def _fence(self) -> dict[str, Any]:
+        fence = {"node": self.lease.node, "attempt": self.lease.attempt, "lapsed": int(self.lapsed)}
+        return {**fence, **_places(self.events)}
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""
@@ -323,9 +333,7 @@ class FinishRun(Unit[Ended]):
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""
         if self.status not in (_PAUSED, _CANCELLED):
             return Ended(kept=False)
-        wish = yield WISH.of(
-            self, node=self.lease.node, attempt=self.lease.attempt, lapsed=int(self.lapsed)
-        )
+        wish = yield WISH.of(self, **self._fence())
         return Ended(
             kept=False,
             cancel_asked=bool(wish) and self.status == _PAUSED,

@@ -9,10 +9,20 @@ import pytest
 
 from legation import Agent
 from legation.channels.replies import Reply, encode_reply
-from legation.effects import Fetch, FetchReply, Log, Now, Nudge, RandomBytes, Transact, Unreachable
+from legation.effects import (
+    Fetch,
+    FetchReply,
+    Log,
+    Now,
+    Nudge,
+    RandomBytes,
+    Sleep,
+    Transact,
+    Unreachable,
+)
 from legation.messaging.leases import WorkerLeases
 from legation.messaging.replies import SendReply
-from legation.store.failures import Unavailable
+from legation.store.failures import StatementFailed, Unavailable
 from legation.store.leased_queue import CompleteItem, FailItem, ItemKey, Lease
 from legation.store.outbox import OUTBOX, ClaimedReply
 from legation_testing import Client, ScriptedModel, close_at_every_effect, play
@@ -147,8 +157,26 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
             (Now(), NOW),
-            (Transact("main", CompleteItem(LEASE, NOW)), Unavailable("x")),
+            (Transact("main", CompleteItem(LEASE, NOW)), StatementFailed("x")),
             (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
+            (Nudge("outbox:main"), None),
+        ],
+    )
+
+
+def test_what_is_sent_is_noted_when_the_database_is_there_again() -> None:
+    play(
+        SendReply(worker(), CLAIMED).program(),
+        [
+            (Now(), NOW),
+            (Fetch, FetchReply(200, {}, b"{}")),
+            (Now(), NOW),
+            (Now(), NOW),
+            (Transact("main", CompleteItem(LEASE, NOW)), Unavailable("x")),
+            (Now(), NOW),
+            (RandomBytes(2), b"\0\0"),
+            (Sleep, None),
+            (Transact("main", CompleteItem(LEASE, NOW)), True),
             (Nudge("outbox:main"), None),
         ],
     )

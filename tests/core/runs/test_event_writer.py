@@ -37,6 +37,7 @@ def test_events_are_stored_before_they_are_shown_and_again_after_a_lost_commit()
         [
             (Now(), 5),
             (AppendEvents, CommitLost("no answer")),
+            (Now(), 6),
             (RandomBytes(2), b"\xff\xff"),
             (Sleep(0.05), None),
             (AppendEvents, False),

@@ -111,6 +111,50 @@ def test_what_is_gone_cannot_be_continued() -> None:
     assert played(unit, [("{}",)], [])[1] == Undo(Continued(None))
 
 
+def test_events_go_on_where_the_stored_ones_end() -> None:
+    """A database restored from a backup has fewer: the lease is lost, and there is no gap."""
+    database = Database()
+    database.run(StartRun("o", "s", "a", "agent", "x", "{}", "", "n", 1))
+
+    def append(*numbers: int) -> bool | None:
+        events = tuple(StoredEvent(number, "e", "{}") for number in numbers)
+        return database.run(AppendEvents("o", "a", RunLease("n", 1), 5, events))
+
+    assert append(2, 3) is None
+    assert append(1, 2) is False
+    assert append(1, 2) is False  # after a commit without an answer
+    assert append(2, 3) is False  # with what was noted meanwhile
+    assert append(5) is None
+    database.connection.execute("update runs set events = 1")
+    assert append(4) is None
+    assert database.ask("select seq from events order by seq") == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "PAUSED", "CANCELLED"])
+def test_an_end_goes_on_where_the_stored_events_end(status: str) -> None:
+    database = Database()
+    database.run(StartRun("o", "s", "a", "agent", "x", "{}", "", "n", 1))
+    if status == "CANCELLED":
+        database.connection.execute("update runs set cancel_us = 1")
+    finish = FinishRun(
+        owner="o",
+        session_id="s",
+        run_id="a",
+        lease=RunLease("n", 1),
+        node="n",
+        now_us=5,
+        status=status,
+        output="{}",
+        reason=None,
+        usage=None,
+        events=(StoredEvent(2, "e", "{}"),),
+        hosted=HOSTED,
+    )
+
+    assert database.run(finish) == Ended(kept=False)
+    assert database.run(evolve(finish, events=(StoredEvent(1, "e", "{}"),))).kept
+
+
 @pytest.mark.parametrize(("busy", "mark"), [(False, "claimed"), (True, "waiting")])
 def test_who_continues_leaves_a_mark_and_beside_it_a_token(busy: bool, mark: str) -> None:
     database = paused(busy=busy)
