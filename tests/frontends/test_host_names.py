@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import psutil  # type: ignore[import-untyped]  # pyright: ignore[reportMissingModuleSource]
 import pytest
 from attrs import define, field, frozen
 
@@ -145,13 +146,13 @@ class Holder:
     """A process that holds a name, perhaps one that sees no process of ours."""
 
     def __init__(self, path: Path, name: str, *more: str, apart: bool = False) -> None:
+        self.apart = apart
         own = ("unshare", "--pid", "--fork", "--mount-proc") if apart else ()
         self.process = subprocess.Popen(
             [*own, sys.executable, HOLDER, path, name, *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,
         )
         self.said: dict[str, Any] = json.loads(self.line())
 
@@ -166,8 +167,10 @@ class Holder:
         return dead
 
     def kill(self) -> None:
-        """Kill it with what it started, as a container is."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """Kill it, and return when it is gone; `unshare` waits for the one that it started."""
+        own = psutil.Process(self.process.pid)
+        for one in own.children() if self.apart else [own]:
+            one.kill()
         self.close()
 
     def close(self) -> None:
@@ -185,6 +188,8 @@ def holding(*args: Any, **options: Any) -> Generator[Holder]:
     finally:
         if holder.process.poll() is None:
             holder.kill()
+        else:
+            holder.close()
 
 
 def namespaces_work() -> bool:
@@ -233,7 +238,6 @@ def test_a_child_that_a_tool_forked_does_not_keep_the_name_of_its_parent(bench: 
         os.kill(holder.said["child"], 0)  # it lives
         assert find(names, "parent") == ("parent",)
         os.kill(holder.said["child"], signal.SIGKILL)
-        holder.close()
 
 
 def test_the_end_of_a_child_frees_nothing_of_its_parent(bench: Bench) -> None:
@@ -530,7 +534,7 @@ def test_a_disk_that_hangs_keeps_nobody(
             tasks.start_soon(count)
             assert await names.hold("a") == ""
             assert await names.find_dead(("b",)) == ()
-            assert turns > 5
+            assert turns > 1  # the event loop went on meanwhile
             tasks.cancel_scope.cancel()
         names.close()
         over.set()
