@@ -205,6 +205,27 @@ def test_a_free_lock_is_a_death_only_after_two_beats_without_one(
         assert [node.name for node in beaten.others] == ([] if dead else ["a"])
 
 
+def test_who_has_yet_to_beat_after_an_outage_is_not_suspected_for_a_session_that_ended_in_it(
+    nodes: Callable[[Any], Any], postgres_database: str
+) -> None:
+    for name in ("slow", "looks"):
+        nodes(beat(name, session_lock=True))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("update nodes set beat_us = beat_us - %s", (BEAT_US,))
+        connection.execute("update cluster set seen_us = seen_us - 3600000000")
+
+    back = nodes(beat("looks", session_lock=True))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("update cluster set up_us = up_us + 3 * %s", (BEAT_US,))
+    later = nodes(beat("looks", session_lock=True))
+
+    assert (back.gap, back.buried, later.gap, later.buried) == (True, (), False, ())
+    nodes(beat("slow", session_lock=True))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("update cluster set up_us = up_us + 3 * %s", (BEAT_US,))
+    assert nodes(beat("looks", session_lock=True)).buried == ("slow",)
+
+
 def test_a_session_that_holds_the_name_does_not_save_who_is_silent_for_a_lease(
     nodes: Callable[[Any], Any], postgres_database: str
 ) -> None:
