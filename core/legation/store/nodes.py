@@ -89,11 +89,11 @@ _RENEW: Final = Sql(
     where beat_us >= :before_us and until_us < :until_us"""
 )
 _SILENT: Final = "node_id <> :node and (until_us < :up_us"
+_SUSPECT: Final = "session_lock = 1 and beat_us < :suspect_us and beat_us >= :gap_us"
 _DELETE: Final = Sql(
-    f"""delete from nodes where {_SILENT} or (session_lock = 1 and beat_us < :suspect_us))
-    returning node_id""",
+    f"delete from nodes where {_SILENT} or ({_SUSPECT})) returning node_id",
     f"""delete from nodes where {_SILENT} or (
-        session_lock = 1 and beat_us < :suspect_us and beat_us >= :gap_us and not exists (
+        {_SUSPECT} and not exists (
             select 1 from pg_locks where locktype = 'advisory' and objsubid = 2
             and database = (select oid from pg_database where datname = current_database())
             and classid = {SESSION_LOCKS}

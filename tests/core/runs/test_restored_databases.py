@@ -111,7 +111,7 @@ class World:
 
     def check_the_end(self, *run_ids: str) -> None:
         """Let everything come to its end: each run once, by one node at a time."""
-        for _ in range(10):
+        for _ in range(20):
             self.wait(LEASE / 2)
             assert all(number == 1 for number in self.executed().values())
             if not self.executed() and all(self.status(one) in _ENDED for one in run_ids):
@@ -211,7 +211,7 @@ def test_what_the_same_node_claims_once_more_under_the_same_lease_is_executed_on
     first, second = world.ask(0, "s"), world.ask(0, "s")
     world.wait(1)
     world.save()
-    world.think_seconds = 120.0
+    world.think_seconds = 60.0
     world.wait(11)
     world.restore()
     with closing(sqlite3.connect(world.folder / "main.db")) as connection, connection:
