@@ -255,7 +255,8 @@ class PlatformConfig:
 
     `on_busy` says what becomes of a run whose session has another one active: it waits for its turn
     (queue), or is refused (reject).  A run that takes longer than `run_timeout_seconds` is ended.
-    After `lease_seconds` of silence a node is taken for dead.
+    After `lease_seconds` of silence a node is taken for dead.  A run that waits for longer than
+    `unhosted_minutes` for what no node hosts is an incident.
     """
 
     id: str = "legation"
@@ -268,6 +269,7 @@ class PlatformConfig:
     on_busy: str = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
+    unhosted_minutes: float = 10.0
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
     models: tuple[Model, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
@@ -288,6 +290,7 @@ class PlatformOptions(TypedDict, total=False):
     on_busy: str
     run_timeout_seconds: float
     lease_seconds: float
+    unhosted_minutes: float
     databases: Iterable[Database]
     models: Iterable[Model]
     agents: Iterable[Agent]
@@ -345,6 +348,7 @@ class _PlatformTable:
     on_busy: str = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
+    unhosted_minutes: float = 10.0
 
 
 def _platform_table(value: Any, faults: list[Fault]) -> Found:

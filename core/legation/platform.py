@@ -52,6 +52,7 @@ from .runs.keep_alive import KeepAlive
 from .runs.membership import leave
 from .runs.reaper import KeepRuns
 from .runs.rounds import attempt
+from .runs.unhosted import WatchUnhosted
 from .store.audit import AppendAudit, AuditEntry
 from .values import frozen
 
@@ -194,7 +195,8 @@ class Platform:
         names = self.registry.databases
         alive = (KeepAlive(self.context, name) for name in names)
         kept = (KeepRuns(self.context, name) for name in names)
-        rounds: tuple[Job, ...] = (*alive, *kept, *channel_jobs(self._leases))
+        watched = (WatchUnhosted(self.context, name) for name in names)
+        rounds: tuple[Job, ...] = (*alive, *kept, *channel_jobs(self._leases), *watched)
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
         return (

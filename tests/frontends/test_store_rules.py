@@ -34,6 +34,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_EXTEND": "a node keeps its own leases, which it names; nobody asks for it",
     "ANY_EXPIRED": "a node looks for runs whose node has died, whoever's they are",
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
+    "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
     "ANY_COUNT_RUNS": "numbers alone, for who may read measurements",
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",

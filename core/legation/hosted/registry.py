@@ -255,6 +255,8 @@ class _Builder:
             self._fault("platform.run_timeout_seconds", "must be a finite number of more than 0")
         if not (is_duration(config.lease_seconds) and 5 <= config.lease_seconds <= 3600):
             self._fault("platform.lease_seconds", "must be a number from 5 to 3600")
+        if not (is_duration(config.unhosted_minutes) and 1 <= config.unhosted_minutes <= 10_080):
+            self._fault("platform.unhosted_minutes", "must be a number from 1 to 10080")
         self.faults += claim_faults(config.authorization_config)
         self._check_models()
         self._check_ids("databases", [database.id for database in config.databases])

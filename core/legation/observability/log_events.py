@@ -367,11 +367,24 @@ _LISTED: Final = (
         "No node executes a run or ends it; the client that waits for it gets an error.",
     ),
     LogEvent(
+        "runs_hosted",
+        _INFO,
+        ("database",),
+        "Nothing waits any more for what nobody hosts, after a `runs_unhosted`.",
+    ),
+    LogEvent(
         "runs_orphaned",
         _WARNING,
         ("database", "runs"),
         "This node had the leases of so many runs that it does not execute, and lets them go: they"
         " wait again, or end as interrupted.",
+    ),
+    LogEvent(
+        "runs_unhosted",
+        _ERROR,
+        ("incident", "database", "components", "runs"),
+        "Runs have waited for longer than `unhosted_minutes` for agents, teams or versions of them"
+        " that no living node hosts: host them again, or cancel the runs.",
     ),
     LogEvent(
         "schema_accepted",
@@ -426,6 +439,12 @@ _LISTED: Final = (
         _ERROR,
         ("incident", "run_id", "tool", "error"),
         "A tool raised an exception other than `ToolError`, or took too long.",
+    ),
+    LogEvent(
+        "unhosted_round_failed",
+        _FAILING,
+        ("database", "error"),
+        "A look for runs that nobody hosts failed; the line is written once while it goes on.",
     ),
     LogEvent(
         "worker_ended",

@@ -16,6 +16,7 @@ from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
 from ..store.run_keeping import ExpireRuns, LeasedRuns
+from ..store.unhosted import Unhosted
 from ..values import frozen
 from ..version import VERSION
 from .register import InFlight, Key
@@ -86,6 +87,7 @@ class Membership:
         up_us: The up-time of the database then.
         place: Where its name is held.
         others: The nodes that lived then, but for itself.
+        unhosted: What waited for nobody when it looked last.
         buried: How many nodes it has taken for dead.
         started_us: When it entered, by its own clock.
         doubt: Why it cannot be known which runs are its own; empty where it is known.
@@ -103,6 +105,7 @@ class Membership:
     up_us: int = 0
     place: str = ""
     others: tuple[OtherNode, ...] = ()
+    unhosted: tuple[Unhosted, ...] = ()
     buried: int = 0
     started_us: int = 0
     doubt: str = ""

@@ -388,6 +388,10 @@ def test_an_empty_secret_is_no_secret() -> None:
         ({"lease_seconds": 3601}, "platform.lease_seconds"),
         ({"lease_seconds": float("nan")}, "platform.lease_seconds"),
         ({"lease_seconds": "30"}, "platform.lease_seconds"),
+        ({"unhosted_minutes": 0.9}, "platform.unhosted_minutes"),
+        ({"unhosted_minutes": 10_081}, "platform.unhosted_minutes"),
+        ({"unhosted_minutes": float("inf")}, "platform.unhosted_minutes"),
+        ({"unhosted_minutes": "10"}, "platform.unhosted_minutes"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(option: dict[str, Any], path: str) -> None:

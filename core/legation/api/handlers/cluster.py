@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...effects import Program, ThisNode
-from ...observability.prometheus import Family, Sample
+from ...observability.prometheus import Family, Labels, Sample
 from ...runs.membership import Membership
 from ...version import VERSION
 from ..call import Call
@@ -34,6 +34,15 @@ def describe_cluster(call: Call, name: str) -> dict[str, Any]:
     if member.skewed:
         sentence = _AHEAD if seconds > 0 else _BEHIND
         description["warning"] = sentence.format(abs(seconds))
+    if member.unhosted:
+        description["unhosted"] = [
+            {
+                "component": each.component,
+                "runs": each.runs,
+                "oldest": _format_time(each.oldest_us),
+            }
+            for each in member.unhosted
+        ]
     return {"cluster": description}
 
 
@@ -55,7 +64,7 @@ def describe_nodes(call: Call, name: str) -> Program[dict[str, Any]]:
 
 def cluster_families(call: Call) -> Iterator[Family]:
     """Yield what this process knows of the nodes of its databases."""
-    found = [
+    found: list[tuple[Labels, Membership]] = [
         ((("database", member.database),), member)
         for member in (_find_member(call, name) for name in call.registry.databases)
         if member is not None
@@ -78,6 +87,20 @@ def cluster_families(call: Call) -> Iterator[Family]:
         "Nodes of a database that this process has taken for dead.",
         tuple(Sample(member.buried, labels) for labels, member in found),
     )
+    yield Family(
+        "legation_unhosted_runs",
+        "gauge",
+        "Sessions that wait for a run of what no living node hosts, by that.",
+        tuple(_count_unhosted(found)),
+    )
+
+
+def _count_unhosted(
+    found: list[tuple[Labels, Membership]],
+) -> Iterator[Sample]:
+    for labels, member in found:
+        for each in member.unhosted:
+            yield Sample(each.runs, (*labels, ("component", each.component)))
 
 
 def _find_member(call: Call, name: str) -> Membership | None:

@@ -109,6 +109,10 @@ _REACHED: Final[Mapping[str, Schema]] = {
         },
         {
             "warning": text(description="What is to be done about this machine's clock"),
+            "unhosted": list_of(
+                object_of({"component": TEXT, "runs": INTEGER, "oldest": TIME}),
+                description="What runs wait for and no living node hosts",
+            ),
             "members": list_of(
                 object_of({"node": TEXT, "release": TEXT, "since": TIME}),
                 description="The nodes, for administrators",

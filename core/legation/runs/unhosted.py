@@ -1,0 +1,71 @@
+"""The watch over what waits and no living node hosts, which only an operator can mend."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..effects import Job, Log, Now, Program, RandomBytes, Sleep, Transact
+from ..store.unhosted import FindUnhosted
+from ..values import frozen
+from .executor import ExecutorContext
+from .rounds import Pause, repeat
+
+__all__ = ["WatchUnhosted"]
+
+_ROUND_SECONDS: Final = 60.0
+
+
+@frozen
+class WatchUnhosted(Job):
+    """Look once a minute for what waits in one database and is hosted by nobody who lives.
+
+    What is found is kept with the membership, for `/ready` and the measurements; the log has a
+    line when it changes.
+    """
+
+    context: ExecutorContext
+    database: str
+
+    @property
+    def pause(self) -> Pause:
+        """Wait for a minute."""
+        return Sleep(_ROUND_SECONDS)
+
+    @property
+    def after_trouble(self) -> Pause:
+        """Wait no longer than otherwise."""
+        return self.pause
+
+    def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
+        """Return the line of the log for a round that failed."""
+        return Log(level, "unhosted_round_failed", fields)
+
+    def program(self) -> Program[None]:
+        """Go round, whatever goes wrong."""
+        return repeat(self)
+
+    def round(self) -> Program[bool]:
+        """Look, where a beat has shown who else is there, and say what has changed."""
+        member = self.context.cluster.member(self.database)
+        if not member.late_us:
+            return False
+        now_us = yield from Now()
+        minutes = self.context.registry.config.unhosted_minutes
+        others = (key for other in member.others for key in other.hosts)
+        hosted = tuple(sorted({*self.context.hosted, *others}))
+        find = FindUnhosted(hosted, now_us - round(minutes * 60_000_000))
+        found = yield from Transact(self.database, find)
+        before = tuple(sorted(each.component for each in member.unhosted))
+        member.unhosted = found
+        components = tuple(sorted(each.component for each in found))
+        if components == before:
+            return False
+        fields: tuple[tuple[str, Any], ...] = (("database", self.database),)
+        if not found:
+            yield from Log("info", "runs_hosted", fields)
+            return False
+        incident = (yield from RandomBytes(8)).hex()
+        runs = sum(each.runs for each in found)
+        fields = (("incident", incident), *fields, ("components", components), ("runs", runs))
+        yield from Log("error", "runs_unhosted", fields)
+        return False
