@@ -10,7 +10,7 @@ import psycopg
 from attrs import astuple, evolve, fields, frozen
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.store.leases import clocked
+from legation.store.leases import FOREVER, clocked
 from legation.store.run_rows import RunRow
 from legation.store.units import Dialect, Statement, Undo, Unit
 
@@ -56,6 +56,10 @@ class Tables(Protocol):
         """Return what there is."""
         ...
 
+    def ask(self, text: str) -> list[Any]:
+        """Return the rows of a statement of the test's own."""
+        ...
+
 
 def _is_undo(result: object) -> TypeGuard[Undo[Any]]:
     return isinstance(result, Undo)
@@ -90,7 +94,7 @@ def spoiling(clause: str, instead: str) -> tuple[Callable[[str], str], list[str]
     return spoil, found
 
 
-CLOCK_TABLE: Final = "create temp table database_clock (now_us bigint not null)"
+CLOCK_TABLE: Final = "create temp table database_clock as select cast(0 as bigint) as now_us"
 _CLOCK: Final = clocked("select $CLOCK")
 
 
@@ -106,8 +110,11 @@ def with_clock(dialect: Dialect, rewrite: Callable[[str], str] = str) -> Callabl
 
 
 def _loaded(rows: Iterable[StoredRun], now: int) -> list[tuple[Any, ...]]:
+    """Return the values of `rows`; a lease that has an end is relative to `now`."""
     moved = (
-        evolve(row, lease_us=None if row.lease_us is None else row.lease_us + now, output=None)
+        evolve(row, lease_us=row.lease_us + now, output=None)
+        if row.lease_us not in (None, FOREVER)
+        else evolve(row, output=None)
         for row in rows
     )
     return [astuple(row) for row in moved]
@@ -145,6 +152,11 @@ class PostgresTables:
         for text in _schema(Dialect.POSTGRESQL):
             self.connection.execute(text.encode())
         self.connection.commit()
+
+    def ask(self, text: str) -> list[Any]:
+        """Return the rows of a statement of the test's own."""
+        cursor = self.connection.execute(text.encode())
+        return cursor.fetchall() if cursor.description is not None else []
 
     def close(self) -> None:
         """Give the database back."""

@@ -15,14 +15,35 @@ from typing import Any, Final
 import pytest
 from attrs import evolve, frozen
 
+from legation.store.leases import FOREVER
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
 from legation.store.run_rows import ClaimedRun, RunLease, RunRow, StoredEvent
 from legation.store.run_states import MOVES
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
+from legation.store.units import Dialect
 
 from ..run_moves import find_faults, moves_seen, watch_moves
-from .protocol_kit import PostgresTables, SqliteTables, StoredRun, Tables, spoiling
+from .cluster_model import (
+    AWAY_US,
+    BACK_US,
+    CLOCKS,
+    NODES,
+    NOW,
+    START,
+    STOPPED,
+    ClusterState,
+    Violation,
+)
+from .protocol_kit import (
+    CLOCK_TABLE,
+    PostgresTables,
+    SqliteTables,
+    StoredRun,
+    Tables,
+    spoiling,
+    with_clock,
+)
 from .release_before import (
     Append256,
     Claim256,
@@ -35,16 +56,11 @@ from .release_before import (
 
 pytestmark = pytest.mark.enumeration
 
-NODES: Final = ("n1", "n2")
-LEASE: Final = 2
-NOW: Final = 100
+LEASE: Final = 2  # of a node of the release before, by its own clock
+HOSTED: Final = ("agent:x",)
 FINAL: Final = ("COMPLETED", "CANCELLED", "ERROR")
 MOST_ATTEMPTS: Final = {"a": 3, "b": 1}  # claims; more of them lead to nothing new
 TOKENS: Final = ("t1", "t2")
-
-
-class Violation(Exception):
-    """A promise was broken."""
 
 
 @frozen
@@ -79,6 +95,7 @@ class World:
     held: frozenset[Held] = frozenset()
     wishes: frozenset[Wish] = frozenset()
     called: int = 0  # how often the tool was
+    there: bool = True  # n1 has not been silent for a lease
 
 
 def row_of(world: World, run: str) -> StoredRun | None:
@@ -100,7 +117,7 @@ class Player:
         """Yield everything that may happen next."""
         paused = row_of(self.world, "a")
         for run in ("a", "b"):
-            if row_of(self.world, run) is None:
+            if row_of(self.world, run) is None and (self.world.there or self.before == "n1"):
                 yield f"start {run}", partial(self.start, run)
         if paused is not None:
             yield "cancel a", self.cancel
@@ -120,6 +137,11 @@ class Player:
             pauses = held.run == "a" and not held.goes_on
             status = "PAUSED" if pauses else "COMPLETED"
             yield f"{held} ends {status}", partial(self.finish, held, status)
+        if not self.before:
+            yield "the database is away", partial(self.interrupt, AWAY_US)
+            yield "its clock is set back", partial(self.interrupt, BACK_US)
+        if not self.world.there:
+            yield "beat of n1", self.return_node
         # n1 dies, and n2 finds what it left.
         yield "recovery on n2", partial(self.recover, "n2")
         yield "claim on n2", partial(self.claim, "n2")
@@ -150,7 +172,7 @@ class Player:
         if self.before == "n1":
             old = Start256("o", "s", run, "agent", "x", "asked", "n1", NOW, NOW + LEASE)
             return self.after(self.claimed("n1", self.tables.run(old)))
-        unit = StartRun("o", "s", run, "agent", "x", "asked", "", "n1", NOW, NOW + LEASE)
+        unit = StartRun("o", "s", run, "agent", "x", "asked", "", "n1", CLOCKS["n1"])
         return self.after(self.claimed("n1", self.tables.run(unit).claim))
 
     def cancel(self) -> World:
@@ -162,9 +184,11 @@ class Player:
 
     def go_on(self, wish: Wish, node: str, *, lost: bool) -> World:
         """Store the answer; of one that was lost, the same process asks again what became of it."""
-        continuing = Continue256 if node == self.before else ContinueRun
-        unit = continuing(
-            "o", "s", "a", wish.attempt, "answered", wish.token, node, NOW, NOW + LEASE
+        answer = ("o", "s", "a", wish.attempt, "answered", wish.token, node)
+        unit = (
+            Continue256(*answer, NOW, NOW + LEASE)
+            if node == self.before
+            else ContinueRun(*answer, CLOCKS[node], HOSTED)
         )
         continued = self.tables.run(unit)
         others = self.world.wishes - {wish}
@@ -176,10 +200,13 @@ class Player:
     def begin(self, held: Held) -> World:
         """Store that the tool is about to be called, and call it."""
         row = next(row for row in self.world.rows if row.run_id == held.run)
-        lease = RunLease(held.node, held.attempt, NOW + LEASE)
+        lease = RunLease(held.node, held.attempt)
         event = StoredEvent(row.events + 1, "ToolCallStarted", "{}")
-        append = Append256 if held.node == self.before else AppendEvents
-        asked = self.tables.run(append("o", held.run, lease, NOW, (event,)))
+        asked = self.tables.run(
+            Append256("o", held.run, lease, NOW, NOW + LEASE, (event,))
+            if held.node == self.before
+            else AppendEvents("o", held.run, lease, CLOCKS[held.node], (event,))
+        )
         if asked is None:
             return self.after(self.world.held - {held})
         if asked:
@@ -196,7 +223,7 @@ class Player:
         return self._end(held, status, row.events + 1)
 
     def _end(self, held: Held, status: str, seq: int) -> World:
-        unit = self.ending(held.node, held.run, RunLease(held.node, held.attempt, 0), status, seq)
+        unit = self.ending(held.node, held.run, RunLease(held.node, held.attempt), status, seq)
         ended = self.tables.run(unit)
         again = self.tables.run(unit)
         if ended.kept and again != ended:
@@ -213,7 +240,8 @@ class Player:
         lease: RunLease,
         status: str,
         seq: int,
-        expired: int | None = None,
+        *,
+        lapsed: bool = False,
     ) -> FinishRun | Finish256:
         if node == self.before:
             return Finish256(
@@ -226,7 +254,7 @@ class Player:
                 until_us=NOW + LEASE,
                 status=status,
                 events=(StoredEvent(seq, "e", "{}"),),
-                expired_us=expired,
+                expired_us=NOW if lapsed else None,
                 input="paused" if status == "PAUSED" else None,
             )
         return FinishRun(
@@ -235,14 +263,14 @@ class Player:
             run_id=run,
             lease=lease,
             node=node,
-            now_us=NOW,
-            until_us=NOW + LEASE,
+            now_us=CLOCKS[node],
             status=status,
             output="{}",
             reason=None,
             usage=None,
             events=(StoredEvent(seq, "e", "{}"),),
-            expired_us=expired,
+            hosted=HOSTED,
+            lapsed=lapsed,
             input="paused" if status == "PAUSED" else None,
         )
 
@@ -251,20 +279,27 @@ class Player:
         old = node == self.before
         for row in self.tables.run(FindExpired256(NOW)) if old else self._find_expired():
             if row.untouched and row.cancel_us is None:
-                release = Release256 if old else ReleaseRun
-                self.tables.run(release("o", row.run_id, row.lease, NOW))
+                self.tables.run(
+                    Release256("o", row.run_id, row.lease, NOW)
+                    if old
+                    else ReleaseRun("o", row.run_id, row.lease, lapsed=True)
+                )
                 continue
-            unit = self.ending(node, row.run_id, row.lease, "ERROR", row.events + 1, NOW)
+            unit = self.ending(node, row.run_id, row.lease, "ERROR", row.events + 1, lapsed=True)
             ended = self.tables.run(unit)
             held = self.claimed(node, ended.following, held)
         return self.after(held)
 
     def _find_expired(self) -> tuple[RunRow, ...]:
-        return self.tables.run(FindNeglected(NOW)).expired
+        return self.tables.run(FindNeglected(HOSTED)).expired
 
     def claim(self, node: str) -> World:
-        claiming = Claim256 if node == self.before else ClaimWaiting
-        return self.after(self.claimed(node, self.tables.run(claiming(node, NOW, NOW + LEASE))))
+        claimed = self.tables.run(
+            Claim256(node, NOW, NOW + LEASE)
+            if node == self.before
+            else ClaimWaiting(node, CLOCKS[node], HOSTED)
+        )
+        return self.after(self.claimed(node, claimed))
 
     def die(self, node: str) -> World:
         """Lose what `node` was about: its runs, and the answers that it was asked to store."""
@@ -275,8 +310,27 @@ class Player:
         return self.after(held, wishes=wishes)
 
     def pass_time(self) -> World:
+        """Let a lease pass, in which n1 is silent."""
+        START.put("n1", state=STOPPED, there=self.world.there).outlast(self.tables)
         rows = tuple(_seen(row, NOW + LEASE + 1) for row in self.tables.rows())
-        return evolve(self.world, rows=rows)
+        return evolve(self.world, rows=rows, there=False)
+
+    def return_node(self) -> World:
+        START.put("n1", there=False).beat(self.tables, "n1")
+        return evolve(self.world, there=True)
+
+    def interrupt(self, passed: int) -> World:
+        """Have the database away, or its clock set; n2 is the first to beat after that."""
+        state = evolve(nodes_of(self.world), passed=passed)
+        state.load(self.tables)
+        after = state.beat(self.tables, "n2")
+        if after.member("n1").there != self.world.there:
+            raise Violation("n1 was taken for dead")
+        return self.world
+
+
+def nodes_of(world: World) -> ClusterState:
+    return START.put("n1", there=world.there)
 
 
 def _seen(row: StoredRun, now: int) -> StoredRun:
@@ -284,7 +338,7 @@ def _seen(row: StoredRun, now: int) -> StoredRun:
     final = row.status in FINAL
     return evolve(
         row,
-        lease_us=None if row.lease_us is None else max(-1, row.lease_us - now),
+        lease_us=row.lease_us if row.lease_us in (None, FOREVER) else max(-1, row.lease_us - now),
         cancel_us=None if row.cancel_us is None or final else 1,
         started_us=None if row.started_us is None else 0,
         ended_us=None if row.ended_us is None else 0,
@@ -318,6 +372,7 @@ def explore(tables: Tables, most: int | None = None, before: str = "") -> tuple[
         for world in level:
             for name, act in list(Player(tables, world, before).actions()):
                 tables.load(world.rows, NOW)
+                nodes_of(world).load(tables)
                 transitions += 1
                 try:
                     after = act()
@@ -334,8 +389,14 @@ def explore(tables: Tables, most: int | None = None, before: str = "") -> tuple[
     return len(seen), transitions, ends
 
 
+def in_sqlite(rewrite: Callable[[str], str] = str) -> SqliteTables:
+    tables = SqliteTables(rewrite=with_clock(Dialect.SQLITE, rewrite))
+    tables.ask(CLOCK_TABLE)
+    return tables
+
+
 def test_a_confirmed_tool_is_called_at_most_once(figures: Callable[[str], None]) -> None:
-    tables = SqliteTables()
+    tables = in_sqlite()
     watch_moves(tables.connection)
     states, transitions, ends = explore(tables)
 
@@ -351,14 +412,15 @@ def test_a_confirmed_tool_is_called_at_most_once(figures: Callable[[str], None])
 def test_postgresql_goes_the_same_ways(
     postgres_database: str, figures: Callable[[str], None]
 ) -> None:
-    tables = PostgresTables(postgres_database)
+    tables = PostgresTables(postgres_database, with_clock(Dialect.POSTGRESQL))
     try:
+        tables.ask(CLOCK_TABLE)
         found = explore(tables, most=150)
     finally:
         tables.close()
 
     figures(f"continue: {found[1]} transitions on PostgreSQL")
-    assert found == explore(SqliteTables(), most=150)
+    assert found == explore(in_sqlite(), most=150)
 
 
 @pytest.mark.parametrize("before", NODES)
@@ -366,7 +428,7 @@ def test_beside_a_node_of_the_release_before_it_is_called_at_most_once(
     before: str, figures: Callable[[str], None]
 ) -> None:
     """Its statements read the marks of this release, and write tokens that this one reads."""
-    states, transitions, ends = explore(SqliteTables(), before=before)
+    states, transitions, ends = explore(in_sqlite(), before=before)
 
     figures(f"continue, {before} of the release before: {states} states, {transitions} transitions")
     assert {"COMPLETED 1", "CANCELLED 0", "CANCELLED 1", "ERROR 1", "PENDING 0"} <= ends
@@ -385,19 +447,19 @@ def test_beside_a_node_of_the_release_before_it_is_called_at_most_once(
 def test_without_a_clause_a_promise_is_broken(clause: str, instead: str) -> None:
     spoil, found = spoiling(clause, instead)
     with pytest.raises(Violation):
-        explore(SqliteTables(rewrite=spoil))
+        explore(in_sqlite(spoil))
     assert found
 
 
 def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile() -> None:
-    tables = SqliteTables()
+    tables = in_sqlite()
     player = Player(tables, World())
     player.start("a")
     tables.run(player_end("a", "PAUSED"))
     player.start("b")
     end = player_end("b", "COMPLETED")
     assert tables.run(end).following is None
-    continued = tables.run(ContinueRun("o", "s", "a", 1, "answered", "t", "n1", NOW, NOW + LEASE))
+    continued = tables.run(ContinueRun("o", "s", "a", 1, "answered", "t", "n1", NOW, HOSTED))
 
     assert continued.claim is not None
     assert tables.run(end) == Ended(kept=True)
@@ -405,5 +467,5 @@ def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile(
 
 def player_end(run: str, status: str) -> FinishRun | Finish256:
     """Return what `n1` ends its first claim of `run` with."""
-    player = Player(SqliteTables(), World())
+    player = Player(in_sqlite(), World())
     return player.ending("n1", run, RunLease("n1", 1), status, 1)

@@ -1,7 +1,8 @@
 """Every reachable state of the inbox's protocol, over the real SQL on SQLite.
 
-Breadth first: from each state every action of every node is tried, and states that differ only in
-what no statement can see (which node has which name, how long ago something was) are one.  The
+Breadth first: from each state every action of every node is tried, nodes stop, die and start, the
+database is away or its clock is set, and the clocks of the nodes are wrong; states that differ only
+in what no statement can see (which node has which name, how long ago something was) are one.  The
 search ends when nothing new is found, so what it asserts holds for histories of any length.
 """
 
@@ -15,11 +16,27 @@ import pytest
 from attrs import evolve, frozen
 
 from legation.store.inbox import INBOX, CompleteMessage, FailMessage, NewMessage, PutMessages
-from legation.store.leased_queue import ClaimItems, ExtendLeases, ItemKey, Lease
+from legation.store.leased_queue import ClaimItems, ItemKey, Lease
+from legation.store.leases import held
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
+from legation.store.units import Dialect
 
 from .. import one_database
+from .cluster_model import (
+    AWAY,
+    BACK,
+    CLOCKS,
+    DEAD,
+    LEASE,
+    NODES,
+    NOW,
+    START,
+    ClusterState,
+    Violation,
+    cluster_actions,
+)
+from .protocol_kit import CLOCK_TABLE, spoiling, with_clock
 
 pytestmark = pytest.mark.enumeration
 
@@ -27,18 +44,11 @@ R = TypeVar("R")
 Row: TypeAlias = tuple[Any, ...]
 Held: TypeAlias = tuple[str, str, int]  # node, message, token
 
-NODES: Final = ("n1", "n2")
-LEASE: Final = 2
 MAX_ATTEMPTS: Final = 2
-NOW: Final = 100
 COLUMNS: Final = (
     "message_id, sender, state, received_us, position, ready_us, attempts, lease_by, lease_us"
 )
 ID, SENDER, STATE, RECEIVED, POSITION, READY, ATTEMPTS, LEASE_BY, LEASED = range(9)
-
-
-class Violation(Exception):
-    """A promise was broken."""
 
 
 @frozen
@@ -54,14 +64,22 @@ class World:
     completed: frozenset[str] = frozenset()
     retried: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
+    cluster: ClusterState = START
 
 
 @frozen
 class Scene:
-    """The deliveries that may come, each of (message, sender); with an operator or without."""
+    """The deliveries that may come, each of (message, sender); with an operator or without.
+
+    Attributes:
+        stops: Nodes stand still for longer than a lease.
+        aways: The database is away, or its clock is set.
+    """
 
     deliveries: tuple[tuple[tuple[str, str], ...], ...]
     operator: bool = False
+    stops: bool = False
+    aways: bool = False
 
 
 @frozen
@@ -73,10 +91,11 @@ class Action:
 
 
 class Database(one_database.Database):
-    """The inbox and the outbox alone."""
+    """Messages, put there and read; the clock is what a test says."""
 
     def __init__(self, rewrite: Callable[[str], str] = str) -> None:
-        super().__init__(rewrite=rewrite, only="box")
+        super().__init__(rewrite=with_clock(Dialect.SQLITE, rewrite))
+        self.ask(CLOCK_TABLE)
 
     def load(self, rows: tuple[Row, ...]) -> None:
         """Be as `rows` say, whose times are relative to NOW."""
@@ -100,8 +119,7 @@ class Database(one_database.Database):
 
 def _shifted(row: Row, by: int) -> Row:
     return tuple(
-        value + by if place in (RECEIVED, READY, LEASED) and value is not None else value
-        for place, value in enumerate(row)
+        value + by if place in (RECEIVED, READY) else value for place, value in enumerate(row)
     )
 
 
@@ -113,8 +131,7 @@ def _seen(rows: tuple[Row, ...], now: int) -> tuple[Row, ...]:
     for row in rows:
         new = list(row)
         new[RECEIVED] = rank.get(row[RECEIVED], 0)
-        new[READY] = max(row[READY] - now, 0)
-        new[LEASED] = None if row[LEASED] is None else max(row[LEASED] - now, 0)
+        new[READY] = min(max(row[READY] - now, 0), 1)
         told.append(tuple(new))
     return tuple(told)
 
@@ -126,18 +143,23 @@ def _same(world: World) -> World:
         world,
         rows=tuple((*row[:LEASE_BY], swap[row[LEASE_BY]], row[LEASED]) for row in world.rows),
         held=frozenset((swap[node] or "", message, token) for node, message, token in world.held),
+        cluster=world.cluster.mirror(),
     )
-    return min(world, mirror, key=lambda w: (repr(w.rows), sorted(w.held)))
+    return min(world, mirror, key=lambda w: (repr(w.rows), sorted(w.held), repr(w.cluster)))
 
 
 def _actions(world: World, scene: Scene) -> Iterator[Action]:
     yield from (Action("put", delivery) for delivery in scene.deliveries)
-    yield from (Action("claim", node) for node in NODES)
-    yield from (Action("die", node) for node in NODES)
-    yield from (
-        Action(name, held) for held in sorted(world.held) for name in ("done", "fail", "extend")
-    )
+    yield from (Action("claim", node) for node in NODES if world.cluster.member(node).works)
+    yield from (Action(name, held) for held in sorted(world.held) for name in ("done", "fail"))
     yield Action("wait", 1)
+    leased = frozenset(row[LEASE_BY] for row in world.rows if row[LEASE_BY] is not None)
+    yield from (
+        Action(name, act)
+        for name, act in cluster_actions(
+            world.cluster, leased, stops=scene.stops, aways=scene.aways
+        )
+    )
     if scene.operator:
         dead = [row[ID] for row in world.rows if row[STATE] == "dead"]
         yield from (Action("retry", message) for message in dead if not world.retried)
@@ -149,8 +171,9 @@ def _lease(held: Held) -> Lease:
 
 
 def _act(database: Database, world: World, action: Action) -> World:
-    """Return the world behind `action`; all that moves time is `wait`."""
+    """Return the world behind `action`."""
     database.load(world.rows)
+    world.cluster.load(database)
     match action:
         case Action("put", delivery):
             new = database.run(
@@ -161,21 +184,27 @@ def _act(database: Database, world: World, action: Action) -> World:
             world = evolve(world, late=world.late | _late(database.rows(), new))
         case Action("claim", node):
             world = _claim(database, world, node)
-        case Action("die", node):
-            world = evolve(world, held=frozenset(h for h in world.held if h[0] != node))
         case Action("wait", _):
             pass
         case Action("retry", message):
-            retried = database.run(RetryDeadMessage("c", message, (), NOW))
+            retried = database.run(RetryDeadMessage("c", message, ()))
             _check(retried == Retried(message=True, replies=0), "not revived")
             world = evolve(world, retried=world.retried | {message})
-        case Action(name, held):
+        case Action("done" | "fail" as name, held):
             world = _end(database, world, name, held)
+        case Action(_, act):
+            cluster: ClusterState = act(database)
+            lives = {node for node in NODES if cluster.member(node).state != DEAD}
+            held = frozenset(h for h in world.held if h[0] in lives)
+            world = evolve(world, held=held, cluster=cluster)
     after = database.rows()
     _check(len(after) >= len(world.rows), "a message was lost")
-    _check_lanes(after)
-    now = NOW + 1 if action.name == "wait" else NOW
-    return _same(evolve(world, rows=_seen(after, now)))
+    _check_lanes(after, world.cluster)
+    return _same(evolve(world, rows=_seen(after, NOW + PASSED.get(action.name, 0))))
+
+
+PASSED: Final = {"wait": 1, LEASE: 10, AWAY: 10, BACK: -10}
+"""The actions that move the clock of the database."""
 
 
 def _late(rows: tuple[Row, ...], new: tuple[str, ...]) -> frozenset[str]:
@@ -187,37 +216,38 @@ def _late(rows: tuple[Row, ...], new: tuple[str, ...]) -> frozenset[str]:
 
 
 def _claim(database: Database, world: World, node: str, limit: int = 9) -> World:
-    claimed = database.run(ClaimItems(INBOX, node, NOW, NOW + LEASE, limit, MAX_ATTEMPTS))
+    claimed = database.run(ClaimItems(INBOX, node, CLOCKS[node], limit, MAX_ATTEMPTS))
     tokens = {(node, m.lease.key.item_id, m.lease.attempts) for m in claimed.items}
     rows = {row[ID]: row for row in world.rows}
     buried = evolve(world, rows=database.rows())  # the claim may have given up an older one
     for _, message, _ in tokens:
         _check(rows[message][STATE] == "ready", "what had ended was claimed")
+        for other, theirs, token in world.held:
+            lease = (rows[message][LEASE_BY], rows[message][ATTEMPTS])
+            taken = theirs == message and lease == (other, token)
+            _check(not (taken and world.cluster.member(other).works), "taken from a living node")
         _check(not _older(buried, message), "claimed out of order")
     return evolve(world, held=world.held | tokens)
 
 
 def _end(database: Database, world: World, name: str, held: Held) -> World:
-    """Complete, fail or extend under a lease that may have been lost."""
-    _, message, token = held
+    """Complete or fail under a lease that may have been lost."""
+    node, message, token = held
     row = next(row for row in world.rows if row[ID] == message)
     completed = world.completed
     if name == "done":
         replies = (NewReply(f"reply-{message}", "r", ""),)
-        kept = database.run(CompleteMessage(_lease(held), NOW, replies))
+        kept = database.run(CompleteMessage(_lease(held), CLOCKS[node], replies))
         _check(database.answers() == kept, "an answer without its completion")
         if kept:
             _check(message not in completed, "answered twice")
             _check(not _older(world, message), "answered out of order")
             completed |= {message}
-    elif name == "fail":
-        retry_us = None if token >= MAX_ATTEMPTS else NOW + 1
-        kept = database.run(FailMessage(_lease(held), "it", retry_us, NOW))
     else:
-        kept = bool(database.run(ExtendLeases((_lease(held),), NOW, NOW + LEASE)))
+        wait_us = None if token >= MAX_ATTEMPTS else 1
+        kept = database.run(FailMessage(_lease(held), "it", wait_us, CLOCKS[node]))
     _check(not kept or row[ATTEMPTS] == token, "done under a lease that was lost")
-    still = world.held if name == "extend" and kept else world.held - {held}
-    return evolve(world, held=still, completed=completed)
+    return evolve(world, held=world.held - {held}, completed=completed)
 
 
 def _older(world: World, message: str) -> list[str]:
@@ -238,17 +268,23 @@ def _check(held: object, broken: str) -> None:
         raise Violation(broken)
 
 
-def _check_lanes(rows: tuple[Row, ...]) -> None:
-    leased = [r[SENDER] for r in rows if r[STATE] == "ready" and (r[LEASED] or 0) > NOW]
+def _check_lanes(rows: tuple[Row, ...], cluster: ClusterState) -> None:
+    leased = [
+        row[SENDER]
+        for row in rows
+        if row[STATE] == "ready" and row[LEASE_BY] and cluster.member(row[LEASE_BY]).there
+    ]
     _check(len(leased) == len(set(leased)), "two messages of one sender at once")
 
 
 def _ends(database: Database, world: World) -> bool:
-    """Tell whether one node, left alone, brings every message to its end."""
+    """Tell whether one node, when all others are gone, brings every message to its end."""
     database.load(world.rows)
+    database.ask("delete from nodes")
     for turn in range(1, 9):
-        now = NOW + turn * (LEASE + 1)
-        claimed = database.run(ClaimItems(INBOX, "n9", now, now + LEASE, 9, MAX_ATTEMPTS))
+        now = NOW + 10 * turn
+        database.ask(f"update database_clock set now_us = {now}")
+        claimed = database.run(ClaimItems(INBOX, "n9", now, 9, MAX_ATTEMPTS))
         for message in claimed.items:
             if not database.run(CompleteMessage(message.lease, now)):
                 return False
@@ -285,8 +321,8 @@ def search(scene: Scene, rewrite: Callable[[str], str] = str) -> str:
     return f"{len(paths)} states, {transitions} transitions, closed"
 
 
-ONE: Final = Scene(((("a", "ada"),),), operator=True)
-TOGETHER: Final = Scene(((("a", "ada"), ("b", "ada")),))
+ONE: Final = Scene(((("a", "ada"),),), operator=True, stops=True, aways=True)
+TOGETHER: Final = Scene(((("a", "ada"), ("b", "ada")),), aways=True)
 APART: Final = Scene(((("a", "ada"),), (("b", "ada"),)))
 REVIVED: Final = Scene(((("a", "ada"), ("b", "ada")),), operator=True)
 SENDERS: Final = Scene(((("a", "ada"), ("b", "bob")),))
@@ -312,28 +348,28 @@ def test_no_history_answers_twice_breaks_the_order_or_loses_a_message(
         sys.stdout.write(f"\n  inbox protocol: {walked}\n")
 
 
-FENCE: Final = " and lease_by = :node and attempts = :attempts"
-TOKEN: Final = " and attempts = :attempts"
+FENCE: Final = "and lease_by = :node and attempts = :attempts"
+TOKEN: Final = "and attempts = :attempts"
 OLDER: Final = "sender, received_us, position, message_id"
-BUSY: Final = "and busy.lease_us > :now_us"
-REVIVE: Final = "and lease_us > :now_us\n"
+LIVES: Final = "exists (select 1 from nodes where nodes.node_id = busy.lease_by)"
+BUSY: Final = held("busy").replace("$CLOCK", "(select now_us from database_clock)")
 
 
 @pytest.mark.parametrize(
     ("clause", "instead", "scene", "broken"),
     [
-        ("and state = 'ready'" + FENCE, "", ONE, "done under a lease that was lost"),
+        (f"and state = 'ready' {FENCE}", "", ONE, "done under a lease that was lost"),
         (FENCE, "", ONE, "done under a lease that was lost"),
         (TOKEN, "", ONE, "done under a lease that was lost"),
         (OLDER, "sender, received_us, position desc", TOGETHER, "claimed out of order"),
         (
             BUSY,
-            "and busy.message_id = head.message_id and busy.lease_us > :now_us",
+            f"busy.message_id = head.message_id and {BUSY}",
             REVIVED,
             "two messages of one sender at once",
         ),
-        (REVIVE, "", REVIVED, "two messages of one sender at once"),
-        (BUSY, "and busy.lease_us is not null", ONE, "never ends"),
+        (BUSY, "busy.lease_us is not null", ONE, "never ends"),
+        (LIVES, "1 = 0", ONE, "taken from a living node"),
         ("on conflict do nothing", "on conflict do update set state = 'ready'", ONE, "duplicate"),
     ],
     ids=[
@@ -342,14 +378,13 @@ REVIVE: Final = "and lease_us > :now_us\n"
         "no token",
         "no order",
         "no lane",
-        "no end of a lease",
         "no rescue",
+        "nobody lives",
         "no duplicates",
     ],
 )
 def test_every_clause_is_needed(clause: str, instead: str, scene: Scene, broken: str) -> None:
-    def spoil(text: str) -> str:
-        return text.replace(clause, instead)
-
+    spoil, found = spoiling(clause, instead)
     with pytest.raises(Violation, match=broken):
         search(scene, spoil)
+    assert found

@@ -218,7 +218,6 @@ def _check_end(tables: Tables, world: World, *, session_locks: bool) -> None:
 def in_sqlite(rewrite: Callable[[str], str] = str) -> Database:
     database = Database(rewrite=with_clock(Dialect.SQLITE, rewrite))
     database.connection.execute(CLOCK_TABLE)
-    database.connection.execute("insert into database_clock values (0)")
     return database
 
 
@@ -235,7 +234,6 @@ def test_postgresql_goes_the_same_ways(
     tables = PostgresTables(postgres_database, with_clock(Dialect.POSTGRESQL))
     try:
         tables.connection.execute(CLOCK_TABLE.encode())
-        tables.connection.execute(b"insert into database_clock values (0)")
         found = explore(tables, most=100)
         locked = explore(tables, most=150, session_locks=True)
     finally:
