@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from legation.migrations.catalogue import CATALOGUE, Catalogue
+from legation.store.leases import clocked
+from legation.store.nodes import Beat, Bury
 from legation.store.units import Dialect, Undo, Unit
 
 __all__ = ["Database"]
 
 R = TypeVar("R")
+
+CLOCK: Final = clocked("select $CLOCK").sqlite_text.removeprefix("select ")
+HOUR_US: Final = 3_600_000_000
 
 
 def _is_undo(result: object) -> TypeGuard[Undo[Any]]:
@@ -22,8 +27,11 @@ class Database:
     """The tables of the newest version, on which units run, each in a savepoint.
 
     `rewrite` may spoil the text of a statement; `only` names what a step of the schema has to have
-    in its text, where a test makes thousands of databases and needs few tables.
+    in its text, where a test makes thousands of databases and needs few tables.  `clock_us` is its
+    own clock where a test sets it.
     """
+
+    clock_us: int | None = None
 
     def __init__(
         self,
@@ -51,6 +59,8 @@ class Database:
             statement = next(work)
             while True:
                 text = self.rewrite(statement.text(Dialect.SQLITE))
+                if self.clock_us is not None:
+                    text = text.replace(CLOCK, str(self.clock_us))
                 rows = self.connection.execute(text, dict(statement.parameters)).fetchall()
                 statement = work.send(rows)
         except StopIteration as stop:
@@ -64,6 +74,26 @@ class Database:
         self.connection.execute("release unit")
         outcome: Any = result.result if _is_undo(result) else result
         return cast("R", outcome)
+
+    def enter(self, *nodes: str) -> None:
+        """Have `nodes` among those that live, whose leases of an hour go by its clock."""
+        for node in nodes:
+            self.run(
+                Beat(
+                    node,
+                    HOUR_US,
+                    0,
+                    (),
+                    "",
+                    session_lock=False,
+                    code_version="1",
+                    schema_version="1",
+                )
+            )
+
+    def bury(self, *nodes: str) -> None:
+        """Have `nodes` among the living no more."""
+        self.run(Bury(nodes))
 
     def ask(self, text: str, *parameters: Any) -> list[Any]:
         """Return the rows of a statement of the test's own."""

@@ -6,7 +6,7 @@ then the program returns.  What it begins it ends: whatever is still under work 
 over is released, as at the end of a process (`shutdown`).
 
 A round has a context of its own, so that its limit and its end concern nothing that requests of
-the same process began.  The runs of these are looked after: the round extends their leases, and
+the same process began.  The runs of these are looked after: the round beats for their node, and
 waits for them as long as it has time.
 """
 
@@ -104,7 +104,7 @@ class BoundedRound:
     goes_on: bool = field(default=True, init=False)
     begun: int = field(default=0, init=False)
     ended: int = field(default=0, init=False)
-    _extended_us: dict[str, int] = field(factory=dict[str, int], init=False)
+    _compared_us: dict[str, int] = field(factory=dict[str, int], init=False)
     _troubles: dict[Rounds, str] = field(factory=dict[Rounds, str], init=False)
     _failed: set[str] = field(factory=set[str], init=False)
     _handlers: Handlers = field(init=False, repr=False)
@@ -152,6 +152,10 @@ class BoundedRound:
                 yield from self._wait(min(seconds, _LOOK_SECONDS))
             elif idle and self.begun == begun:
                 break
+        for name in self._databases:
+            if worker := self.leases.get(name):
+                # The first look at what a failure left behind: the next round releases it.
+                yield from self._attempt(KeepLeases(worker))
         yield from self._forget(started_us)
         next_us = yield from self._find_next()
         return RoundReport(
@@ -202,8 +206,8 @@ class BoundedRound:
         if worker is None:
             return
         keep, now_us = KeepLeases(worker), (yield from Now())
-        if _is_due(keep, now_us, self._extended_us.get(name, 0)):
-            self._extended_us[name] = now_us
+        if _is_due(keep, now_us, self._compared_us.get(name, 0)):
+            self._compared_us[name] = now_us
             yield from self._attempt(keep)
         sent = yield from self._attempt(send_outbox(worker))
         if not (sent.trouble or worker.held(OUTBOX)):

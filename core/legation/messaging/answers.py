@@ -217,7 +217,7 @@ class AnswerMessage(Job):
         try:
             yield from self._transact(failed)
         except StoreFailure:
-            lost = True  # the lease runs out, and the message is claimed again
+            lost = True  # the lease is released, and the message claimed again
         if lost:
             yield from Log("warning", "message_release_failed", fields)
         elif replies:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from attrs import evolve
+
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..runs.membership import enter
-from ..runs.rounds import Pause, Rounds, repeat
+from ..runs.rounds import Pause, Rounds, pause_us, repeat
 from ..store.inbox import INBOX
 from ..store.leased_queue import (
+    ClaimedItems,
     ClaimItems,
     ForgetItems,
     LeasedQueue,
@@ -23,7 +26,7 @@ from ..store.leased_queue import (
 from ..store.outbox import OUTBOX
 from ..values import frozen
 from .answers import AnswerMessage
-from .leases import WorkerLeases, key_of
+from .leases import WorkerLeases
 from .replies import SendReply
 from .retry import MAX_ATTEMPTS
 
@@ -112,19 +115,8 @@ class ClaimWork(_QueueJob):
         room = worker.room(queue)
         if not room:
             return False
-        node, now_us = yield from enter(worker.context.cluster, worker.database)
-        unit = ClaimItems(queue, node, now_us, room, MAX_ATTEMPTS, worker.channels)
-        worker.claims += 1
-        try:
-            claimed = yield from Transact(worker.database, unit)
-        finally:
-            worker.claims -= 1
-        worker.count(queue, len(claimed.items))
+        claimed = yield from worker.claim(self._claim(room))
         for item in claimed.items:
-            # A database that was restored from a backup gives out again what is under work here.
-            if worker.context.cluster.works_on(key_of(item.lease), item.lease):
-                continue
-            worker.enter(item.lease)
             yield from Spawn(self.work(worker, item))
         for key in claimed.buried:
             yield from Log(
@@ -133,6 +125,19 @@ class ClaimWork(_QueueJob):
                 (("channel", key.channel),),
             )
         return False
+
+    def _claim(self, room: int) -> Program[ClaimedItems[Any]]:
+        """Claim as this node, and note what came of it before anybody else has a turn."""
+        worker, queue = self.worker, self.queue
+        node, now_us = yield from enter(worker.context.cluster, worker.database)
+        unit = ClaimItems(queue, node, now_us, room, MAX_ATTEMPTS, worker.channels)
+        claimed = yield from Transact(worker.database, unit)
+        worker.count(queue, len(claimed.items))
+        # A database that was restored from a backup gives out again what is under work here.
+        items = tuple(item for item in claimed.items if worker.is_idle(item.lease))
+        for item in items:
+            worker.enter(item.lease)
+        return evolve(claimed, items=items)
 
 
 @frozen
@@ -145,25 +150,19 @@ class KeepLeases(_QueueJob):
         return Sleep(self.worker.lease_us / 3 / 1_000_000)
 
     def round(self) -> Program[bool]:
-        """Release what nobody works on; what was lost makes room, for its work comes to nothing.
-
-        What has no program at one look may have it in a moment: it is released at the second.
-        """
+        """Release what nobody works on; what was lost makes room, for its work comes to nothing."""
         worker, node = self.worker, (yield from ThisNode())
-        cluster = worker.context.cluster
-        for queue in (INBOX, OUTBOX):
-            held = worker.held(queue)
-            leased = frozenset((yield from Transact(worker.database, ListLeases(queue, node))))
-            for lease in held:
-                if lease not in leased:
-                    worker.leave(lease)
-            idle = frozenset(
-                lease for lease in leased if not cluster.works_on(key_of(lease), lease)
-            )
-            orphans = idle & worker.idle.get(queue.table, frozenset())
-            worker.idle[queue.table] = idle - orphans
-            if orphans:
-                yield from Transact(worker.database, ReleaseLeases(tuple(orphans)))
+        held = (*worker.held(INBOX), *worker.held(OUTBOX))
+        leased = yield from Transact(worker.database, ListLeases((INBOX, OUTBOX), node))
+        for lease in set(held).difference(leased):
+            worker.leave(lease)
+        now_us = yield from Now()
+        idle = filter(worker.is_idle, leased)
+        orphans = worker.shared.find_orphans(idle, now_us, pause_us(self))
+        if orphans:
+            yield from Transact(worker.database, ReleaseLeases(orphans))
+            fields = (("database", worker.database), ("leases", len(orphans)))
+            yield from Log("warning", "channel_leases_released", fields)
         return False
 
 

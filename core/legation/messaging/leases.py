@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
+from ..effects import Program
 from ..hosted.registry import HostedChannel
 from ..runs.executor import ExecutorContext
-from ..runs.register import InFlight, Key
+from ..runs.register import InFlight, Key, SharedWork
 from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
 from ..store.outbox import OUTBOX
 
-__all__ = ["MOST", "WorkerLeases", "key_of", "leases_of"]
+__all__ = ["MOST", "WorkerLeases", "leases_of"]
+
+R = TypeVar("R")
 
 MOST: Final = 16
 """How many messages, and how many replies, a node works on at a time."""
@@ -31,7 +34,6 @@ class WorkerLeases:
     Attributes:
         claims: How many claims have been sent to the database and not been answered.
         taken: How many items have been claimed, by the table of their queue.
-        idle: The leases of this node that nobody worked on at the last look, by that table.
         forgot_us: When this process last deleted all that was to be forgotten.
     """
 
@@ -41,10 +43,14 @@ class WorkerLeases:
     claims: int = 0
     forgot_us: int = field(default=0, init=False)
     taken: Counter[str] = field(factory=Counter[str], init=False)
-    idle: dict[str, frozenset[Lease]] = field(factory=dict[str, frozenset[Lease]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.context.cluster.working.add(self.in_flight)
+        self.shared.registers.add(self.in_flight)
+
+    @property
+    def shared(self) -> SharedWork[Lease]:
+        """The messages and replies that this process works on in the database."""
+        return self.context.cluster.member(self.database).letters
 
     @property
     def busy(self) -> bool:
@@ -100,17 +106,28 @@ class WorkerLeases:
         """Whether the limit holds for `queue`: not for the replies to messages within the limit."""
         return queue is not OUTBOX or not self.taken[INBOX.table]
 
+    def claim(self, program: Program[R]) -> Program[R]:
+        """Run `program`, which claims, and note as long that a claim is on its way."""
+        self.claims += 1
+        try:
+            return (yield from self.shared.claim(program))
+        finally:
+            self.claims -= 1
+
     def enter(self, lease: Lease) -> None:
         """Note that work under `lease` begins."""
-        self.in_flight.enter(key_of(lease), lease)
+        self.in_flight.enter(_key(lease), lease)
 
     def leave(self, lease: Lease) -> None:
         """Note that work under `lease` is over."""
-        self.in_flight.leave(key_of(lease), lease)
+        self.in_flight.leave(_key(lease), lease)
+
+    def is_idle(self, lease: Lease) -> bool:
+        """Return whether no program of this process works under `lease`."""
+        return not self.shared.holds(_key(lease), lease)
 
 
-def key_of(lease: Lease) -> Key:
-    """Return what a lease is known by among the work in flight."""
+def _key(lease: Lease) -> Key:
     return lease.queue.table, lease.key.channel, lease.key.item_id
 
 

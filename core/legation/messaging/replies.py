@@ -40,7 +40,7 @@ class SendReply(Job):
         try:
             yield from self._note(outcome or RetryLater(None, reason))
         except StoreFailure:
-            lost = True  # the lease runs out, and the reply is sent again under its key
+            lost = True  # the lease is released, and the reply sent again under its key
         # Not while unwinding: what is broken off with its process is still held, and given back.
         self.worker.leave(lease)
         if lost:

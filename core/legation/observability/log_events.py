@@ -96,6 +96,12 @@ _LISTED: Final = (
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(
+        "channel_leases_released",
+        _WARNING,
+        ("database", "leases"),
+        "Messages or replies that this node had claimed, and that nobody worked on, wait again.",
+    ),
+    LogEvent(
         "channel_round_failed",
         _FAILING,
         ("database", "error"),

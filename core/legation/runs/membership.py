@@ -19,7 +19,7 @@ from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..store.unhosted import Unhosted
 from ..values import frozen
 from ..version import VERSION
-from .register import InFlight, Key
+from .register import InFlight, SharedWork
 from .topics import cancel_topic
 
 __all__ = ["Cluster", "Membership", "NodeTerms", "compare_leases", "enter", "leave"]
@@ -93,6 +93,7 @@ class Membership:
         doubt: Why it cannot be known which runs are its own; empty where it is known.
         compared_us: When its leases were last compared with what it executes.
         orphans: The leases of that time that no program stood for: run and attempt; None before.
+        letters: The messages and replies that this process works on.
     """
 
     database: str
@@ -111,6 +112,7 @@ class Membership:
     doubt: str = ""
     compared_us: int = 0
     orphans: frozenset[RunAttempt] | None = None
+    letters: SharedWork[Any] = field(factory=SharedWork[Any])
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
@@ -208,13 +210,11 @@ class Cluster:
     Attributes:
         left: This process ends, and no longer beats.
         executing: The registers of runs, of the process and of its rounds: run and attempt.
-        working: Those of messages and replies.
     """
 
     terms: NodeTerms
     left: bool = False
     executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]])
-    working: WeakSet[InFlight[Any]] = field(factory=WeakSet[InFlight[Any]])
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property
@@ -240,10 +240,6 @@ class Cluster:
             for register in self.executing
             for (_, run_id), attempt in register.at(database).items()
         )
-
-    def works_on(self, key: Key, lease: object) -> bool:
-        """Return whether a program of this process works under `lease`."""
-        return any(register.holds(key, lease) for register in self.working)
 
 
 def enter(cluster: Cluster, database: str) -> Program[tuple[str, int]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from attrs import define, field
 
-__all__ = ["InFlight", "Key"]
+from ..effects import Program
 
+__all__ = ["InFlight", "Key", "SharedWork"]
+
+R = TypeVar("R")
 T = TypeVar("T")
 
 Key: TypeAlias = tuple[str, ...]
@@ -57,3 +61,52 @@ class InFlight(Generic[T]):
     def at(self, place: str) -> dict[Key, T]:
         """Return the work at `place`, sorted."""
         return {key: self._tokens[key] for key in self if key[0] == place}
+
+
+@define(eq=False)
+class SharedWork(Generic[T]):
+    """The work of this process in one database, with that of its rounds.
+
+    Attributes:
+        registers: Those of the work in flight.
+        begun: How many claims have been sent to the database.
+        claims: Those of them, by their number, that have not been answered.
+        idle: The leases of this node that nobody works under, each with when that was first seen,
+            and how many claims had been sent then.
+    """
+
+    registers: WeakSet[InFlight[T]] = field(factory=WeakSet[InFlight[T]])
+    begun: int = 0
+    claims: set[int] = field(factory=set[int])
+    idle: dict[T, tuple[int, int]] = field(factory=dict[T, tuple[int, int]])
+
+    def holds(self, key: Key, token: T) -> bool:
+        """Return whether somebody works on `key` under `token`."""
+        return any(register.holds(key, token) for register in self.registers)
+
+    def claim(self, program: Program[R]) -> Program[R]:
+        """Run `program`, which claims and enters what it got, as one claim."""
+        self.begun = number = self.begun + 1
+        self.claims.add(number)
+        try:
+            return (yield from program)
+        finally:
+            self.claims.remove(number)
+
+    def find_orphans(self, idle: Iterable[T], now_us: int, pause_us: int) -> tuple[T, ...]:
+        """Return what was idle at two looks, at least `pause_us` apart; `idle` is so now.
+
+        One look is not enough: a claim may stand in the database whose answer is on its way.  While
+        one is that was so at the first look, there is no second.
+        """
+        now = (now_us, self.begun)
+        self.idle = {lease: self.idle.get(lease, now) for lease in idle}
+        first = min(self.claims, default=self.begun + 1)
+        orphans = tuple(
+            lease
+            for lease, (since_us, begun) in self.idle.items()
+            if not 0 <= now_us - since_us < pause_us and begun < first
+        )
+        for lease in orphans:
+            del self.idle[lease]
+        return orphans

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field
 
 from ..values import frozen
-from .leased_queue import ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
+from .leased_queue import STANDS, ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
 from .leases import FOREVER, clocked, end_of_lease, held
 from .outbox import NewReply, put_replies
 from .units import Dialect, Sql, Statements, Unit
@@ -72,7 +72,7 @@ _LANE: Final = "order by channel, sender, received_us, position, message_id limi
 _CLAIM: Final = f"""with recursive {{heads}}, picked as materialized (
         select head.channel, head.message_id from heads
         join inbox as head on {{same}}
-        where head.state = 'ready' and head.ready_us <= $CLOCK and {{served}}
+        where {STANDS} and head.state = 'ready' and head.ready_us <= $CLOCK and {{served}}
         and not exists (
             select 1 from inbox as busy where busy.state = 'ready' and busy.channel = head.channel
             and busy.sender = head.sender and {held("busy")}

@@ -4,6 +4,7 @@ The protocol.  An item is `ready` until it has come to its end or is `dead`.  No
 leased: leased means that there is a `lease_us` and the node that `lease_by` names lives (`leases`).
 
 * *Claim is rescue.*  One statement takes what is ready and what a dead node left behind alike.
+  A node that does not stand among the others claims nothing: its lease would have lapsed at once.
 * *Fencing.*  Every claim counts `attempts` up, and every later statement asks for the same node
   and the same number.  Whoever lost the lease changes nothing and learns it from the result.
 * *Lanes.*  Only the oldest ready item of a lane may be claimed, and none while another one of that
@@ -28,6 +29,7 @@ from .leases import FOREVER, clocked, held, lapsed
 from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
 
 __all__ = [
+    "STANDS",
     "ClaimItems",
     "ClaimedItem",
     "ClaimedItems",
@@ -47,6 +49,9 @@ __all__ = [
 
 C = TypeVar("C", bound="ClaimedItem")
 R = TypeVar("R", bound=AttrsInstance)
+
+STANDS: Final = "exists (select 1 from nodes where nodes.node_id = :node)"
+"""The condition of a claim that its node is there."""
 
 _FREE: Final = "lease_by = null, lease_us = null"
 
@@ -199,8 +204,9 @@ class QueueDepth:
 class ClaimItems(Unit[ClaimedItems[C]]):
     """Lease up to `limit` items for `node`: the oldest of each lane.
 
-    An item whose `max_attempts` leases all ran out kills whoever touches it: it is buried.
-    With `channels`, those of others are left alone: another node knows them.
+    An item whose `max_attempts` leases all lapsed kills whoever touches it: it is buried.
+    With `channels`, those of others are left alone: another node knows them.  A node that is not
+    there, or was taken for dead, gets nothing.
     """
 
     queue: LeasedQueue[C, Any]
@@ -257,18 +263,20 @@ class FailItem(Unit[bool]):
 
 @frozen
 class ListLeases(ReadUnit[tuple[Lease, ...]]):
-    """The leases of `node` on items of `queue`, whether or not a program works on them."""
+    """The leases of `node` on items of `queues`, whether or not a program works on them."""
 
-    queue: LeasedQueue[Any, Any]
+    queues: tuple[LeasedQueue[Any, Any], ...]
     node: str
 
     def statements(self, dialect: Dialect) -> Statements[tuple[Lease, ...]]:
-        """Read what waits or is worked on."""
-        rows = yield self.queue.leased.of(self)
-        return tuple(
-            Lease(self.queue, ItemKey(channel, item_id), self.node, attempts)
-            for channel, item_id, attempts in rows
-        )
+        """Read one queue after the other."""
+        leases: list[Lease] = []
+        for queue in self.queues:
+            leases += [
+                Lease(queue, ItemKey(channel, item_id), self.node, attempts)
+                for channel, item_id, attempts in (yield queue.leased.of(self))
+            ]
+        return tuple(leases)
 
 
 @frozen

@@ -17,7 +17,10 @@ FOREVER: Final = (1 << 63) - 1
 """The `lease_us` of a lease that lasts as long as its node is there."""
 
 _SQLITE_CLOCK: Final = "cast((julianday('now') - 2440587.5) * 86400000000 as integer)"
-_POSTGRESQL_CLOCK: Final = "cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)"
+# As a subquery it is asked once in a statement, and not for each row.
+_POSTGRESQL_CLOCK: Final = (
+    "(select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint))"
+)
 
 
 def clocked(text: str, postgresql: str | None = None) -> Sql:
@@ -43,7 +46,10 @@ def lapsed(row: str) -> str:
 
 
 def end_of_lease(row: str) -> str:
-    """Return when the lease of `row` is over unless its node beats again; 0 where it has lapsed."""
-    return f"""case when {row}.lease_us < {FOREVER} then {row}.lease_us else coalesce((
+    """Return when the lease of `row` is over unless its node beats again; null without one.
+
+    It is 0 where the node is gone.
+    """
+    return f"""case when {row}.lease_us = {FOREVER} then coalesce((
         select $CLOCK + nodes.until_us - cluster.up_us from nodes cross join cluster
-        where nodes.node_id = {row}.lease_by), 0) end"""
+        where nodes.node_id = {row}.lease_by), 0) else {row}.lease_us end"""

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field
 
 from ..values import frozen
-from .leased_queue import ClaimedItem, LeasedQueue
+from .leased_queue import STANDS, ClaimedItem, LeasedQueue
 from .leases import FOREVER, clocked, end_of_lease, held, lapsed
 from .units import Statements
 
@@ -64,7 +64,7 @@ _LANES: Final = """with lanes as (
 _HELD: Final = f"case when {held('outbox')} then 1 else 0 end"
 _CLAIM: Final = f"""{_LANES.format(busy=_HELD)}, picked as materialized (
         select channel, idempotency_key from lanes
-        where place = 1 and busy = 0 and ready_us <= $CLOCK and {{served}}
+        where {STANDS} and place = 1 and busy = 0 and ready_us <= $CLOCK and {{served}}
         order by ready_us, created_us, idempotency_key limit :limit
     )
     update outbox set lease_by = :node, lease_us = {FOREVER}, attempts = attempts + 1

@@ -14,7 +14,7 @@ from legation.http.messages import compact_json
 from legation.messaging.answers import _answer_of, owner_of
 from legation.store.failures import Busy, Unavailable
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
-from legation.store.leased_queue import ClaimItems, ExtendLeases
+from legation.store.leased_queue import ClaimItems, ListLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
 from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
@@ -269,7 +269,7 @@ def test_a_lease_lost_before_the_run_begins_begins_none() -> None:
         assert letter(c, "a").message.state == "done"
 
 
-def test_what_cannot_be_put_back_is_claimed_again_when_its_lease_has_run_out() -> None:
+def test_what_cannot_be_put_back_is_claimed_again_when_its_lease_was_released() -> None:
     provider = WhatsAppApi()
     with client(provider) as c:
         c.fail_at(_unit(StartRun), Unavailable("x"), times=1)
@@ -280,6 +280,7 @@ def test_what_cannot_be_put_back_is_claimed_again_when_its_lease_has_run_out() -
         c.advance(40)
 
     assert texts(provider) == ["hello"]
+    assert "channel_leases_released" in {log.event for log in c.logs}
 
 
 def test_a_run_that_was_interrupted_is_begun_again() -> None:
@@ -330,8 +331,9 @@ def test_a_run_of_an_earlier_attempt_that_is_deleted_is_not_begun_again() -> Non
     with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
         deliver(c, ("4911", "a", "hello"))
         c.advance(1)
-        c.fail_at(_unit(ExtendLeases), (), times=4)
+        c.fail_at(_unit(ListLeases), (), times=1)
         c.advance(50)
+        assert letter(c, "a").message.attempts == 2
         c.delete("/sessions/whatsapp:4911?type=agent&db_id=main").expect_success()
         c.advance(60)
 
@@ -360,10 +362,10 @@ def test_the_run_of_an_earlier_attempt_is_waited_for_and_not_begun_again() -> No
     with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
         deliver(c, ("4911", "a", "hello"))
         c.advance(1)
-        # The leases of messages are not kept for a while; that of the run is.
-        fault = c.fail_at(_unit(ExtendLeases), (), times=4)
+        # The lease of the message is taken for lost, and released; that of the run is not.
+        c.fail_at(_unit(ListLeases), (), times=1)
         c.advance(100)
-        assert fault.hits >= 3
+        assert letter(c, "a").message.attempts == 2
         c.advance(60)
         runs = c.get("/sessions/whatsapp:4911/runs?db_id=main").json()
 

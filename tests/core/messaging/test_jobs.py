@@ -9,22 +9,42 @@ import pytest
 
 from legation import Agent, Channel, Model
 from legation.channels.replies import Reply, encode_reply
-from legation.effects import Fetch, FetchReply, Now, Program, Sleep, Spawn, Transact, Unreachable
+from legation.effects import (
+    Fetch,
+    FetchReply,
+    Now,
+    Program,
+    Sleep,
+    Spawn,
+    ThisNode,
+    Transact,
+    Unreachable,
+)
 from legation.messaging.answers import AnswerMessage
-from legation.messaging.jobs import KEPT_US, ClaimWork, ForgetDone, KeepLeases, channel_jobs
+from legation.messaging.jobs import (
+    KEPT_US,
+    ClaimWork,
+    ForgetDone,
+    KeepLeases,
+    answer_inbox,
+    channel_jobs,
+)
 from legation.messaging.leases import MOST, WorkerLeases, leases_of
 from legation.messaging.replies import SendReply
-from legation.store.failures import Busy, NotServed
-from legation.store.inbox import INBOX, NewMessage, PutMessages
+from legation.store.failures import Busy, CommitLost, NotServed
+from legation.store.inbox import INBOX, ClaimedMessage, NewMessage, PutMessages
 from legation.store.leased_queue import (
+    ClaimedItems,
     ClaimItems,
-    ExtendLeases,
     ForgetItems,
     ItemKey,
     Lease,
     LeasedQueue,
     ListItems,
+    ListLeases,
+    ReleaseLeases,
 )
+from legation.store.nodes import Beat, Bury
 from legation.store.outbox import OUTBOX, NewReply
 from legation_testing import Client, Delayed, play
 
@@ -124,16 +144,20 @@ def _rows(c: Client) -> Any:
     return [(m.channel, m.attempts, r.attempts) for m, r in zip(messages, replies, strict=True)]
 
 
+def beat(node: str) -> Beat:
+    return Beat(node, LEASE_US, NOW, (), "", session_lock=False, code_version="", schema_version="")
+
+
 def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
     with Client(made()) as c:
         run(c, PutMessages("whatsapp", (NewMessage("a", "4911", "{}"),), NOW))
         run(c, PutReplies("whatsapp", (NewReply("r", "4911", "{}"),), NOW))
         for queue in QUEUES:
             for turn in range(20):
-                claim = ClaimItems[Any](
-                    queue, "dead-node", NOW + turn * 2, NOW + turn * 2 + 1, 9, 20
-                )
-                assert run(c, claim) is not None
+                dead = f"dead-{turn}"
+                run(c, beat(dead))
+                assert run(c, ClaimItems[Any](queue, dead, NOW, 9, 20)).items != ()
+                run(c, Bury((dead,)))
         c.advance(2)
 
         logged = [(log.event, dict(log.fields)) for log in c.logs if "abandoned" in log.event]
@@ -185,14 +209,211 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
     play(
         _first(program, 4),
         [
+            (ThisNode(), "n"),
+            (Transact("main", ListLeases(QUEUES, "n")), (message, reply)),
             (Now(), NOW),
-            (Transact("main", ExtendLeases((message, other), NOW, NOW + LEASE_US)), (message,)),
-            (Transact("main", ExtendLeases((reply,), NOW, NOW + LEASE_US)), (reply,)),
             (Sleep(10.0), None),
         ],
     )
 
     assert (worker.held(INBOX), worker.held(OUTBOX)) == ((message,), (reply,))
+
+
+def look(worker: WorkerLeases, leased: tuple[Lease, ...], now_us: int) -> tuple[Lease, ...]:
+    """Return what a look at the leases of the node releases."""
+    program = KeepLeases(worker).round()
+    released: tuple[Lease, ...] = ()
+    answer: Any = None
+    while True:
+        try:
+            effect = program.send(answer)
+        except StopIteration:
+            return released
+        match effect:
+            case ThisNode():
+                answer = "n"
+            case Now():
+                answer = now_us
+            case Transact(unit=ListLeases()):
+                answer = leased
+            case Transact(unit=ReleaseLeases(leases)):
+                released, answer = leases, len(leases)
+            case _:
+                answer = None
+
+
+LOST: Final = tuple(Lease(INBOX, ItemKey("whatsapp", name), "n", 1) for name in "ab")
+
+
+def test_what_nobody_works_on_is_released_at_the_second_look_a_third_of_a_lease_later() -> None:
+    worker = WorkerLeases(platform().context, "main")
+    other = WorkerLeases(worker.context, "main")
+    worker.enter(LOST[1])
+
+    assert [look(worker, LOST, NOW + us) for us in (0, 1, LEASE_US // 3 - 1)] == [()] * 3
+    assert look(other, LOST, NOW + LEASE_US // 3) == LOST[:1]
+    worker.leave(LOST[1])
+    assert look(worker, LOST[1:], NOW + LEASE_US // 3 * 2) == ()
+    assert look(worker, LOST[1:], NOW + LEASE_US) == LOST[1:]
+    assert look(worker, LOST, NOW + LEASE_US // 3 * 4) == ()
+
+
+def test_there_is_no_second_look_while_a_claim_is_on_its_way_that_was_so_at_the_first() -> None:
+    """Its commit may stand in the database and its answer on the wire, for however long."""
+    worker = WorkerLeases(platform().context, "main")
+    other = WorkerLeases(worker.context, "main")
+
+    def claim() -> Program[None]:
+        yield Now()
+
+    for asked in (worker, other):
+        claiming, later = asked.claim(claim()), asked.claim(claim())
+        next(claiming)
+        assert [look(worker, LOST, NOW + turn * LEASE_US) for turn in range(3)] == [()] * 3
+        next(later)
+        claiming.close()
+        assert asked.busy
+        assert look(worker, LOST, NOW + 3 * LEASE_US) == LOST
+        later.close()
+        assert not asked.busy
+
+
+def test_what_is_idle_in_one_database_is_not_taken_for_the_same_in_another() -> None:
+    context = platform().context
+    main, second = (WorkerLeases(context, name) for name in ("main", "second"))
+    main.enter(LOST[0])
+
+    assert [look(main, LOST, NOW + turn * LEASE_US) for turn in range(2)] == [(), LOST[1:]]
+    assert [look(second, LOST, NOW + turn * LEASE_US) for turn in range(2)] == [(), LOST]
+
+
+def test_a_restored_database_gives_nothing_out_twice() -> None:
+    """Its row stands as it did before the claim, so that the lease has the same number again."""
+    worker = WorkerLeases(platform().context, "main")
+    worker.enter(LOST[0])
+    worker.context.cluster.member("main").late_us = NOW + LEASE_US
+    again, other = (ClaimedMessage(lease, "4911", "{}", NOW, 0, None) for lease in LOST)
+    claimed = ClaimedItems((again, other))
+
+    play(
+        answer_inbox(worker).round(),
+        [
+            (ThisNode(), "n"),
+            (Now(), NOW),
+            (Transact("main", ClaimItems(INBOX, "n", NOW, MOST - 1, 20, worker.channels)), claimed),
+            (Spawn(AnswerMessage(worker, other)), None),
+        ],
+    )
+
+    assert worker.held(INBOX) == LOST
+
+
+def released(c: Client) -> list[dict[str, Any]]:
+    return [dict(log.fields) for log in c.logs if log.event == "channel_leases_released"]
+
+
+@pytest.mark.parametrize("queue", QUEUES, ids=repr)
+def test_a_claim_whose_commit_was_lost_is_released_after_two_looks(
+    queue: LeasedQueue[Any, Any],
+) -> None:
+    provider = WhatsAppApi()
+    with Client(made(), fetch=provider) as c, c.peer(made()) as other:
+        c.advance(0.5)
+
+        def lost(effect: Any) -> bool:
+            return claims(queue)(effect) and effect.unit.node == c.node.name
+
+        c.fail_at(lost, CommitLost("x"), after=True)
+        for effect in (claims(queue), claims(INBOX)):
+            c.fail_at(
+                lambda e, effect=effect: effect(e) and e.unit.node == other.node.name,
+                Busy("x"),
+                times=1,
+            )
+        deliver(c, ("4911", "a", "hi"), ("4922", "b", "there"))
+        c.advance(19)
+        assert provider.seen == []
+        assert released(c) == []
+        c.advance(3)
+
+        assert released(c) == [{"database": "main", "leases": 2}]
+        assert sorted(message.text for message in provider.seen) == ["hi", "there"]
+
+
+def test_what_a_dead_node_had_claimed_is_claimed_as_soon_as_its_row_is_gone() -> None:
+    provider = WhatsAppApi()
+    slow: dict[str, Any] = {
+        "models": [Model("slow", "echo", delay_seconds=1000.0)],
+        "agents": [Agent(id="concierge", model="slow")],
+    }
+    with Client(made(**slow), fetch=provider) as c, c.peer(made()) as other:
+        c.node.place = other.node.place = ""  # only its silence tells
+        c.advance(6)
+        deliver(c, ("4911", "a", "/new"), ("4922", "b", "hi"))
+        c.settle()
+        texts = [message.text for message in provider.seen]
+        deliver(c, ("4933", "c", "hi"))
+        c.fail_at(lambda e: claims(INBOX)(e) and e.unit.node != c.node.name, Busy("x"), times=1)
+        c.settle()
+        c.crash()
+        other.advance(20)
+        assert [message.text for message in provider.seen] == texts
+        run(other, Bury((c.node.name,)))
+        other.advance(1)
+
+        assert sorted(message.text for message in provider.seen) == sorted([*texts, "hi", "hi"])
+
+
+@pytest.mark.parametrize(("place", "seconds"), [("here", 3), ("", 40)])
+def test_what_a_dead_node_had_claimed_is_answered_once_it_is_known_to_be_dead(
+    place: str, seconds: float
+) -> None:
+    provider = WhatsAppApi()
+    slow: dict[str, Any] = {
+        "models": [Model("slow", "echo", delay_seconds=1000.0)],
+        "agents": [Agent(id="concierge", model="slow")],
+    }
+    with Client(made(**slow), fetch=provider) as c:
+        c.node.place = place
+        c.advance(6)
+        deliver(c, ("4911", "a", "hi"))
+        c.settle()
+        with c.peer(made()) as other:
+            other.advance(3)
+            c.crash()
+            other.advance(seconds)
+
+    assert [message.text for message in provider.seen] == ["hi"]
+
+
+@pytest.mark.parametrize("skews", [(90, -90), (-90, 90), (0, 90)])
+def test_the_clocks_of_nodes_may_differ_by_minutes(skews: tuple[int, int]) -> None:
+    """What one takes in is due at once for the other, and no lease depends on either clock."""
+    provider = WhatsAppApi()
+    slow: dict[str, Any] = {
+        "models": [Model("slow", "echo", delay_seconds=100.0)],
+        "agents": [Agent(id="concierge", model="slow")],
+    }
+    with Client(made(**slow), fetch=provider) as c, c.peer(made(**slow)) as other:
+        for client, seconds in zip((c, other), skews, strict=True):
+            client.node.skew_us = seconds * 1_000_000
+        c.advance(6)
+        for number, (taker, claimer) in enumerate(((c, other), (other, c)), 1):
+            c.fail_at(
+                lambda e, node=taker.node.name: claims(INBOX)(e) and e.unit.node == node,
+                Busy("x"),
+                times=1,
+            )
+            deliver(taker, (f"49{number}", f"m{number}", f"for {claimer.node.name}"))
+            c.advance(1.5)
+            assert c.get("/channels").json()[0]["messages"]["in_work"] == number
+            c.advance(5)
+        c.advance(120)
+
+        assert sorted(message.text for message in provider.seen) == [
+            f"for {client.node.name}" for client in (c, other)
+        ]
+        assert released(c) == []
 
 
 def _first(program: Any, number: int) -> Program[None]:
@@ -204,11 +425,14 @@ def _first(program: Any, number: int) -> Program[None]:
     program.close()
 
 
-def test_without_work_no_lease_is_asked_for() -> None:
+def test_without_work_leases_are_looked_at_three_times_within_a_lease_and_nothing_is_changed() -> (
+    None
+):
     with Client(made()) as c:
         c.advance(60)
 
-        assert units(c, ExtendLeases) == []
+        assert len(units(c, ListLeases)) == 7
+        assert units(c, ReleaseLeases) == []
 
 
 def test_work_that_takes_longer_than_a_lease_is_done_once_with_two_nodes() -> None:

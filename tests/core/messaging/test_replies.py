@@ -67,7 +67,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "after_us"),
+    ("answer", "reason", "wait_us"),
     [
         (Unreachable("connect"), "connect", 1_000_000),
         (FetchReply(500, {}, b""), "HTTP 500", 1_000_000),
@@ -75,7 +75,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
     ],
 )
 def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
-    answer: FetchReply | Unreachable, reason: str, after_us: int
+    answer: FetchReply | Unreachable, reason: str, wait_us: int
 ) -> None:
     play(
         SendReply(worker(), CLAIMED).program(),
@@ -86,7 +86,7 @@ def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (log("warning", reason, dead=False), None),
-            (Transact("main", FailItem(LEASE, reason, NOW + after_us, NOW)), True),
+            (Transact("main", FailItem(LEASE, reason, wait_us, NOW)), True),
             (Nudge("outbox:main"), None),
         ],
     )

@@ -404,13 +404,13 @@ def test_a_process_knows_all_its_work() -> None:
     node = Executing(("main", "r", 1), ("main", "s", 2), ("second", "r", 3))
     working = InFlight[object]()
     working.enter(("inbox", "chat", "m"), "lease")
-    node.cluster.working.add(working)
+    node.cluster.member("main").letters.registers.add(working)
 
     assert node.cluster.executed("main") == {("r", 1), ("s", 2)}
     assert node.cluster.executes("second", "r", 3)
     assert not node.cluster.executes("second", "r", 1)
-    assert node.cluster.works_on(("inbox", "chat", "m"), "lease")
-    assert not node.cluster.works_on(("inbox", "chat", "m"), "another")
+    assert node.cluster.member("main").letters.holds(("inbox", "chat", "m"), "lease")
+    assert not node.cluster.member("second").letters.holds(("inbox", "chat", "m"), "lease")
 
 
 def test_nothing_is_asked_of_the_world_while_unwinding() -> None:

@@ -20,9 +20,11 @@ KEYS = keys_of("m")
 def database() -> Database:
     """A message `m` that was answered in two parts, beside one with an id that looks alike."""
     made = Database()
+    made.clock_us = 9
+    made.enter("n")
     for name in ("m", "2-m"):
         made.run(PutMessages("c", (NewMessage(name, name, "text"),), 1))
-    for message in made.run(ClaimItems(INBOX, "n", 2, 30, 9, 20)).items:
+    for message in made.run(ClaimItems(INBOX, "n", 2, 9, 20)).items:
         name = message.lease.key.item_id
         replies = tuple(NewReply(key, name, "text") for key in keys_of(name)[:2])
         made.run(CompleteMessage(message.lease, 3, replies))
@@ -31,7 +33,7 @@ def database() -> Database:
 
 def kill_replies(database: Database) -> None:
     """Make the first of the two replies dead."""
-    for reply in database.run(ClaimItems(OUTBOX, "n", 4, 30, 9, 20)).items:
+    for reply in database.run(ClaimItems(OUTBOX, "n", 4, 9, 20)).items:
         database.run(FailItem(reply.lease, "no", None, 5))
 
 
@@ -44,7 +46,7 @@ def test_a_message_comes_with_its_own_replies_in_their_order(database: Database)
 
 
 def retry(database: Database, message_id: str) -> object:
-    return database.run(RetryDeadMessage("c", message_id, keys_of(message_id), 9))
+    return database.run(RetryDeadMessage("c", message_id, keys_of(message_id)))
 
 
 def test_no_message_is_no_letter(database: Database) -> None:
@@ -61,7 +63,7 @@ def test_what_is_not_dead_is_not_revived(database: Database) -> None:
 def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Database) -> None:
     kill_replies(database)
 
-    assert database.run(RetryDeadMessage("c", "m", KEYS, 9)) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m", KEYS)) == Retried(message=False, replies=1)
     states = database.ask("select idempotency_key, state from outbox order by idempotency_key")
     assert dict(states) == {
         "reply-2-m": "dead",
@@ -73,11 +75,13 @@ def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Dat
 
 def test_a_dead_message_is_revived() -> None:
     database = Database()
+    database.clock_us = 9
+    database.enter("n")
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 1))
-    (message,) = database.run(ClaimItems(INBOX, "n", 2, 30, 9, 20)).items
+    (message,) = database.run(ClaimItems(INBOX, "n", 2, 9, 20)).items
     database.run(FailMessage(message.lease, "no", None, 3))
 
-    assert database.run(RetryDeadMessage("c", "m", KEYS, 9)) == Retried(message=True, replies=0)
+    assert database.run(RetryDeadMessage("c", "m", KEYS)) == Retried(message=True, replies=0)
     assert database.ask("select state, ready_us, done_us, attempts from inbox") == [
         ("ready", 9, None, 1)
     ]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from legation.store.inbox import NewMessage, PutMessages
+from legation.store.inbox import INBOX, NewMessage, PutMessages
 from legation.store.leased_queue import (
     ClaimedItems,
     ClaimItems,
     CompleteItem,
     CountItems,
-    ExtendLeases,
     FailItem,
     ItemKey,
     ListItems,
+    ListLeases,
+    NextDue,
     QueueDepth,
+    ReleaseLeases,
 )
+from legation.store.leases import FOREVER
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import OUTBOX, ClaimedReply, NewReply
 from legation.store.units import Dialect
@@ -26,17 +29,23 @@ from ...put_replies import PutReplies
 
 @pytest.fixture
 def database() -> Database:
-    return Database()
+    """A database with two nodes, whose clock stands at the start."""
+    made = Database()
+    made.clock_us = 0
+    made.enter("n1", "n2")
+    return made
 
 
 def put(database: Database, *keys: str, to: str = "ada", now: int = 0) -> tuple[str, ...]:
+    database.clock_us = now
     return database.run(PutReplies("c", tuple(NewReply(k, to, f"text {k}") for k in keys), now))
 
 
 def claim(
     database: Database, now: int, node: str = "n1", limit: int = 9
 ) -> ClaimedItems[ClaimedReply]:
-    return database.run(ClaimItems(OUTBOX, node, now, now + 30, limit, 20))
+    database.clock_us = now
+    return database.run(ClaimItems(OUTBOX, node, now, limit, 20))
 
 
 def one(database: Database, now: int, node: str = "n1") -> ClaimedReply:
@@ -76,7 +85,8 @@ def test_recipients_do_not_wait_for_each_other(database: Database) -> None:
         ("ada", "text a1", 0),
         ("bob", "text b1", 1),
     ]
-    assert len(claim(database, 36, limit=1).items) == 1
+    database.bury("n1")
+    assert len(claim(database, 5, "n2", limit=1).items) == 1
 
 
 def test_a_sent_reply_is_not_sent_again(database: Database) -> None:
@@ -92,19 +102,23 @@ def test_a_sent_reply_is_not_sent_again(database: Database) -> None:
 def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     put(database, "r")
     lost = one(database, 0).lease
-    kept = one(database, 30, "n2").lease
+    database.bury("n1")
+    kept = one(database, 0, "n2").lease
 
     assert not database.run(CompleteItem(lost, 31))
     assert not database.run(FailItem(lost, "it", None, 31))
-    assert database.run(ExtendLeases((lost, kept), 31, 99)) == (kept,)
-    assert database.run(ExtendLeases((kept,), 99, 120)) == ()
-    assert database.ask("select state, lease_by, lease_us from outbox") == [("ready", "n2", 99)]
+    assert database.ask("select state, lease_by, lease_us from outbox") == [
+        ("ready", "n2", FOREVER)
+    ]
+    assert database.run(ReleaseLeases((lost, kept))) == 1
+    assert database.ask("select state, lease_by, lease_us from outbox") == [("ready", None, None)]
+    assert one(database, 0, "n2").lease.attempts == 3
 
 
 def test_a_failed_reply_waits_for_its_next_attempt(database: Database) -> None:
     put(database, "r")
 
-    assert database.run(FailItem(one(database, 0).lease, "HTTP 503", 50, 6))
+    assert database.run(FailItem(one(database, 0).lease, "HTTP 503", 50, 999))
     assert claim(database, 49).items == ()
     again = one(database, 50)
     assert again.lease.attempts == 2
@@ -123,22 +137,107 @@ def test_a_reply_given_up_is_dead_and_frees_its_recipient(database: Database) ->
 
 def test_what_never_ends_is_buried(database: Database) -> None:
     put(database, "r")
-    for now in (0, 30):
-        database.run(ClaimItems(OUTBOX, "n1", now, now + 30, 9, 2))
+    for node in ("n1", "n2"):
+        assert database.run(ClaimItems(OUTBOX, node, 5, 9, 2)).buried == ()
+        database.bury(node)
+    database.enter("n3")
 
-    assert database.run(ClaimItems(OUTBOX, "n2", 60, 90, 9, 2)) == ClaimedItems(
-        (), (ItemKey("c", "r"),)
+    assert database.run(ClaimItems(OUTBOX, "n3", 6, 9, 2)) == ClaimedItems((), (ItemKey("c", "r"),))
+
+
+# --- who lives, and who does not -----------------------------------------------------------------
+
+
+def test_a_lease_lasts_as_long_as_its_node_and_no_longer(database: Database) -> None:
+    put(database, "r1", "r2")
+    one(database, 0)
+
+    assert claim(database, 99 * 365 * 86_400_000_000, "n2") == ClaimedItems()
+    database.bury("n1")
+    assert one(database, 0, "n2").lease.key.item_id == "r1"
+
+
+def test_a_node_that_is_not_there_claims_nothing(database: Database) -> None:
+    put(database, "r")
+    database.bury("n1")
+
+    assert claim(database, 0, "n1") == claim(database, 0, "stranger") == ClaimedItems()
+    database.enter("n1")
+    assert one(database, 0, "n1").lease.attempts == 1
+
+
+def test_a_lane_is_free_when_the_node_of_its_lease_is_gone(database: Database) -> None:
+    put(database, "r1", "r2")
+    database.run(FailItem(one(database, 5).lease, "it", None, 6))
+    assert one(database, 7).lease.key.item_id == "r2"
+    database.ask("update outbox set state = 'ready' where idempotency_key = 'r1'")
+
+    assert claim(database, 9, "n2").items == ()
+    database.bury("n1")
+    assert one(database, 9, "n2").lease.key.item_id == "r1"
+
+
+def test_a_lease_with_an_end_is_one_of_a_node_of_the_release_before(database: Database) -> None:
+    put(database, "r1", "r2")
+    database.ask(
+        "update outbox set lease_by = 'old', lease_us = 30, attempts = 1"
+        " where idempotency_key = 'r1'"
     )
+
+    assert claim(database, 29) == ClaimedItems()
+    assert database.run(CountItems(OUTBOX)) == (QueueDepth("c", 2, 1, 0, 0),)
+    assert database.run(NextDue(OUTBOX)) == 30
+    assert one(database, 30).lease.attempts == 2
+
+
+def test_replies_are_due_by_the_clock_of_the_database(database: Database) -> None:
+    """The node that stored them is 90 s ahead, the one that sends them as far behind."""
+    reply = NewReply("r", "ada", "")
+    database.run(PutReplies("c", (reply,), 90_000_000))
+
+    (claimed,) = database.run(ClaimItems(OUTBOX, "n1", -90_000_000, 9, 20)).items
+    assert claimed.created_us == 90_000_000
+    assert database.run(FailItem(claimed.lease, "it", 10, -90_000_000))
+    assert database.run(NextDue(OUTBOX)) == 10
+
+
+def test_the_next_is_due_when_the_lease_of_its_lane_ends_unless_the_node_beats_again(
+    database: Database,
+) -> None:
+    assert database.run(NextDue(OUTBOX)) is None
+    put(database, "r1", "r2", now=5)
+    assert database.run(NextDue(OUTBOX, ("c",))) == 5
+    assert database.run(NextDue(OUTBOX, ("d",))) is None
+    one(database, 5)
+
+    database.clock_us = 7
+    (until_us, up_us) = database.ask(
+        "select until_us, up_us from nodes, cluster where node_id = 'n1'"
+    )[0]
+    assert database.run(NextDue(OUTBOX)) == 7 + until_us - up_us
+    database.bury("n1")
+    assert database.run(NextDue(OUTBOX)) == 5
+
+
+def test_the_leases_of_both_queues_are_listed(database: Database) -> None:
+    put(database, "r")
+    database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
+    (reply,) = claim(database, 0).items
+    (message,) = database.run(ClaimItems(INBOX, "n1", 0, 9, 20)).items
+
+    assert database.run(ListLeases((INBOX, OUTBOX), "n1")) == (message.lease, reply.lease)
+    assert database.run(ReleaseLeases((message.lease, reply.lease))) == 2
+    assert database.run(ListLeases((INBOX, OUTBOX), "n1")) == ()
 
 
 def test_an_operator_revives_a_dead_reply(database: Database) -> None:
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
     put(database, "r")
-    assert database.run(RetryDeadMessage("c", "m", ("r",), 1)) == Retried(message=False, replies=0)
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
     database.run(FailItem(one(database, 5).lease, "it", None, 6))
 
-    assert database.run(RetryDeadMessage("c", "m", ("r",), 7)) == Retried(message=False, replies=1)
-    assert database.run(RetryDeadMessage("c", "m", ("r",), 8)) == Retried(message=False, replies=0)
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
     assert one(database, 8).lease.attempts == 2
 
 
@@ -161,12 +260,12 @@ def test_what_waits_is_counted_by_channel(database: Database) -> None:
         if reply.recipient == "bob":
             database.run(FailItem(reply.lease, "it", None, 5))
 
-    assert database.run(CountItems(OUTBOX, 6)) == (QueueDepth("c", 2, 1, 1, 3),)
-    assert Database().run(CountItems(OUTBOX, 0)) == ()
+    assert database.run(CountItems(OUTBOX)) == (QueueDepth("c", 2, 1, 1, 3),)
+    assert Database().run(CountItems(OUTBOX)) == ()
 
 
 def test_on_postgresql_claims_take_turns() -> None:
-    unit = ClaimItems(OUTBOX, "n1", 0, 30, 9, 20)
+    unit = ClaimItems(OUTBOX, "n1", 0, 9, 20)
     first = next(unit.statements(Dialect.POSTGRESQL))
 
     assert first.sql is OUTBOX.lock
