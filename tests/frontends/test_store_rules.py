@@ -31,7 +31,8 @@ FOR_ALL_OWNERS: Final = {
     "ANY_LIST": "as ANY_FETCH",
     "ANY_COUNT": "as ANY_FETCH",
     "ANY_OWNERS": "as ANY_FETCH",
-    "ANY_EXTEND": "a node keeps its own leases, which it names; nobody asks for it",
+    "EXPIRE": "a node lets go of leases of its own, which it names; nobody asks for it",
+    "LEASED_RUNS": "as EXPIRE: a node compares its leases with what it executes",
     "ANY_EXPIRED": "a node looks for runs whose node has died, whoever's they are",
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
@@ -161,7 +162,8 @@ def plans(texts: list[Text], path: Path) -> Iterator[tuple[Text, str]]:
     with closing(SqliteDriver(path)) as driver:
         drive(driver, migrate("main", CATALOGUE, None, actor="", request_id="", node=""))
         for text in texts:
-            if "%(" in text.sql or "::" in text.sql or not text.tables:
+            of_postgresql = any(mark in text.sql for mark in ("%(", "::", "clock_timestamp"))
+            if of_postgresql or not text.tables:
                 continue
             names = re.findall(r"(?<![:\w]):([a-z_]+)\b", text.sql)
             numbers = [int(number) for number in re.findall(r"\?([0-9]+)", text.sql)]

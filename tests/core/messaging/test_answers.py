@@ -12,7 +12,7 @@ from legation import Agent, Model
 from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
 from legation.messaging.answers import _answer_of, owner_of
-from legation.store.failures import Busy, Unavailable
+from legation.store.failures import StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ListLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
@@ -215,7 +215,7 @@ def _unit(kind: type[Any]) -> Callable[[Any], bool]:
 def test_a_message_that_fails_is_tried_again_and_in_the_end_apologized_for() -> None:
     provider = WhatsAppApi()
     with client(provider) as c:
-        fault = c.fail_at(_unit(StartRun), Busy("x"), times=None)
+        fault = c.fail_at(_unit(StartRun), StatementFailed("x"), times=None)
         deliver(c, ("4911", "a", "hello"), ("4922", "b", "/new"))
         every_attempt(c)
 
@@ -249,7 +249,7 @@ def test_a_message_of_a_later_version_waits_and_nobody_is_told(payload: str) -> 
 def test_a_dead_message_that_wants_no_answer_gets_no_apology() -> None:
     provider = WhatsAppApi()
     with client(provider) as c:
-        c.fail_at(_unit(CompleteMessage), Busy("x"), times=None)
+        c.fail_at(_unit(CompleteMessage), StatementFailed("x"), times=None)
         post(c, _odd({"from": "4911", "id": "a", "type": "reaction", "reaction": {"emoji": "+"}}))
         every_attempt(c)
 
@@ -272,8 +272,8 @@ def test_a_lease_lost_before_the_run_begins_begins_none() -> None:
 def test_what_cannot_be_put_back_is_claimed_again_when_its_lease_was_released() -> None:
     provider = WhatsAppApi()
     with client(provider) as c:
-        c.fail_at(_unit(StartRun), Unavailable("x"), times=1)
-        c.fail_at(_unit(FailMessage), Unavailable("x"), times=1)
+        c.fail_at(_unit(StartRun), StatementFailed("x"), times=1)
+        c.fail_at(_unit(FailMessage), StatementFailed("x"), times=1)
         deliver(c, ("4911", "a", "hello"))
         c.advance(5)
         assert provider.seen == []
@@ -347,7 +347,7 @@ def test_a_run_that_is_interrupted_again_and_again_is_apologized_for() -> None:
     with client(provider, agents=[Agent(id="concierge", model="slow")], **slow) as c:
         c.fail_at(
             lambda effect: _unit(FinishRun)(effect) and effect.unit.reason is None,
-            Unavailable("x"),
+            StatementFailed("x"),
             times=None,
         )
         deliver(c, ("4911", "a", "hello"))
