@@ -155,11 +155,13 @@ class NodeState(Generic[W]):
     def next_events(self, run_id: str, after: int, waiter: W) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; None where `waiter` is woken by the next.
 
-        Nothing where another node has told of them; for one time, since what it told need not be
-        so.
+        Nothing where another node has told of them, or where some between are not held any more;
+        for one time, since neither need be so in the database.
         """
         feed = self._feeds.get(run_id)
         events = None if feed is None else feed.behind(after)
+        if feed is not None and events == ():
+            self._characters -= self._feeds.pop(run_id).characters
         if events is None:
             key = digest(run_id)
             if self._ahead.pop(key, 0) > after:

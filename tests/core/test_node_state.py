@@ -52,8 +52,21 @@ def test_what_is_held_is_without_gap(
     for seqs in published:
         state.publish("r", events(*seqs), 0.0)
 
-    assert state.held("r", after) == (None if held is None else events(*held))
-    assert state.next_events("r", after, "me") == state.held("r", after)
+    found = None if held is None else events(*held)
+    assert state.held("r", after) == found
+    assert state.next_events("r", after, "me") == found
+
+
+def test_gap_is_told_once() -> None:
+    """Else who follows a run whose events began anew would ask for ever, without a pause."""
+    state = fresh(4)
+    state.publish("r", events(3, 4), 0.0)
+
+    assert state.next_events("r", 0, "me") == ()
+    assert state.next_events("r", 0, "me") is None
+    state.leave("me")
+    state.publish("r", events(5), 0.0)
+    assert state.next_events("r", 4, "me") == events(5)
 
 
 @given(st.lists(st.lists(st.integers(1, 30), max_size=5), max_size=20), st.integers(0, 30))
