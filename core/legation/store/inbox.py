@@ -13,7 +13,7 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
-from .leases import FOREVER, clocked, end_of_lease, held
+from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due
 from .outbox import NewReply, put_replies
 from .units import Dialect, Sql, Statements, Unit
 
@@ -72,7 +72,7 @@ _LANE: Final = "order by channel, sender, received_us, position, message_id limi
 _CLAIM: Final = f"""with recursive {{heads}}, picked as materialized (
         select head.channel, head.message_id from heads
         join inbox as head on {{same}}
-        where {STANDS} and head.state = 'ready' and head.ready_us <= $CLOCK and {{served}}
+        where {STANDS} and head.state = 'ready' and {is_due("head")} and {{served}}
         and not exists (
             select 1 from inbox as busy where busy.state = 'ready' and busy.channel = head.channel
             and busy.sender = head.sender and {held("busy")}
@@ -85,7 +85,7 @@ _CLAIM: Final = f"""with recursive {{heads}}, picked as materialized (
     returning inbox.channel, inbox.message_id, attempts, sender,
     payload, received_us, position, run_id"""
 _DUE: Final = f"""with recursive {{heads}}
-    select min({{later}}(head.ready_us, coalesce((
+    select min({{later}}({due_at("head")}, coalesce((
         select max({end_of_lease("busy")}) from inbox as busy where busy.state = 'ready'
         and busy.channel = head.channel and busy.sender = head.sender), 0)))
     from heads join inbox as head on {{same}} where head.state = 'ready' and {{served}}"""

@@ -11,7 +11,16 @@ from typing import Final
 
 from .units import Sql
 
-__all__ = ["FOREVER", "clocked", "end_of_lease", "held", "lapsed"]
+__all__ = [
+    "FOREVER",
+    "LONGEST_WAIT_US",
+    "clocked",
+    "due_at",
+    "end_of_lease",
+    "held",
+    "is_due",
+    "lapsed",
+]
 
 FOREVER: Final = (1 << 63) - 1
 """The `lease_us` of a lease that lasts as long as its node is there."""
@@ -21,6 +30,10 @@ _SQLITE_CLOCK: Final = "cast((julianday('now') - 2440587.5) * 86400000000 as int
 _POSTGRESQL_CLOCK: Final = (
     "(select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint))"
 )
+
+
+LONGEST_WAIT_US: Final = 24 * 3600 * 1_000_000
+"""So long an item waits at most for its next attempt."""
 
 
 def clocked(text: str, postgresql: str | None = None) -> Sql:
@@ -53,3 +66,18 @@ def end_of_lease(row: str) -> str:
     return f"""case when {row}.lease_us = {FOREVER} then coalesce((
         select $CLOCK + nodes.until_us - cluster.up_us from nodes cross join cluster
         where nodes.node_id = {row}.lease_by), 0) else {row}.lease_us end"""
+
+
+def is_due(row: str) -> str:
+    """Return the condition that `row` may be worked on by now.
+
+    A first attempt waits for nothing.  One that would have to wait for longer than there is to wait
+    says that the clock of the database was set back: its time has come as well.
+    """
+    return f"""({row}.attempts = 0
+        or not {row}.ready_us between $CLOCK + 1 and $CLOCK + {LONGEST_WAIT_US})"""
+
+
+def due_at(row: str) -> str:
+    """Return when `row` may be worked on, 0 where that is so by now."""
+    return f"case when {is_due(row)} then 0 else {row}.ready_us end"

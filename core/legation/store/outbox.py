@@ -13,7 +13,7 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, LeasedQueue
-from .leases import FOREVER, clocked, end_of_lease, held, lapsed
+from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due, lapsed
 from .units import Statements
 
 __all__ = ["OUTBOX", "ClaimedReply", "NewReply", "ReplyRow", "put_replies"]
@@ -56,7 +56,7 @@ class ReplyRow:
 # joined before a few are picked: without statistics PostgreSQL would do it by loops within loops.
 # What the row itself says is asked once more where it is changed, for PostgreSQL may have waited.
 _LANES: Final = """with lanes as (
-        select channel, idempotency_key, ready_us, created_us,
+        select channel, idempotency_key, ready_us, created_us, attempts,
         row_number() over (lane order by created_us, idempotency_key) as place,
         max({busy}) over lane as busy
         from outbox where state = 'ready' window lane as (partition by channel, recipient)
@@ -64,17 +64,17 @@ _LANES: Final = """with lanes as (
 _HELD: Final = f"case when {held('outbox')} then 1 else 0 end"
 _CLAIM: Final = f"""{_LANES.format(busy=_HELD)}, picked as materialized (
         select channel, idempotency_key from lanes
-        where {STANDS} and place = 1 and busy = 0 and ready_us <= $CLOCK and {{served}}
+        where {STANDS} and place = 1 and busy = 0 and {is_due("lanes")} and {{served}}
         order by ready_us, created_us, idempotency_key limit :limit
     )
     update outbox set lease_by = :node, lease_us = {FOREVER}, attempts = attempts + 1
     from picked where outbox.channel = picked.channel
     and outbox.idempotency_key = picked.idempotency_key and state = 'ready'
-    and ready_us <= $CLOCK and (lease_us is null or {lapsed("outbox")})
+    and {is_due("outbox")} and (lease_us is null or {lapsed("outbox")})
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
 _DUE: Final = f"""{_LANES.format(busy=end_of_lease("outbox"))}
-    select min({{later}}(ready_us, coalesce(busy, 0))) from lanes
+    select min({{later}}({due_at("lanes")}, coalesce(busy, 0))) from lanes
     where place = 1 and {{served}}"""
 _SQLITE: Final = {
     "served": "(:channels is null or channel in (select value from json_each(:channels)))"

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from sqlite3 import connect
+from typing import Any
 
 import pytest
 
-from legation.store.leases import FOREVER, end_of_lease, held, lapsed
+from legation.store.inbox import INBOX, NewMessage, PutMessages
+from legation.store.leased_queue import ClaimItems, LeasedQueue, NextDue
+from legation.store.leases import FOREVER, LONGEST_WAIT_US, end_of_lease, held, lapsed
+from legation.store.outbox import OUTBOX
 from legation.store.run_keeping import ANY_EXPIRY
 from legation.store.units import Dialect
+
+from ...one_database import Database
 
 NOW = 1_767_225_600_000_000
 
@@ -63,3 +69,47 @@ def test_each_engine_is_asked_for_its_own_clock() -> None:
 
     assert "julianday" in statement.text(Dialect.SQLITE)
     assert "clock_timestamp()" in statement.text(Dialect.POSTGRESQL)
+
+
+HOUR_US = 3600 * 1_000_000
+CLOCK = "cast((julianday('now') - 2440587.5) * 86400000000 as integer)"
+
+
+def database_with(table: str, attempts: int, wait_us: int) -> Database:
+    """Return a database in which one item waits for so long from now on."""
+    database = Database()
+    if table == "inbox":
+        database.run(PutMessages("c", (NewMessage("m", "ada", "{}"),), 1))
+    else:
+        database.connection.execute(
+            """insert into outbox (channel, idempotency_key, recipient, payload, created_us,
+            ready_us) values ('c', 'k', 'ada', '{}', 1, 1)"""
+        )
+    database.connection.execute(
+        f"update {table} set attempts = {attempts}, ready_us = {CLOCK} + {wait_us}"
+    )
+    return database
+
+
+@pytest.mark.parametrize("queue", [INBOX, OUTBOX], ids=repr)
+@pytest.mark.parametrize(
+    ("attempts", "wait_us", "due"),
+    [
+        (0, -HOUR_US, True),
+        (0, HOUR_US, True),
+        (0, 400 * LONGEST_WAIT_US, True),
+        (1, -400 * LONGEST_WAIT_US, True),
+        (1, -HOUR_US, True),
+        (1, HOUR_US, False),
+        (1, LONGEST_WAIT_US - HOUR_US, False),
+        (1, LONGEST_WAIT_US + HOUR_US, True),
+        (1, 400 * LONGEST_WAIT_US, True),
+    ],
+)
+def test_clock_that_is_set_back_makes_nothing_wait_longer_than_there_is_to_wait(
+    queue: LeasedQueue[Any, Any], attempts: int, wait_us: int, due: bool
+) -> None:
+    database = database_with(queue.table, attempts, wait_us)
+
+    assert (database.run(NextDue(queue)) == 0) is due
+    assert len(database.run(ClaimItems(queue, "n", 1, 9, 20)).items) == due
