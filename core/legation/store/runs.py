@@ -192,7 +192,8 @@ class AppendEvents(Unit[bool | None]):
         return rows[0][0] is not None
 
 
-# `lapsed` is for those who end the run of another, whose node must be gone.
+# `lapsed` is for those who end the run of another, whose node must be gone.  That node may only
+# have been silent: what it stored since the run was looked at is not to be written over.
 FENCE: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
         and (cast(:lapsed as bigint) = 0 or {lapsed("runs")})"""
@@ -205,6 +206,7 @@ FINISH: Final = clocked(
         ended_us = :now_us, events = :last, lease_by = null, lease_us = null
     where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
+        and (cast(:lapsed as bigint) = 0 or events = :before)
     returning session_id"""
 )
 WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")

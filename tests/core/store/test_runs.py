@@ -84,6 +84,50 @@ def test_nothing_ends_without_the_lease() -> None:
     assert result == Undo(Ended(kept=False))
 
 
+@pytest.mark.parametrize("stored", [EVENTS[:1], EVENTS])
+def test_who_ends_a_run_for_a_silent_node_writes_over_nothing(
+    stored: tuple[StoredEvent, ...],
+) -> None:
+    """The node stores an event between the look at its run and the end that follows from that."""
+    database = Database()
+    database.run(
+        StartRun(
+            owner="o",
+            session_id="s",
+            run_id="r",
+            kind="agent",
+            component_id="x",
+            version=None,
+            input="{}",
+            name="",
+            node="n",
+            now_us=1,
+        )
+    )
+    end = FinishRun(
+        owner="o",
+        session_id="s",
+        run_id="r",
+        lease=RunLease("n", 1),
+        node="m",
+        now_us=5,
+        status="ERROR",
+        output="{}",
+        reason="interrupted",
+        usage=None,
+        events=(StoredEvent(1, "RunError", "{}"),),
+        hosted=HOSTED,
+        lapsed=True,
+    )
+    assert database.run(AppendEvents("o", "r", RunLease("n", 1), 4, stored)) is False
+
+    last = StoredEvent(len(stored) + 1, "RunError", "{}")
+    assert database.run(end) == Ended(kept=False)
+    assert database.run(evolve(end, events=(last,))).kept
+    names = [name for (name,) in database.ask("select name from events order by seq")]
+    assert names == [*(event.name for event in stored), "RunError"]
+
+
 def test_nothing_is_appended_without_the_lease() -> None:
     statements, result = played(APPEND, [])
 
