@@ -252,6 +252,17 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def storm(session: nox.Session) -> None:
+    """Let storms of a night pass: LEGATION_STORM_SEEDS=0:20000, with LEGATION_STORM_RESULTS=file.
+
+    A broken promise is printed as a test, and ends the session with a failure; so does a state that
+    was never reached, counted over all that stands in the file.
+    """
+    install(session, "test")
+    session.run("python", "-m", "legation_testing.storm", *session.posargs)
+
+
+@nox.session(default=False)
 def lock(session: nox.Session) -> None:
     """Write anew which versions CI and images install, each with its digests and no address."""
     session.install("uv")

@@ -4,6 +4,7 @@
 * `Simulation` runs many, on a real SQLite, in virtual time, with faults and crashes.
 * `Client` puts a whole platform on a simulation and sends it requests.
 * `ScriptedModel` is a model that says what the test wrote down for it.
+* `Storm` lets seeds choose what befalls several nodes of a whole platform, and judges it.
 * `check_host` holds a host of your own to its contract.
 """
 
@@ -36,6 +37,7 @@ from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
+from .storm import PromiseBroken, Storm
 from .streams import Chunks
 from .unwinding import YieldedWhileUnwinding, unwind
 from .watchers import Watcher, watch_responses
@@ -69,6 +71,7 @@ __all__ = [
     "OffScript",
     "Performed",
     "PlannedFault",
+    "PromiseBroken",
     "Refused",
     "Report",
     "Says",
@@ -76,6 +79,7 @@ __all__ = [
     "ScriptedModel",
     "ServerSentEvent",
     "Simulation",
+    "Storm",
     "Task",
     "Trials",
     "Watcher",

@@ -22,6 +22,7 @@ class Node:
             A node whose place is empty is known by its silence alone.
         names: What it holds: a database, and a name in it.
         skew_us: How far its wall clock is ahead of that of the databases, in microseconds.
+        stalled: Its programs get no turn; `parked` are those that would have had one.
     """
 
     name: str
@@ -29,4 +30,6 @@ class Node:
     place: str = "here"
     skew_us: int = 0
     names: set[tuple[str, str]] = field(factory=set[tuple[str, str]], repr=False)
+    stalled: bool = False
+    parked: list[Any] = field(factory=list[Any], repr=False)
     state: NodeState[Any] = field(factory=NodeState[Any], repr=False)  # the waiters are tasks

@@ -34,6 +34,7 @@ __all__ = [
     "WriteAudit",
     "perform",
     "refuse_connections",
+    "store_entry",
 ]
 
 S = TypeVar("S", Arriving, Pieces)
@@ -309,11 +310,11 @@ def _emit(_: World, task: Task[Any], effect: effects.Emit) -> None:
 def _record(world: World, task: Task[Any], effect: effects.Record) -> None:
     world.audit.append(effect.entry)
     if world.write_audit is not None:
-        program = _store(world.write_audit, effect.entry)
+        program = store_entry(world.write_audit, effect.entry)
         world.scheduler.add(Task("audit", task.node, program, body=None))
 
 
-def _store(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
+def store_entry(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
     """Store `entry` as the host does: with some patience, and in the log if all else fails."""
     for pause in PATIENCE:
         try:

@@ -248,13 +248,24 @@ class Scheduler:
             if task.node is node and not task.done:
                 self.drop(task)
 
+    def stall(self, node: Node) -> None:
+        """Give no program of `node` a turn until it may `go_on`; time passes for them as well."""
+        node.stalled = True
+
+    def go_on(self, node: Node) -> None:
+        """Let the programs of a stalled node go on where they stand."""
+        node.stalled = False
+        parked, node.parked = node.parked, []
+        self._ready.extend(parked)
+
     def drop(self, task: Task[Any]) -> None:
         """Close one program, after those whose ends it waits for."""
         self._drop_inner(task)
         task.kill()
         self.forget(task)
-        if task in self._ready:
-            self._ready.remove(task)
+        for line in (self._ready, task.node.parked):
+            if task in line:
+                line.remove(task)
 
     def abandon(self, task: Task[Any]) -> None:
         """Close one program, and every program that waits for its end."""
@@ -283,8 +294,12 @@ class Scheduler:
     def _advance(self, horizon_us: float) -> bool:
         """Give one program its turn, or pass time; False when neither can be by `horizon_us`."""
         if self._ready:
-            at = self.order.randrange(len(self._ready)) if self.order else 0
-            self._turn(self._ready.pop(at))
+            at = int(self.order.random() * len(self._ready)) if self.order else 0
+            task = self._ready.pop(at)
+            if task.node.stalled:
+                task.node.parked.append(task)
+            else:
+                self._turn(task)
             return True
         while self._due and self._due[0][1] != self._due[0][2].ticket:
             heapq.heappop(self._due)  # woken before its time

@@ -64,7 +64,7 @@ class Simulation:
 
     def __init__(
         self,
-        databases: Mapping[str, str] | None = None,
+        databases: Mapping[str, str] | Databases | None = None,
         *,
         start_us: int = NEW_YEAR_2026,
         seed: int = 0,
@@ -88,11 +88,15 @@ class Simulation:
         self.nodes: list[Node] = []
         self._faults: list[PlannedFault] = []
         self._crash_at: int | None = None
-        clock = Clock(start_us)
+        clock = databases.clock if isinstance(databases, Databases) else Clock(start_us)
         ordered = None if order is None else Random(order)
         self._scheduler = Scheduler(clock, self._perform, ordered, limit)
-        paths = {"main": MEMORY} if databases is None else databases
-        stores = Databases(paths, self._driver_said, clock)
+        if isinstance(databases, Databases):
+            stores = databases
+        else:
+            paths = {"main": MEMORY} if databases is None else databases
+            stores = Databases(paths, self._driver_said, clock)
+        self._owns = not isinstance(databases, Databases)
         self._world = World(
             clock, Random(seed), stores, fetch, write_audit, self._scheduler, self.nodes
         )
@@ -108,7 +112,8 @@ class Simulation:
         """Shut down: close every program and the databases, those in memory for good."""
         for node in self.nodes:
             self._scheduler.kill(node)
-        self._world.databases.close()
+        if self._owns:
+            self._world.databases.close()
 
     def __enter__(self) -> Self:
         self.open()

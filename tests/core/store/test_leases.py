@@ -78,6 +78,10 @@ CLOCK = "cast((julianday('now') - 2440587.5) * 86400000000 as integer)"
 def database_with(table: str, attempts: int, wait_us: int) -> Database:
     """Return a database in which one item waits for so long from now on."""
     database = Database()
+    database.connection.execute(
+        """insert into nodes (node_id, started_us, beat_us, code_version, schema_version)
+        values ('n', 0, 0, '', '')"""
+    )
     if table == "inbox":
         database.run(PutMessages("c", (NewMessage("m", "ada", "{}"),), 1))
     else:
