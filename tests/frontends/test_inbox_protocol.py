@@ -216,7 +216,7 @@ def _late(rows: tuple[Row, ...], new: tuple[str, ...]) -> frozenset[str]:
 
 
 def _claim(database: Database, world: World, node: str, limit: int = 9) -> World:
-    claimed = database.run(ClaimItems(INBOX, node, CLOCKS[node], limit, MAX_ATTEMPTS))
+    claimed = database.run(ClaimItems(INBOX, node, limit, MAX_ATTEMPTS))
     tokens = {(node, m.lease.key.item_id, m.lease.attempts) for m in claimed.items}
     rows = {row[ID]: row for row in world.rows}
     buried = evolve(world, rows=database.rows())  # the claim may have given up an older one
@@ -288,7 +288,7 @@ def _ends(database: Database, world: World) -> bool:
     for turn in range(1, 9):
         now = NOW + 10 * turn
         database.ask(f"update database_clock set now_us = {now}")
-        claimed = database.run(ClaimItems(INBOX, "n9", now, 9, MAX_ATTEMPTS))
+        claimed = database.run(ClaimItems(INBOX, "n9", 9, MAX_ATTEMPTS))
         for message in claimed.items:
             if not database.run(CompleteMessage(message.lease, now)):
                 return False

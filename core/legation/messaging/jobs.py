@@ -129,8 +129,8 @@ class ClaimWork(_QueueJob):
     def _claim(self, room: int) -> Program[ClaimedItems[Any]]:
         """Claim as this node, and note what came of it before anybody else has a turn."""
         worker, queue = self.worker, self.queue
-        node, now_us = yield from enter(worker.context.cluster, worker.database)
-        unit = ClaimItems(queue, node, now_us, room, MAX_ATTEMPTS, worker.channels)
+        node, _ = yield from enter(worker.context.cluster, worker.database)
+        unit = ClaimItems(queue, node, room, MAX_ATTEMPTS, worker.channels)
         claimed = yield from Transact(worker.database, unit)
         worker.count(queue, len(claimed.items))
         # A database that was restored from a backup gives out again what is under work here.
@@ -180,7 +180,7 @@ class ForgetDone(_QueueJob):
         now_us = yield from Now()
         more = False
         for queue in (INBOX, OUTBOX):
-            forget = ForgetItems(queue, now_us - KEPT_US, _BATCH)
+            forget = ForgetItems(queue, KEPT_US, _BATCH)
             more |= (yield from Transact(self.worker.database, forget)) == _BATCH
         if not more:
             self.worker.forgot_us = now_us

@@ -59,7 +59,7 @@ class SendReply(Job):
         lease, database = self.claimed.lease, self.worker.database
         is_over = self.worker.context.is_over
         if isinstance(outcome, Sent):
-            yield from persist(database, CompleteItem(lease, now_us), is_over)
+            yield from persist(database, CompleteItem(lease), is_over)
             return
         wait_us = None
         if isinstance(outcome, RetryLater):
@@ -73,5 +73,5 @@ class SendReply(Job):
             ("dead", wait_us is None),
         )
         yield from Log("warning" if wait_us else "error", "reply_failed", fields)
-        failed = FailItem(lease, outcome.reason[:200], wait_us, now_us)
+        failed = FailItem(lease, outcome.reason[:200], wait_us)
         yield from persist(database, failed, is_over)

@@ -132,7 +132,7 @@ INBOX: Final = LeasedQueue(
     claimed=ClaimedMessage,
     row=MessageRow,
     lock=5075194603161137441,
-    buried="done_us = :now_us, ",
+    buried="done_us = $CLOCK, ",
 )
 PUT: Final = clocked(
     """insert into inbox
@@ -183,6 +183,7 @@ class AttachRun(Unit[bool]):
 class CompleteMessage(CompleteItem):
     """The message is done and `replies` are its answer; False when the lease was lost."""
 
+    now_us: int
     replies: tuple[NewReply, ...] = ()
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
@@ -197,6 +198,7 @@ class FailMessage(FailItem):
     `replies` are for a message given up: an apology, so that nobody waits for ever.
     """
 
+    now_us: int
     replies: tuple[NewReply, ...] = ()
 
     def statements(self, dialect: Dialect) -> Statements[bool]:

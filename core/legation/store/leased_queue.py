@@ -99,10 +99,10 @@ class LeasedQueue(Generic[C, R]):
         self.lock = Sql("select 1", f"select pg_advisory_xact_lock({lock})")
         self._write_moves(end, f"state = 'dead', {buried}{_FREE}")
         self._write_reads(since, ", ".join(order))
-        self.forget = Sql(
+        self.forget = clocked(
             f"""delete from {table} where (channel, {name}) in (
         select channel, {name} from {table}
-        where state = '{end}' and {end}_us < :before_us limit :limit
+        where state = '{end}' and {end}_us < $CLOCK - :kept_us limit :limit
     ) returning {name}"""
         )
 
@@ -114,14 +114,14 @@ class LeasedQueue(Generic[C, R]):
     returning channel, {self.name}"""
         )
         self.release = Sql(f"{change} {_FREE} {returning}")
-        self.complete = Sql(
-            f"{change} state = '{end}', {end}_us = :now_us, error = null, {_FREE} {returning}"
+        self.complete = clocked(
+            f"{change} state = '{end}', {end}_us = $CLOCK, error = null, {_FREE} {returning}"
         )
         self.fail = clocked(
             f"""{change} state = 'ready', ready_us = $CLOCK + :wait_us, error = :error, {_FREE}
     {returning}"""
         )
-        self.give_up = Sql(f"{change} {dead}, error = :error {returning}")
+        self.give_up = clocked(f"{change} {dead}, error = :error {returning}")
 
     def _write_reads(self, since: str, by_order: str) -> None:
         rows = f"select {self.columns} from {self.table}"
@@ -211,7 +211,6 @@ class ClaimItems(Unit[ClaimedItems[C]]):
 
     queue: LeasedQueue[C, Any]
     node: str
-    now_us: int
     limit: int
     max_attempts: int
     channels: tuple[str, ...] | None = None
@@ -236,7 +235,6 @@ class CompleteItem(Unit[bool]):
     """The item is done with; False when the lease was lost."""
 
     lease: Lease
-    now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
@@ -251,7 +249,6 @@ class FailItem(Unit[bool]):
     lease: Lease
     error: str
     wait_us: int | None
-    now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
@@ -348,10 +345,10 @@ class NextDue(ReadUnit[int | None]):
 
 @frozen
 class ForgetItems(Unit[int]):
-    """Delete up to `limit` items that came to their end before `before_us`; how many."""
+    """Delete up to `limit` items that came to their end more than `kept_us` ago; how many."""
 
     queue: LeasedQueue[Any, Any]
-    before_us: int
+    kept_us: int
     limit: int
 
     def statements(self, dialect: Dialect) -> Statements[int]:

@@ -156,7 +156,7 @@ def test_what_no_attempt_comes_to_an_end_with_is_given_up_and_told() -> None:
             for turn in range(20):
                 dead = f"dead-{turn}"
                 run(c, beat(dead))
-                assert run(c, ClaimItems[Any](queue, dead, NOW, 9, 20)).items != ()
+                assert run(c, ClaimItems[Any](queue, dead, 9, 20)).items != ()
                 run(c, Bury((dead,)))
         c.advance(2)
 
@@ -300,7 +300,7 @@ def test_a_restored_database_gives_nothing_out_twice() -> None:
         [
             (ThisNode(), "n"),
             (Now(), NOW),
-            (Transact("main", ClaimItems(INBOX, "n", NOW, MOST - 1, 20, worker.channels)), claimed),
+            (Transact("main", ClaimItems(INBOX, "n", MOST - 1, 20, worker.channels)), claimed),
             (Spawn(AnswerMessage(worker, other)), None),
         ],
     )
@@ -473,11 +473,11 @@ def test_forgetting_goes_on_until_a_batch_is_not_full() -> None:
         _first(ForgetDone(WorkerLeases(platform().context, "main")).program(), 7),
         [
             (Now(), NOW),
-            (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 500),
-            (Transact("main", ForgetItems(OUTBOX, NOW - KEPT_US, 500)), 0),
+            (Transact("main", ForgetItems(INBOX, KEPT_US, 500)), 500),
+            (Transact("main", ForgetItems(OUTBOX, KEPT_US, 500)), 0),
             (Now(), NOW),
-            (Transact("main", ForgetItems(INBOX, NOW - KEPT_US, 500)), 499),
-            (Transact("main", ForgetItems(OUTBOX, NOW - KEPT_US, 500)), 0),
+            (Transact("main", ForgetItems(INBOX, KEPT_US, 500)), 499),
+            (Transact("main", ForgetItems(OUTBOX, KEPT_US, 500)), 0),
             (Sleep(3600.0), None),
         ],
     )

@@ -58,7 +58,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
             (Fetch, FetchReply(200, {}, b'{"messages":[{"id":"wamid.1"}]}')),
             (Now(), NOW + 1),
             (Now(), NOW + 2),
-            (Transact("main", CompleteItem(LEASE, NOW + 2)), True),
+            (Transact("main", CompleteItem(LEASE)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -86,7 +86,7 @@ def test_what_passes_is_tried_again_as_late_as_the_provider_asks(
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (log("warning", reason, dead=False), None),
-            (Transact("main", FailItem(LEASE, reason, wait_us, NOW)), True),
+            (Transact("main", FailItem(LEASE, reason, wait_us)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -102,7 +102,7 @@ def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
             (Now(), NOW),
             (Now(), NOW),
             (log("error", reason, dead=True), None),
-            (Transact("main", FailItem(LEASE, reason, None, NOW)), True),
+            (Transact("main", FailItem(LEASE, reason, None)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -119,7 +119,7 @@ def test_after_a_day_it_is_given_up() -> None:
             (Now(), later),
             (RandomBytes(2), b"\0\0"),
             (log("error", "timeout", dead=True), None),
-            (Transact("main", FailItem(LEASE, "timeout", None, later)), True),
+            (Transact("main", FailItem(LEASE, "timeout", None)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -157,7 +157,7 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
             (Now(), NOW),
-            (Transact("main", CompleteItem(LEASE, NOW)), StatementFailed("x")),
+            (Transact("main", CompleteItem(LEASE)), StatementFailed("x")),
             (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
             (Nudge("outbox:main"), None),
         ],
@@ -172,11 +172,11 @@ def test_what_is_sent_is_noted_when_the_database_is_there_again() -> None:
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
             (Now(), NOW),
-            (Transact("main", CompleteItem(LEASE, NOW)), Unavailable("x")),
+            (Transact("main", CompleteItem(LEASE)), Unavailable("x")),
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (Sleep, None),
-            (Transact("main", CompleteItem(LEASE, NOW)), True),
+            (Transact("main", CompleteItem(LEASE)), True),
             (Nudge("outbox:main"), None),
         ],
     )

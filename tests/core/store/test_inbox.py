@@ -56,7 +56,7 @@ def claim(
     database: Database, now: int, node: str = "n1", limit: int = 9
 ) -> ClaimedItems[ClaimedMessage]:
     database.clock_us = now
-    return database.run(ClaimItems(INBOX, node, now, limit, 20))
+    return database.run(ClaimItems(INBOX, node, limit, 20))
 
 
 def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
@@ -125,7 +125,7 @@ def test_completion_and_answer_are_one(database: Database) -> None:
     assert database.run(AttachRun(lease, "run-1"))
     assert database.run(CompleteMessage(lease, 6, replies))
     assert database.ask("select state, done_us, run_id, lease_by, lease_us from inbox") == [
-        ("done", 6, "run-1", None, None)
+        ("done", 5, "run-1", None, None)
     ]
     assert database.ask(
         "select channel, idempotency_key, recipient, payload, created_us, ready_us from outbox"
@@ -195,7 +195,7 @@ def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Dat
 
     assert database.run(FailMessage(lease, "hopeless", None, 6, apology))
     assert database.ask("select state, error, done_us from inbox where message_id = 'a1'") == [
-        ("dead", "hopeless", 6)
+        ("dead", "hopeless", 5)
     ]
     assert database.ask("select payload from outbox") == [("Sorry",)]
     assert one(database, 6).lease.key.item_id == "a2"
@@ -204,15 +204,15 @@ def test_a_message_given_up_leaves_an_apology_and_frees_its_sender(database: Dat
 def test_what_kills_every_node_is_buried(database: Database) -> None:
     put(database, "a1", "a2")
     for node in ("n1", "n2"):
-        assert database.run(ClaimItems(INBOX, node, 5, 9, 2)).buried == ()
+        assert database.run(ClaimItems(INBOX, node, 9, 2)).buried == ()
         database.bury(node)
     database.enter("n3")
 
-    claimed = database.run(ClaimItems(INBOX, "n3", 6, 9, 2))
+    claimed = database.run(ClaimItems(INBOX, "n3", 9, 2))
 
     assert claimed.buried == (ItemKey("c", "a1"),)
     assert [m.lease.key.item_id for m in claimed.items] == ["a2"]
-    assert database.ask("select done_us, lease_by from inbox where state = 'dead'") == [(6, None)]
+    assert database.ask("select done_us, lease_by from inbox where state = 'dead'") == [(0, None)]
 
 
 def test_what_was_tried_too_often_is_not_buried_while_somebody_tries(database: Database) -> None:
@@ -222,7 +222,7 @@ def test_what_was_tried_too_often_is_not_buried_while_somebody_tries(database: D
         database.enter(node)
         lease = one(database, 0, node).lease
 
-    claimed = database.run(ClaimItems(INBOX, "n1", 5, 9, 1))
+    claimed = database.run(ClaimItems(INBOX, "n1", 9, 1))
 
     assert claimed == ClaimedItems()
     assert database.run(CompleteMessage(lease, 6))
@@ -310,7 +310,7 @@ def test_messages_are_due_by_the_clock_of_the_database_whatever_nodes_take_for_t
         database.run(PutMessages("c", (message,), clock_us + skew_us))
 
     claimed = [
-        database.run(ClaimItems(INBOX, node, clock_us + skew_us, 1, 20)).items
+        database.run(ClaimItems(INBOX, node, 1, 20)).items
         for node, skew_us in (("n1", behind), ("n2", ahead))
     ]
 
@@ -339,8 +339,8 @@ def test_the_next_is_due_when_the_lease_of_its_lane_ends_unless_the_node_beats_a
 ) -> None:
     assert database.run(NextDue(INBOX)) is None
     put(database, "a1", "a2", now=5)
-    assert database.run(NextDue(INBOX)) == 5
-    assert database.run(NextDue(INBOX, ("c",))) == 5
+    assert database.run(NextDue(INBOX)) == 0
+    assert database.run(NextDue(INBOX, ("c",))) == 0
     assert database.run(NextDue(INBOX, ("d",))) is None
     one(database, 5)
 
@@ -350,7 +350,7 @@ def test_the_next_is_due_when_the_lease_of_its_lane_ends_unless_the_node_beats_a
     )[0]
     assert database.run(NextDue(INBOX)) == 7 + until_us - up_us
     database.bury("n1")
-    assert database.run(NextDue(INBOX)) == 5
+    assert database.run(NextDue(INBOX)) == 0
 
 
 def test_an_operator_revives_a_dead_message_for_one_attempt(database: Database) -> None:
@@ -413,14 +413,14 @@ def test_only_what_was_done_long_ago_is_forgotten(database: Database) -> None:
     for now in (5, 6):
         database.run(CompleteMessage(one(database, now).lease, now))
 
-    assert database.run(ForgetItems(INBOX, 6, 9)) == 1
-    assert database.run(ForgetItems(INBOX, 7, 9)) == 1
-    assert database.run(ForgetItems(INBOX, 99, 9)) == 0
+    for now, forgotten in ((10, 0), (11, 1), (12, 1), (99, 0)):
+        database.clock_us = now
+        assert database.run(ForgetItems(INBOX, 5, 9)) == forgotten
     assert put(database, "a1", "a3", now=50) == ("a1",)
 
 
 def test_on_postgresql_claims_take_turns() -> None:
-    unit = ClaimItems(INBOX, "n1", 0, 9, 20)
+    unit = ClaimItems(INBOX, "n1", 9, 20)
     first = next(unit.statements(Dialect.POSTGRESQL))
 
     assert first.sql is INBOX.lock
@@ -429,8 +429,27 @@ def test_on_postgresql_claims_take_turns() -> None:
 
 
 def test_units_are_equal_by_value() -> None:
-    unit = ClaimItems(INBOX, "n1", 0, 9, 20)
+    unit = ClaimItems(INBOX, "n1", 9, 20)
 
     assert evolve(unit) == unit
     assert unit.writes
     assert not CountItems(INBOX).writes
+
+
+@pytest.mark.parametrize("back_us", [1, 10**12])
+def test_a_clock_that_was_set_back_keeps_no_new_message_waiting(
+    database: Database, back_us: int
+) -> None:
+    put(database, "a", now=10**15)
+
+    assert claim(database, 10**15 - back_us).items != ()
+
+
+def test_no_clock_that_was_set_back_keeps_what_failed_longer_than_the_longest_wait(
+    database: Database,
+) -> None:
+    put(database, "a", now=10**15)
+    database.run(FailMessage(one(database, 10**15).lease, "no", 50, 0))
+
+    assert claim(database, 10**15 - 1).items == ()
+    assert claim(database, 10**15 - 10**12).items != ()

@@ -24,7 +24,7 @@ def database() -> Database:
     made.enter("n")
     for name in ("m", "2-m"):
         made.run(PutMessages("c", (NewMessage(name, name, "text"),), 1))
-    for message in made.run(ClaimItems(INBOX, "n", 2, 9, 20)).items:
+    for message in made.run(ClaimItems(INBOX, "n", 9, 20)).items:
         name = message.lease.key.item_id
         replies = tuple(NewReply(key, name, "text") for key in keys_of(name)[:2])
         made.run(CompleteMessage(message.lease, 3, replies))
@@ -33,8 +33,8 @@ def database() -> Database:
 
 def kill_replies(database: Database) -> None:
     """Make the first of the two replies dead."""
-    for reply in database.run(ClaimItems(OUTBOX, "n", 4, 9, 20)).items:
-        database.run(FailItem(reply.lease, "no", None, 5))
+    for reply in database.run(ClaimItems(OUTBOX, "n", 9, 20)).items:
+        database.run(FailItem(reply.lease, "no", None))
 
 
 def test_a_message_comes_with_its_own_replies_in_their_order(database: Database) -> None:
@@ -78,7 +78,7 @@ def test_a_dead_message_is_revived() -> None:
     database.clock_us = 9
     database.enter("n")
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 1))
-    (message,) = database.run(ClaimItems(INBOX, "n", 2, 9, 20)).items
+    (message,) = database.run(ClaimItems(INBOX, "n", 9, 20)).items
     database.run(FailMessage(message.lease, "no", None, 3))
 
     assert database.run(RetryDeadMessage("c", "m", KEYS)) == Retried(message=True, replies=0)

@@ -45,7 +45,7 @@ def claim(
     database: Database, now: int, node: str = "n1", limit: int = 9
 ) -> ClaimedItems[ClaimedReply]:
     database.clock_us = now
-    return database.run(ClaimItems(OUTBOX, node, now, limit, 20))
+    return database.run(ClaimItems(OUTBOX, node, limit, 20))
 
 
 def one(database: Database, now: int, node: str = "n1") -> ClaimedReply:
@@ -69,7 +69,7 @@ def test_the_parts_of_an_answer_are_sent_in_order(database: Database) -> None:
     for now in range(20, 32):
         reply = one(database, now)
         assert claim(database, now, "n2").items == ()
-        assert database.run(CompleteItem(reply.lease, now))
+        assert database.run(CompleteItem(reply.lease))
         sent.append(reply.lease.key.item_id)
 
     assert tuple(sent) == keys
@@ -93,10 +93,10 @@ def test_a_sent_reply_is_not_sent_again(database: Database) -> None:
     put(database, "r")
     lease = one(database, 5).lease
 
-    assert database.run(CompleteItem(lease, 6))
+    assert database.run(CompleteItem(lease))
     assert claim(database, 99) == ClaimedItems()
-    assert not database.run(CompleteItem(lease, 7))
-    assert database.ask("select state, sent_us, lease_by from outbox") == [("sent", 6, None)]
+    assert not database.run(CompleteItem(lease))
+    assert database.ask("select state, sent_us, lease_by from outbox") == [("sent", 5, None)]
 
 
 def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
@@ -105,8 +105,8 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     database.bury("n1")
     kept = one(database, 0, "n2").lease
 
-    assert not database.run(CompleteItem(lost, 31))
-    assert not database.run(FailItem(lost, "it", None, 31))
+    assert not database.run(CompleteItem(lost))
+    assert not database.run(FailItem(lost, "it", None))
     assert database.ask("select state, lease_by, lease_us from outbox") == [
         ("ready", "n2", FOREVER)
     ]
@@ -118,7 +118,7 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
 def test_a_failed_reply_waits_for_its_next_attempt(database: Database) -> None:
     put(database, "r")
 
-    assert database.run(FailItem(one(database, 0).lease, "HTTP 503", 50, 999))
+    assert database.run(FailItem(one(database, 0).lease, "HTTP 503", 50))
     assert claim(database, 49).items == ()
     again = one(database, 50)
     assert again.lease.attempts == 2
@@ -128,7 +128,7 @@ def test_a_failed_reply_waits_for_its_next_attempt(database: Database) -> None:
 def test_a_reply_given_up_is_dead_and_frees_its_recipient(database: Database) -> None:
     put(database, "r1", "r2")
 
-    assert database.run(FailItem(one(database, 5).lease, "HTTP 400", None, 6))
+    assert database.run(FailItem(one(database, 5).lease, "HTTP 400", None))
     assert database.ask("select state, error from outbox where idempotency_key = 'r1'") == [
         ("dead", "HTTP 400")
     ]
@@ -138,11 +138,11 @@ def test_a_reply_given_up_is_dead_and_frees_its_recipient(database: Database) ->
 def test_what_never_ends_is_buried(database: Database) -> None:
     put(database, "r")
     for node in ("n1", "n2"):
-        assert database.run(ClaimItems(OUTBOX, node, 5, 9, 2)).buried == ()
+        assert database.run(ClaimItems(OUTBOX, node, 9, 2)).buried == ()
         database.bury(node)
     database.enter("n3")
 
-    assert database.run(ClaimItems(OUTBOX, "n3", 6, 9, 2)) == ClaimedItems((), (ItemKey("c", "r"),))
+    assert database.run(ClaimItems(OUTBOX, "n3", 9, 2)) == ClaimedItems((), (ItemKey("c", "r"),))
 
 
 # --- who lives, and who does not -----------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_a_node_that_is_not_there_claims_nothing(database: Database) -> None:
 
 def test_a_lane_is_free_when_the_node_of_its_lease_is_gone(database: Database) -> None:
     put(database, "r1", "r2")
-    database.run(FailItem(one(database, 5).lease, "it", None, 6))
+    database.run(FailItem(one(database, 5).lease, "it", None))
     assert one(database, 7).lease.key.item_id == "r2"
     database.ask("update outbox set state = 'ready' where idempotency_key = 'r1'")
 
@@ -195,9 +195,9 @@ def test_replies_are_due_by_the_clock_of_the_database(database: Database) -> Non
     reply = NewReply("r", "ada", "")
     database.run(PutReplies("c", (reply,), 90_000_000))
 
-    (claimed,) = database.run(ClaimItems(OUTBOX, "n1", -90_000_000, 9, 20)).items
+    (claimed,) = database.run(ClaimItems(OUTBOX, "n1", 9, 20)).items
     assert claimed.created_us == 90_000_000
-    assert database.run(FailItem(claimed.lease, "it", 10, -90_000_000))
+    assert database.run(FailItem(claimed.lease, "it", 10))
     assert database.run(NextDue(OUTBOX)) == 10
 
 
@@ -206,7 +206,7 @@ def test_the_next_is_due_when_the_lease_of_its_lane_ends_unless_the_node_beats_a
 ) -> None:
     assert database.run(NextDue(OUTBOX)) is None
     put(database, "r1", "r2", now=5)
-    assert database.run(NextDue(OUTBOX, ("c",))) == 5
+    assert database.run(NextDue(OUTBOX, ("c",))) == 0
     assert database.run(NextDue(OUTBOX, ("d",))) is None
     one(database, 5)
 
@@ -216,14 +216,14 @@ def test_the_next_is_due_when_the_lease_of_its_lane_ends_unless_the_node_beats_a
     )[0]
     assert database.run(NextDue(OUTBOX)) == 7 + until_us - up_us
     database.bury("n1")
-    assert database.run(NextDue(OUTBOX)) == 5
+    assert database.run(NextDue(OUTBOX)) == 0
 
 
 def test_the_leases_of_both_queues_are_listed(database: Database) -> None:
     put(database, "r")
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
     (reply,) = claim(database, 0).items
-    (message,) = database.run(ClaimItems(INBOX, "n1", 0, 9, 20)).items
+    (message,) = database.run(ClaimItems(INBOX, "n1", 9, 20)).items
 
     assert database.run(ListLeases((INBOX, OUTBOX), "n1")) == (message.lease, reply.lease)
     assert database.run(ReleaseLeases((message.lease, reply.lease))) == 2
@@ -234,7 +234,7 @@ def test_an_operator_revives_a_dead_reply(database: Database) -> None:
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
     put(database, "r")
     assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
-    database.run(FailItem(one(database, 5).lease, "it", None, 6))
+    database.run(FailItem(one(database, 5).lease, "it", None))
 
     assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=1)
     assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
@@ -258,14 +258,14 @@ def test_what_waits_is_counted_by_channel(database: Database) -> None:
     put(database, "b1", to="bob", now=1)
     for reply in claim(database, 5).items:
         if reply.recipient == "bob":
-            database.run(FailItem(reply.lease, "it", None, 5))
+            database.run(FailItem(reply.lease, "it", None))
 
     assert database.run(CountItems(OUTBOX)) == (QueueDepth("c", 2, 1, 1, 3),)
     assert Database().run(CountItems(OUTBOX)) == ()
 
 
 def test_on_postgresql_claims_take_turns() -> None:
-    unit = ClaimItems(OUTBOX, "n1", 0, 9, 20)
+    unit = ClaimItems(OUTBOX, "n1", 9, 20)
     first = next(unit.statements(Dialect.POSTGRESQL))
 
     assert first.sql is OUTBOX.lock

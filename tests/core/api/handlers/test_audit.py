@@ -304,7 +304,7 @@ def test_a_retry_is_recorded_with_it(client: Client) -> None:
     client.token = ISSUER.token("channels:write", sub="ada")
     target = "/channels/chat/messages/m/retry"
     store(client, PutMessages("chat", (NewMessage("m", "s", "{}"),), 1))
-    (claimed,) = store(client, ClaimItems(INBOX, client.node.name, 2, 9, 20)).items
+    (claimed,) = store(client, ClaimItems(INBOX, client.node.name, 9, 20)).items
     store(client, FailMessage(claimed.lease, "no", None, 3))
 
     statuses = [client.post(target).status, client.post(target.replace("/m/", "/x/")).status]
