@@ -57,6 +57,7 @@ class ExecutorContext:
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
         cluster: The memberships of this process, which a round shares.
+        hosted: What the node hosts: of that it claims the runs that wait.
     """
 
     registry: Registry
@@ -69,9 +70,11 @@ class ExecutorContext:
     left: float = math.inf
     taken: int = 0
     cluster: Cluster = field(init=False)
+    hosted: tuple[str, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         registry = self.registry
+        self.hosted = registry.hosted
         terms = NodeTerms(self.lease_us, self.hosted, str(registry.catalogue.latest))
         self.share(Cluster(terms))
 
@@ -105,11 +108,6 @@ class ExecutorContext:
         """Count a run that ended here, or paused."""
         key = (run.kind, run.component_id, state.value)
         self.ended[key] = self.ended.get(key, 0) + 1
-
-    @property
-    def hosted(self) -> tuple[str, ...]:
-        """What the node hosts: of that it claims the runs that wait."""
-        return self.registry.hosted
 
     @property
     def lease_us(self) -> int:

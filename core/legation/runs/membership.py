@@ -27,6 +27,11 @@ __all__ = ["Cluster", "Membership", "NodeTerms", "compare_leases", "enter", "lea
 RunAttempt: TypeAlias = tuple[str, int]
 """A run under execution: its id and the number of the attempt."""
 
+# Asked for by every run, and made once.  `yield` is quicker than the `yield from` that knows the
+# type of the answer.
+_THIS_NODE: Final = ThisNode()
+_NOW: Final = Now()
+
 _LATE_BEATS: Final = 2
 """After so many beats' time without one, whoever claims work beats before."""
 
@@ -231,7 +236,10 @@ class Cluster:
     def executes(self, database: str, run_id: str, attempt: int) -> bool:
         """Return whether a program of this process executes the run."""
         key = (database, run_id)
-        return any(register.holds(key, attempt) for register in self.executing)
+        for register in self.executing:  # noqa: SIM110  `any` costs each run two calls
+            if register.holds(key, attempt):
+                return True
+        return False
 
     def executed(self, database: str) -> frozenset[RunAttempt]:
         """Return the runs of `database` that programs of this process execute."""
@@ -250,8 +258,8 @@ def enter(cluster: Cluster, database: str) -> Program[tuple[str, int]]:
     Raises:
         StoreFailure: The database did not take the beat that was due.
     """
-    node = yield from ThisNode()
-    now_us = yield from Now()
+    node: str = yield _THIS_NODE
+    now_us: int = yield _NOW
     member = cluster.member(database)
     if not member.beaten_us <= now_us < member.late_us:
         yield from member.beat(node)

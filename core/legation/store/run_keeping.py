@@ -23,7 +23,7 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, state_after
-from .runs import FENCE, SessionClaim
+from .runs import FENCE, NEXT, SessionClaim
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
@@ -224,5 +224,5 @@ class ClaimWaiting(Unit[ClaimedRun | None]):
             now_us=self.now_us,
             hosted=self.hosted,
         )
-        claimed, _ = yield from claim.take()
+        claimed, _ = yield from claim.take((yield NEXT(**session)))
         return to_claimed_run(claimed, states)

@@ -41,6 +41,7 @@ from .run_states import RunMove, RunState, state_after
 from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = [
+    "NEXT",
     "AppendEvents",
     "Ended",
     "FinishRun",
@@ -161,11 +162,6 @@ ADVANCE: Final = Sql(
 )
 
 
-def _places(events: tuple[StoredEvent, ...]) -> dict[str, int]:
-    """Return the number that stands before `events`, and that of the last."""
-    return {"before": events[0].seq - 1, "last": events[-1].seq}
-
-
 @frozen
 class AppendEvents(Unit[bool | None]):
     """Append events under the lease.
@@ -182,9 +178,9 @@ class AppendEvents(Unit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events."""
-        lease = self.lease
+        lease, before, last = self.lease, self.events[0].seq - 1, self.events[-1].seq
         rows = yield ADVANCE.of(
-            self, node=lease.node, attempt=lease.attempt, **_places(self.events)
+            self, node=lease.node, attempt=lease.attempt, before=before, last=last
         )
         if not rows:
             return None
@@ -248,15 +244,12 @@ class SessionClaim:
     now_us: int
     hosted: tuple[str, ...]
 
-    def take(self) -> Statements[tuple[Rows, bool]]:
-        """Yield a look and the claim, under the session's lock.
+    def take(self, waiting: Rows) -> Statements[tuple[Rows, bool]]:
+        """Yield the claim of what waits, as `NEXT` has found it under the session's lock.
 
         Return the row that was claimed, and whether one is there that others have to claim.
         """
-        found = yield NEXT.of(self)
-        if not found:
-            return (), False
-        ((run_no, asked_of),) = found
+        ((run_no, asked_of),) = waiting
         if asked_of not in self.hosted:
             return (), True
         return (yield CLAIM.of(self, run_no=run_no)), False
@@ -315,13 +308,17 @@ class FinishRun(Unit[Ended]):
         if self.members:
             ending = (self.status, self.reason, self.now_us)
             yield from end_members(self.owner, self.session_id, self.run_id, ending)
+        waiting = yield NEXT.of(self)
+        if not waiting:
+            return Ended(kept=True)
         claim = SessionClaim(self.owner, self.session_id, self.node, self.now_us, self.hosted)
-        claimed, elsewhere = yield from claim.take()
+        claimed, elsewhere = yield from claim.take(waiting)
         return Ended(kept=True, following=to_claimed_run(claimed, touched), elsewhere=elsewhere)
 
     def _fence(self) -> dict[str, Any]:
-        fence = {"node": self.lease.node, "attempt": self.lease.attempt, "lapsed": int(self.lapsed)}
-        return {**fence, **_places(self.events)}
+        lease, events = self.lease, self.events
+        fence = {"node": lease.node, "attempt": lease.attempt, "lapsed": int(self.lapsed)}
+        return {**fence, "before": events[0].seq - 1, "last": events[-1].seq}
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""
