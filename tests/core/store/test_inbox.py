@@ -434,22 +434,3 @@ def test_units_are_equal_by_value() -> None:
     assert evolve(unit) == unit
     assert unit.writes
     assert not CountItems(INBOX).writes
-
-
-@pytest.mark.parametrize("back_us", [1, 10**12])
-def test_a_clock_that_was_set_back_keeps_no_new_message_waiting(
-    database: Database, back_us: int
-) -> None:
-    put(database, "a", now=10**15)
-
-    assert claim(database, 10**15 - back_us).items != ()
-
-
-def test_no_clock_that_was_set_back_keeps_what_failed_longer_than_the_longest_wait(
-    database: Database,
-) -> None:
-    put(database, "a", now=10**15)
-    database.run(FailMessage(one(database, 10**15).lease, "no", 50, 0))
-
-    assert claim(database, 10**15 - 1).items == ()
-    assert claim(database, 10**15 - 10**12).items != ()

@@ -116,4 +116,4 @@ def test_clock_that_is_set_back_makes_nothing_wait_longer_than_there_is_to_wait(
     database = database_with(queue.table, attempts, wait_us)
 
     assert (database.run(NextDue(queue)) == 0) is due
-    assert len(database.run(ClaimItems(queue, "n", 1, 9, 20)).items) == due
+    assert len(database.run(ClaimItems(queue, "n", 9, 20)).items) == due
