@@ -82,23 +82,43 @@ ANY_EXPIRED: Final = clocked(
 )
 
 
-def _any_waiting(hosted: str) -> str:
-    """Return the search for a run that was asked of one of `hosted` and is the next to go on.
-
-    A run that is the first of its session to wait counts alone: one that waits behind it is for
-    nobody, whatever it was asked of.
-    """
-    of_session = f"a.owner = r.owner and a.session_id = r.session_id and a.{ACTIVE_RUN}"
-    return f"""select owner, session_id from runs r where {ACTIVE_RUN} and {WAITING_RUN}
-    and {ASKED_OF} {hosted}
-    and run_no = (select min(a.run_no) from runs a where {of_session} and a.{OF_A_CLIENT})
-    and not exists (select 1 from runs a
-        where {of_session} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
+# The sessions are found by jumping from one to the next in the index of active runs: what a search
+# costs grows with the number of sessions, not with that of their runs.  The first run of a session
+# that a client asked for counts alone: one behind it is for nobody, whatever it was asked of.
+_FIRST: Final = f"{ACTIVE_RUN} and {OF_A_CLIENT} order by run_no limit 1"
+_NEXT_TO_GO_ON: Final = f"""{WAITING_RUN} and {ASKED_OF} {{among}}
+    and not exists (select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
+        and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
     order by created_us limit 1"""
-
-
 ANY_WAITING: Final = Sql(
-    _any_waiting("in (select value from json_each(:hosted))"), _any_waiting("= any (:hosted)")
+    f"""with recursive heads (place) as (
+        select (select rowid from runs where {ACTIVE_RUN} order by owner, session_id limit 1)
+        union all
+        select coalesce(
+            (select rowid from runs where {ACTIVE_RUN} and owner = head.owner
+                and session_id > head.session_id order by session_id limit 1),
+            (select rowid from runs where {ACTIVE_RUN} and owner > head.owner
+                order by owner, session_id limit 1)
+        ) from heads join runs as head on head.rowid = place
+    )
+    select owner, session_id from runs r where rowid in (
+        select (select rowid from runs
+            where owner = head.owner and session_id = head.session_id and {_FIRST})
+        from heads join runs as head on head.rowid = place
+    ) and {_NEXT_TO_GO_ON.format(among="in (select value from json_each(:hosted))")}""",
+    f"""with recursive heads as (
+        (select owner, session_id from runs where {ACTIVE_RUN} order by owner, session_id limit 1)
+        union all
+        select n.owner, n.session_id from heads cross join lateral (
+            select owner, session_id from runs where {ACTIVE_RUN}
+            and (owner, session_id) > (heads.owner, heads.session_id)
+            order by owner, session_id limit 1
+        ) as n
+    )
+    select r.owner, r.session_id from heads cross join lateral (
+        select * from runs
+        where owner = heads.owner and session_id = heads.session_id and {_FIRST}
+    ) as r where {_NEXT_TO_GO_ON.format(among="= any (:hosted)")}""",
 )
 ANY_EXPIRY: Final = clocked(
     f"select min({end_of_lease('runs')}) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}"

@@ -11,9 +11,9 @@ from .units import Dialect, ReadUnit, Sql, Statements, text_array
 __all__ = ["FindUnhosted", "Unhosted"]
 
 
-def _find(among: str) -> str:
+def _find(among: str, oldest: str) -> str:
     """Return the search; of a session the run counts that waits first, as it holds up the rest."""
-    return f"""select {ASKED_OF} as asked_of, count(*), min(created_us) from runs r
+    return f"""select {ASKED_OF} as asked_of, count(*), min(created_us), {oldest} from runs r
     where {ACTIVE_RUN} and {WAITING_RUN} and created_us < :before_us and not ({ASKED_OF} {among})
     and run_no = (select min(a.run_no) from runs a where a.owner = r.owner
         and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.{OF_A_CLIENT})
@@ -21,7 +21,9 @@ def _find(among: str) -> str:
 
 
 ANY_UNHOSTED: Final = Sql(
-    _find("in (select value from json_each(:hosted))"), _find("= any (:hosted)")
+    # SQLite takes a column that stands alone from the row of `min`.
+    _find("in (select value from json_each(:hosted))", "run_id"),
+    _find("= any (:hosted)", "(array_agg(run_id order by created_us, run_id))[1]"),
 )
 
 
@@ -34,11 +36,13 @@ class Unhosted:
             `agent:ID@VERSION`.
         runs: How many sessions wait for it.
         oldest_us: When the oldest of the runs was asked for.
+        run_id: The id of that one, by which it can be cancelled.
     """
 
     component: str
     runs: int
     oldest_us: int
+    run_id: str
 
 
 @frozen

@@ -25,7 +25,7 @@ def test_what_nobody_hosts_is_found_by_what_it_was_asked_of() -> None:
     def find(*hosted: str, before_us: int = 99, size: int = 20) -> tuple[Unhosted, ...]:
         return database.run(FindUnhosted(hosted, before_us, size))
 
-    both = Unhosted("agent:desk@2", 2, 1), Unhosted("agent:gone", 1, 2)
+    both = Unhosted("agent:desk@2", 2, 1, "r1"), Unhosted("agent:gone", 1, 2, "r2")
     assert find("agent:desk", "agent:desk@1") == both
     assert find("agent:desk", "agent:desk@1", before_us=3) == (evolved(both[0]), both[1])
     assert find("agent:desk", "agent:desk@1", size=1) == both[:1]
@@ -34,7 +34,7 @@ def test_what_nobody_hosts_is_found_by_what_it_was_asked_of() -> None:
 
 
 def evolved(found: Unhosted) -> Unhosted:
-    return Unhosted(found.component, 1, found.oldest_us)
+    return Unhosted(found.component, 1, found.oldest_us, found.run_id)
 
 
 def test_what_is_executed_is_not_waited_for() -> None:

@@ -40,6 +40,7 @@ def describe_cluster(call: Call, name: str) -> dict[str, Any]:
                 "component": each.component,
                 "runs": each.runs,
                 "oldest": _format_time(each.oldest_us),
+                "run_id": each.run_id,
             }
             for each in member.unhosted
         ]

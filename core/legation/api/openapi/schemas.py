@@ -110,7 +110,7 @@ _REACHED: Final[Mapping[str, Schema]] = {
         {
             "warning": text(description="What is to be done about this machine's clock"),
             "unhosted": list_of(
-                object_of({"component": TEXT, "runs": INTEGER, "oldest": TIME}),
+                object_of({"component": TEXT, "runs": INTEGER, "oldest": TIME, "run_id": TEXT}),
                 description="What runs wait for and no living node hosts",
             ),
             "members": list_of(
