@@ -130,8 +130,12 @@ class _Line:
         self.idle, self._answer = anyio.Event(), None
         self._pgconn.send_query_params(_HOLD, [name.encode("utf-8", "replace")])
         await self._finish()
-        if self._answer == _TAKEN:
+        if self._was_taken():
             self.names.add(name)
+
+    def _was_taken(self) -> bool:
+        """Return whether the answer that was read last says so."""
+        return self._answer == _TAKEN
 
     async def _finish(self) -> None:
         """Wait until the server has answered."""

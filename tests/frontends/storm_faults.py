@@ -57,7 +57,11 @@ def name_all_dead() -> Generator[None]:
     """Let `FindDead` name all that it is asked for."""
     performers: Any = PERFORMERS
     before = performers[FindDead]
-    performers[FindDead] = lambda world, task, effect: effect.names
+
+    def name_all(_: object, __: object, effect: FindDead) -> tuple[str, ...]:
+        return effect.names
+
+    performers[FindDead] = name_all
     try:
         yield
     finally:

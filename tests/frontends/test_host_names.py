@@ -547,8 +547,10 @@ def test_a_disk_that_hangs_keeps_nobody(
             if Path(place_beside(str(bench.path)).path("a")).exists():
                 break
             time.sleep(0.01)
+        found: tuple[str, ...] = ()
         for _ in range(500):
-            if found := find(other, "a"):
+            found = find(other, "a")
+            if found:
                 break
             time.sleep(0.01)
         assert found == ("a",)

@@ -234,7 +234,7 @@ def test_shrinking_is_bounded() -> None:
 def test_decision_is_written_as_python_reads_it(storms: Storm) -> None:
     for seed in range(60):
         decisions = storms.decide(seed)
-        assert eval(write_decisions(decisions), vars(storm)) == list(decisions)
+        assert eval(write_decisions(decisions), dict(vars(storm))) == list(decisions)
 
     assert write_decision(Start(node=1)) == "Start(node=1)"
     assert write_decision(Chance(3)) == "Chance(seed=3)"

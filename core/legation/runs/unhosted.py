@@ -60,12 +60,12 @@ class WatchUnhosted(Job):
         components = tuple(sorted(each.component for each in found))
         if components == before:
             return False
-        fields: tuple[tuple[str, Any], ...] = (("database", self.database),)
+        fields = (("database", self.database),)
         if not found:
             yield from Log("info", "runs_hosted", fields)
             return False
         incident = (yield from RandomBytes(8)).hex()
         runs = sum(each.runs for each in found)
-        fields = (("incident", incident), *fields, ("components", components), ("runs", runs))
-        yield from Log("error", "runs_unhosted", fields)
+        what = (("components", ", ".join(components)), ("runs", runs))
+        yield from Log("error", "runs_unhosted", (("incident", incident), *fields, *what))
         return False

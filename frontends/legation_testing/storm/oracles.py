@@ -233,8 +233,10 @@ def _audit(after: Aftermath) -> Iterator[str]:
         select = f"select writer, seq, previous, hash, {_AUDIT} from audit order by writer, seq"
         rows = after.rows(database, select)
         verifier = Verifier()
-        links = ((*row[:4], AuditEntry(*row[4:])) for row in rows)
-        verdict = verifier.take(AuditRow(*link) for link in links)
+        verdict = verifier.take(
+            AuditRow(writer, seq, previous, seal, AuditEntry(*entry))
+            for writer, seq, previous, seal, *entry in rows
+        )
         if not isinstance(verdict or verifier.end(), Intact):
             yield f"the audit trail of {database}: {verdict or verifier.end()}"
 

@@ -393,7 +393,7 @@ class Tempest:
             for away in self._away:
                 if away.database == effect.database and self._is_cut_off(away, task.node):
                     return self._answer_late(task, effect, away)
-        failure = self._failure(task.node, effect) if self._armed else ""
+        failure, answer = self._failure(task.node, effect) if self._armed else "", None
         if failure in ("", "lost"):
             answer = perform(self.world, task, effect)
             if not isinstance(answer, Throw):
@@ -432,7 +432,7 @@ class Tempest:
     def _look(self, node: Node, effect: Transact[Any], answer: Any) -> None:
         """Remember what the unit did, and look for what it broke."""
         unit: Any = unit_of(effect)
-        kind = type(unit)
+        kind: Any = unit.__class__
         if kind is AppendEvents or kind is FinishRun:
             self.executors.setdefault(unit.run_id, set()).add(unit.lease.node)
         if unit is not effect.unit:

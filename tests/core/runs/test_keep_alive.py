@@ -38,6 +38,14 @@ BESIDE: Final = OtherNode("beside", "here", (), NOW, 90, "1")
 ELSEWHERE: Final = OtherNode("elsewhere", "there", (), NOW, 90, "1")
 
 
+def beats(effect: object) -> bool:
+    return isinstance(getattr(effect, "unit", None), Beat)
+
+
+def says_so(effect: object) -> bool:
+    return isinstance(effect, Log) and effect.event == "beat_failed"
+
+
 class Node:
     """A node with its job for one database."""
 
@@ -57,7 +65,7 @@ class Node:
         script: list[tuple[Any, Any]] = [
             (HoldName(database, "a"), NameHeld(self.place)),
             (Now(), at_us),
-            (lambda effect: isinstance(getattr(effect, "unit", None), Beat), beaten),
+            (beats, beaten),
         ]
         return [*script, (Now(), at_us)] if isinstance(beaten, Beaten) else script
 
@@ -103,8 +111,7 @@ def test_a_beat_that_fails_is_due_again_and_is_written_down(node: Node) -> None:
             node.round(*node.beat(Unavailable(), late), at_us=late)
 
     script = [(ThisNode(), "a"), (Now(), late), *node.beat(Unavailable(), late)]
-    written = (lambda effect: isinstance(effect, Log) and effect.event == "beat_failed", None)
-    assert play(attempt(node.job), [*script, written]).trouble
+    assert play(attempt(node.job), [*script, (says_so, None)]).trouble
 
 
 def test_a_node_that_has_left_beats_no_more(node: Node) -> None:

@@ -34,6 +34,10 @@ LEASE: Final = 6 * BEAT
 _ENDED: Final = ("COMPLETED", "ERROR")
 
 
+def claims(effect: object) -> bool:
+    return isinstance(getattr(effect, "unit", None), ClaimItems)
+
+
 @define
 class World:
     """Two nodes that share two databases in files."""
@@ -305,10 +309,7 @@ def test_a_message_that_is_given_out_once_more_is_worked_on_once() -> None:
     script = [
         (ThisNode(), "a"),
         (Now(), 2),
-        (
-            lambda effect: isinstance(getattr(effect, "unit", None), ClaimItems),
-            ClaimedItems(claimed),
-        ),
+        (claims, ClaimedItems(claimed)),
         (Spawn(AnswerMessage(worker, claimed[1])), None),
     ]
 

@@ -19,16 +19,16 @@ _ODD: Final = ("..", "a/b", "/etc/passwd", "é\U0001f600", " ", "'%\\", "x" * 50
 
 
 def _hold(database: str, name: str) -> Program[NameHeld]:
-    held = yield from ask_at_once(HoldName(database, name))
-    expect("the type of what `HoldName` was answered with", type(held), NameHeld)
-    expect("the type of the place", type(held.place), str)
-    expect("the type of what is said of a session", type(held.session), bool)
+    held: Any = yield from ask_at_once(HoldName(database, name))
+    require(isinstance(held, NameHeld), f"`HoldName` was answered with {held!r}")
+    require(isinstance(held.place, str), f"a place is {held.place!r}")
+    require(isinstance(held.session, bool), f"a session is {held.session!r}")
     return held  # type: ignore[no-any-return]  # it was looked at
 
 
 def _find(database: str, *names: str) -> Program[tuple[str, ...]]:
-    dead = yield from ask_at_once(FindDead(database, names))
-    expect("the type of what `FindDead` was answered with", type(dead), tuple)
+    dead: Any = yield from ask_at_once(FindDead(database, names))
+    require(isinstance(dead, tuple), f"`FindDead` was answered with {dead!r}")
     require(set(dead) <= {*names}, f"asked for {names!r}, it found {dead!r}")
     return dead  # type: ignore[no-any-return]  # as above
 
