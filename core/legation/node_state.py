@@ -50,11 +50,16 @@ def digest(name: str) -> str:
 
 @define
 class _Feed:
-    """The last events of one run, in order and without gap."""
+    """The last events of one run, in order and without gap.
+
+    Attributes:
+        gap_after: The number behind which a gap was told last.
+    """
 
     events: deque[StoredEvent] = field(factory=deque[StoredEvent])
     characters: int = 0
     heard: float = 0.0
+    gap_after: int = -1
 
     def extend(self, events: Sequence[StoredEvent], most: int) -> None:
         """Append what is new, and keep `most`; an event out of order starts the feed afresh."""
@@ -161,7 +166,8 @@ class NodeState(Generic[W]):
         feed = self._feeds.get(run_id)
         events = None if feed is None else feed.behind(after)
         if feed is not None and events == ():
-            self._characters -= self._feeds.pop(run_id).characters
+            events = None if feed.gap_after == after else ()
+            feed.gap_after = after
         if events is None:
             key = digest(run_id)
             if self._ahead.pop(key, 0) > after:

@@ -17,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 import legation
-from legation import Agent, Model, tool
+from legation import Agent, Model, Platform, tool
 from legation.api.routes import ROUTES
 from legation.effects import Effect, Fetch, FetchReply, Program, Transact
 from legation.migrations.catalogue import CATALOGUE
@@ -255,7 +255,8 @@ def use_providers() -> Client:
         ):
             headers = dict(delivery.headers)
             assert client.post(delivery.target, body=delivery.body, headers=headers).status == 200
-        client.advance(10)
+        with client.peer(Platform(agents=[Agent(id="other")])):  # each looks whether the other lives
+            client.advance(10)
         assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 4
     return client
 

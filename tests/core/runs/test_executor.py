@@ -19,6 +19,7 @@ from legation.store.failures import StatementFailed, Unavailable
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, RunLease
+from legation.store.runs import FinishRun
 from legation.tools import ToolError
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
@@ -240,7 +241,7 @@ def test_a_run_without_history_and_tools_costs_what_it_has_to() -> None:
             if isinstance(done.effect, Transact)
         ]
 
-    assert [unit for unit in units if unit != "FindNeglected"] == [
+    assert [unit for unit in units if not unit.startswith("Find")] == [
         "Audited",  # StartRun
         "FinishRun",
         "FetchRun",
@@ -283,6 +284,22 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
     assert isinstance(effects[-2], Transact)
     assert effects[-2].unit == ReleaseRun("o", "r", RunLease("n", 1))
     assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
+
+
+def test_a_run_of_what_this_node_does_not_host_fails() -> None:
+    """A node of the release before claims what it does not host, and so might an old claim."""
+    platform, _ = clerk("Hello.")
+    asked = json.dumps({"message": "x", "stream": False})
+    run = ClaimedRun("o", "s", "r", "agent", "gone", asked, 0, 1)
+    with Client(platform) as client:
+        client.simulation.run(ExecuteRun(platform.context, "main", run).program())
+        (finish,) = (
+            done.effect.unit
+            for done in client.effects
+            if isinstance(done.effect, Transact) and isinstance(done.effect.unit, FinishRun)
+        )
+
+    assert (finish.status, finish.reason) == ("ERROR", "not_hosted")
 
 
 # --- a database that is away ---------------------------------------------------------------------

@@ -23,7 +23,7 @@ from legation.effects import (
     Now,
     Unreachable,
 )
-from legation.store.failures import Busy, Unavailable
+from legation.store.failures import Busy, StatementFailed, Unavailable
 from legation.store.leased_queue import CountItems
 from legation.store.runs import StartRun
 from legation_testing import Client, effects_of, play
@@ -287,7 +287,7 @@ def test_a_dead_reply_is_sent_when_an_operator_asks() -> None:
 def test_a_dead_message_is_answered_when_an_operator_asks() -> None:
     provider = WhatsAppApi()
     with Client(platform, fetch=provider) as c:
-        fault = c.fail_at(_unit(StartRun), Busy("x"), times=None)
+        fault = c.fail_at(_unit(StartRun), StatementFailed("x"), times=None)
         deliver(c, ("4911", "a", "hi"))
         for _ in range(40):
             c.advance(2)

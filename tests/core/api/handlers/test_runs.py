@@ -538,7 +538,7 @@ def test_a_round_that_fails_is_told_and_tried_again(client: Client) -> None:
     assert [log.event for log in client.logs if log.level == "warning"] == ["reaper_round_failed"]
 
 
-def test_a_run_of_what_is_hosted_no_more_ends_as_an_error() -> None:
+def test_a_run_of_what_is_hosted_no_more_waits_until_it_is_cancelled() -> None:
     hosted = [Agent(id="sloth", model="slow"), Agent(id="quick")]
     slow = Model("slow", "echo", delay_seconds=5.0)
     with Client(lambda: Platform(models=(slow,), agents=tuple(hosted))) as client:
@@ -549,8 +549,9 @@ def test_a_run_of_what_is_hosted_no_more_ends_as_an_error() -> None:
         client.advance(40)
 
         runs = client.get("/sessions/s/runs").json()
-        assert [run["status"] for run in runs] == ["ERROR", "ERROR"]
-        assert "no longer hosts" in runs[1]["content"]
+        assert [run["status"] for run in runs] == ["ERROR", "PENDING"]
+        client.post(f"{QUICK}/{runs[1]['run_id']}/cancel").expect_success()
+        assert client.get("/sessions/s/runs").json()[1]["status"] == "CANCELLED"
 
 
 def test_whose_a_run_is_may_be_said_where_everybody_sees_all(client: Client) -> None:
