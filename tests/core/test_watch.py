@@ -255,7 +255,7 @@ def use_providers() -> Client:
         ):
             headers = dict(delivery.headers)
             assert client.post(delivery.target, body=delivery.body, headers=headers).status == 200
-        with client.peer(Platform(agents=[Agent(id="other")])):  # each looks whether the other lives
+        with client.peer(Platform(agents=[Agent(id="other")])):  # each looks for the other
             client.advance(10)
         assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 4
     return client
