@@ -82,7 +82,8 @@ class Observer:
             if anyio.current_time() - looked >= QUIET_PAUSE:
                 looked = anyio.current_time()
                 platform.telemetry.gauges = self._gauges(host)
-            await self._take(platform, host)
+            with anyio.CancelScope(shield=True):  # what was taken is written
+                await self._take(platform, host)
             await anyio.sleep(pause)
 
     async def end(self, platform: Platform, host: Resources) -> None:

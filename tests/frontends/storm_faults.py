@@ -129,7 +129,9 @@ _BUSY: Final = leases.held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
 
 FAULTS: Final = {
     "events are stored without a fence": PlantedFault(
-        lambda: rewrite((runs.ADVANCE,), "and lease_by = :node and attempt = :attempt", ""),
+        lambda: rewrite(
+            (runs.ADVANCE,), f"and lease_by = :node and attempt = :attempt and {runs._GOES_ON}", ""
+        ),
         44, ("runs",), ("stalls", "partitions"),
     ),
     "the end of a run claims the last that waits": PlantedFault(

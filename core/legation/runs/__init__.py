@@ -11,6 +11,7 @@ The modules, in the order of a run's life:
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
 * `membership` and `keep_alive` say that this node lives, and find who does not;
 * `release` and `reaper` see that none is left behind, `rounds` is how the reaper goes round;
+* `unhosted` looks for what no node hosts, and `topics` are what those who wait are woken under;
 * `retry` sees that a database may be away a while;
 * `payloads` and `output` show a run and its parts to callers.
 """

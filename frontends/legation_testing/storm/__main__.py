@@ -13,6 +13,8 @@ from pathlib import Path
 
 from .sweep import Sweep, add_up, sweep_range
 
+__all__ = ["main"]
+
 
 def main() -> int:
     """Sweep; 1 where a promise was broken, or a state was never reached."""

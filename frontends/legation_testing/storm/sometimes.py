@@ -26,7 +26,7 @@ from legation.store.units import Unit
 from ..matching import is_audited
 from ..node import Node
 
-__all__ = ["NOTED", "SEEN_IN_ANSWERS", "SOMETIMES", "Sightings", "State", "unit_of"]
+__all__ = ["NOTED", "SEEN_IN_ANSWERS", "SOMETIMES", "Glance", "Sightings", "State", "unit_of"]
 
 
 def unit_of(effect: Transact[Any]) -> Unit[Any]:

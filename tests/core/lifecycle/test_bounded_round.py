@@ -234,9 +234,7 @@ def test_no_message_is_taken_up_where_replies_cannot_be_claimed(providers: Provi
         claims = of(ClaimItems, OUTBOX)
         c.fail_at(lambda e: claims(e) and e.database == "main", Busy("x"), times=None)
 
-        assert go_round(c) == evolve(
-            NOTHING, messages=1, replies=1, failed=("main",), next_us=0
-        )
+        assert go_round(c) == evolve(NOTHING, messages=1, replies=1, failed=("main",), next_us=0)
         assert (waits(c), providers.texts) == ((1, 0, 0, 0), ["there"])
 
 

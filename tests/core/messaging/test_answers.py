@@ -12,7 +12,7 @@ from legation import Agent, Model
 from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
 from legation.messaging.answers import _answer_of, owner_of
-from legation.store.failures import StatementFailed
+from legation.store.failures import Busy, StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ListLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
@@ -210,6 +210,20 @@ def test_a_run_that_fails_is_apologized_for_once() -> None:
 
 def _unit(kind: type[Any]) -> Callable[[Any], bool]:
     return lambda effect: isinstance(getattr(effect, "unit", None), kind)
+
+
+@pytest.mark.parametrize("times", [9, None])
+def test_a_message_waits_for_a_database_that_cannot_begin_its_run(times: int | None) -> None:
+    provider = WhatsAppApi()
+    with client(provider) as c:
+        fault = c.fail_at(_unit(StartRun), Busy("x"), times=times)
+        deliver(c, ("4911", "a", "hello"))
+        c.advance(30 if times else 1_000)
+        assert [m.attempts for m in [letter(c, "a").message]] == [1 if times else 2]
+        fault.disarm()
+        c.advance(60)
+
+        assert texts(provider) == ["hello"]
 
 
 def test_a_message_that_fails_is_tried_again_and_in_the_end_apologized_for() -> None:

@@ -16,11 +16,12 @@ from legation.models.conversation import Image, ModelFailed, Reply, Usage
 from legation.runs.executor import ExecuteRun
 from legation.runs.retry import MOST_TRIES, OUTAGE_US
 from legation.store.failures import StatementFailed, Unavailable
+from legation.store.nodes import Beat
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, RunLease
 from legation.store.runs import FinishRun
-from legation.tools import ToolError
+from legation.tools import ToolError, tool
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
 PATH = "/agents/clerk/runs"
@@ -300,6 +301,71 @@ def test_a_run_of_what_this_node_does_not_host_fails() -> None:
         )
 
     assert (finish.status, finish.reason) == ("ERROR", "not_hosted")
+
+
+# --- versions, and a process without jobs ---
+
+
+def versioned(version: str) -> Platform:
+    @tool(requires_confirmation=True)
+    def book(room: int) -> str:
+        """Book a room."""
+        return f"room {room} is booked"
+
+    steps = [Says("Wait.", after_seconds=9.0), call("book", room=7), "Done."]
+    clerk = Agent(id="clerk", version=version, model=ScriptedModel(steps * 3), tools=[book])
+    return Platform(agents=[clerk])
+
+
+def test_the_next_run_of_a_session_and_one_that_goes_on_are_left_to_who_hosts_their_version() -> (
+    None
+):
+    asked = {"message": "x", "background": True, "session_id": "s"}
+    path = "/agents/clerk/runs"
+    with Client(versioned("1")) as one, one.peer(versioned("2")) as two:
+        first, second = (c.post(path, form=asked).json() for c in (one, two))
+        one.advance(20)
+        ended = one.get("/sessions/s/runs").json()
+        assert [run["status"] for run in ended] == ["COMPLETED", "COMPLETED"]
+
+        third = one.run("clerk", "Room 7", session_id="s")
+        assert third["status"] == "PAUSED"
+        tools = [{**each["tool_execution"], "confirmed": True} for each in third["requirements"]]
+        form = {"tools": json.dumps(tools), "stream": False}
+        going = two.begin("POST", f"{path}/{third['run_id']}/continue", form=form)
+        two.advance(20)
+        nodes = [
+            done.effect.unit.node
+            for done in one.effects
+            if isinstance(done.effect, Transact) and isinstance(done.effect.unit, FinishRun)
+        ]
+
+    assert going.response().json()["status"] == "COMPLETED"
+    assert nodes[0] == nodes[-1] != nodes[1]
+    assert first["run_id"] != second["run_id"]
+
+
+def test_a_run_beats_for_its_node_where_no_job_does() -> None:
+    look = Says("", calls=(call("look_around"),), after_seconds=25.0)
+
+    @tool
+    def look_around() -> str:
+        """Look around."""
+        return "all is well"
+
+    clerk = Agent(id="clerk", model=ScriptedModel([look, "Done."]), tools=[look_around])
+    platform = Platform(agents=[clerk])
+    with Client(platform, jobs=False) as client:
+        before = count_beats(client)
+        assert client.run("clerk", "x")["status"] == "COMPLETED"
+        after = count_beats(client)
+
+    assert (before, after) == (1, 2)
+
+
+def count_beats(client: Client) -> int:
+    units = (d.effect.unit for d in client.effects if isinstance(d.effect, Transact))
+    return sum(isinstance(unit, Beat) for unit in units)
 
 
 # --- a database that is away ---------------------------------------------------------------------
