@@ -312,7 +312,7 @@ def versioned(version: str) -> Platform:
         """Book a room."""
         return f"room {room} is booked"
 
-    steps = [Says("Wait.", after_seconds=9.0), call("book", room=7), "Done."]
+    steps: list[Any] = [Says("Wait.", after_seconds=9.0), call("book", room=7), "Done."]
     clerk = Agent(id="clerk", version=version, model=ScriptedModel(steps * 3), tools=[book])
     return Platform(agents=[clerk])
 
