@@ -32,8 +32,10 @@ from legation.api.routes import ROUTES
 from legation.effects import (
     Concurrently,
     Effect,
+    HoldName,
     Interruptible,
     Log,
+    NameHeld,
     Now,
     Program,
     RandomBytes,
@@ -200,6 +202,8 @@ class Rehearsal:
                 return bytes(size)
             case ThisNode():
                 return "rehearsal"
+            case HoldName():
+                return NameHeld()
             case ReadBody():
                 return body
             case Transact(database, unit):
