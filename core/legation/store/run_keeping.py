@@ -116,7 +116,7 @@ ANY_WAITING: Final = Sql(
         ) as n
     )
     select r.owner, r.session_id from heads cross join lateral (
-        select * from runs
+        select owner, session_id, status, kind, component_id, version, created_us from runs
         where owner = heads.owner and session_id = heads.session_id and {_FIRST}
     ) as r where {_NEXT_TO_GO_ON.format(among="= any (:hosted)")}""",
 )
