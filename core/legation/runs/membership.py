@@ -66,7 +66,7 @@ class NodeTerms:
 
 @frozen
 class _Known:
-    """What was known when a beat was sent: answers to beats side by side may overtake each other.
+    """The facts known when a beat was sent: answers to beats side by side may overtake each other.
 
     Attributes:
         beaten: Whether this node was there.

@@ -1,4 +1,4 @@
-"""What waits and no living node hosts: a run of an agent, or of a version of it, that is gone."""
+"""Runs that wait and no living node hosts: their agent, or its version, is gone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Unhosted:
 
 @frozen
 class FindUnhosted(ReadUnit[tuple[Unhosted, ...]]):
-    """What waits since before `before_us` for nothing of `hosted`, by what it was asked of."""
+    """Runs that wait since `before_us` for none of `hosted`, by what they were asked of."""
 
     hosted: tuple[str, ...]
     before_us: int

@@ -47,7 +47,7 @@ _MODES: Final = ("joined", "streamed", "streamed", "background")
 
 @define(eq=False)
 class _Drawer:
-    """What is drawn from, and what was drawn so far."""
+    """The source of what is drawn, and what was drawn so far."""
 
     chance: Random
     lease_seconds: float
