@@ -456,5 +456,63 @@ _2_6_0: Final = Migration(
     serves=Version(2, 5, 6),
 )
 
-CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0))
+# --- 2.7.0 -------------------------------------------------------------------------------------
+# A step is found by its place.  On the way down a run that waits to go on from its steps is one
+# whose executor went away, which code for 2.6.0 ends; it would begin one that waits.
+
+_STEPS: Final = """
+    create table steps (
+        run_id text not null,
+        place text not null,
+        kind text not null,
+        asked text not null,
+        attempt bigint not null,
+        begun_us bigint not null,
+        ended_us bigint,
+        outcome text,
+        primary key (run_id, place)
+    )
+"""
+
+_DEFINITIONS: Final = """
+    create table definitions (
+        digest text not null,
+        kind text not null,
+        component_id text not null,
+        document text not null,
+        first_us bigint not null,
+        primary key (digest)
+    )
+"""
+
+_2_7_0: Final = Migration(
+    Version(2, 7, 0),
+    "the steps of runs, from which they go on after a crash",
+    up=(
+        Step(_STEPS),
+        Step(_DEFINITIONS),
+        Step("alter table runs add column tries bigint not null default 0"),
+        Step("alter table runs add column recorded bigint not null default 0"),
+        # Room on the page keeps the update with the outcome of a call in place.
+        Step("", postgresql="alter table steps set (fillfactor = 80)"),
+    ),
+    down=(
+        Step(
+            "update runs set status = 'RUNNING', lease_by = '', lease_us = 0, reason = null"
+            " where status = 'PENDING' and reason = 'recorded'"
+        ),
+        Step("alter table runs drop column recorded"),
+        Step("alter table runs drop column tries"),
+        Step("drop table definitions"),
+        Step("drop table steps"),
+    ),
+    loses=(
+        "the steps of every run, so that one whose node dies ends as interrupted",
+        "the definitions of agents and teams as runs began with them",
+        "how often a run was taken up since its last step (runs.tries, runs.recorded)",
+    ),
+    serves=Version(2, 6, 0),
+)
+
+CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0))
 """The schema of this release is `CATALOGUE.latest`."""

@@ -55,6 +55,8 @@ class CallState:
         last: The result is the answer of the turn.
         member: The turn of the member that it was delegated to, as long as it is not over.
         response: The run of that member, as clients read it, as soon as it is.
+        announced: Its start was an event before it could begin, since it waits for a person.
+        in_doubt: It had begun when a node went away, and its outcome is not known.
     """
 
     call: ToolCall
@@ -72,6 +74,8 @@ class CallState:
     child_run_id: str | None = None
     member: MemberState | None = None
     response: Mapping[str, Any] | None = None
+    announced: bool = False
+    in_doubt: bool = False
 
     @property
     def waits(self) -> bool:
@@ -154,6 +158,13 @@ class TurnState:
     def last(self) -> CallState | None:
         """The call whose result is the answer, if there is one."""
         return next((call for call in self.calls if call.last), None)
+
+    def place(self, index: int) -> str:
+        """Return the place of a call that the model has not read the result of: `3.2`.
+
+        Of its third answer the second call.
+        """
+        return f"{self.rounds}.{index - self.answered + 1}"
 
     def with_message(self, message: Message, at_us: int) -> TurnState:
         """Return the state with one more message."""

@@ -14,6 +14,7 @@ from .run_rows import (
     EXECUTED_RUN,
     LOCK_SESSION,
     OF_A_CLIENT,
+    RECORDED_MARK,
     UNTOUCHED,
     WAITING_RUN,
     ClaimedRun,
@@ -68,10 +69,15 @@ EXPIRE: Final = Sql(
     and lease_by = :node and attempt = :attempt"""
 )
 _RELEASED: Final = literal(state_after(RunMove.RELEASE))
+# A node of a release that knows no steps would begin the run again.
+_BEFORE_STEPS: Final = """exists (select 1 from nodes where schema_version in ('2.5.6', '2.6.0'))"""
 RELEASE: Final = clocked(
     f"""update runs set status = {_RELEASED}, started_us = null, lease_by = null, lease_us = null,
-        reason = case when events = 0 then null else 'released' end
-    where {FENCE} and {UNTOUCHED} and cancel_us is null
+        tries = tries - :untried,
+        reason = case when events = 0 then null when {UNTOUCHED} then 'released'
+            else '{RECORDED_MARK}' end
+    where {FENCE} and cancel_us is null
+        and ({UNTOUCHED} or (recorded = attempt and not {_BEFORE_STEPS}))
     returning run_id"""
 )
 # What waits has no lease: `>= 0` lets the index leave it out.
@@ -155,20 +161,27 @@ class ExpireRuns(Unit[None]):
 
 @frozen
 class ReleaseRun(Unit[bool]):
-    """Let a run wait again, if nothing has happened in it; whether that was so.
+    """Let a run wait again, for any node that hosts it to go on with; whether that was done.
 
-    `lease` is that of the executor; who names another's says that it must have `lapsed`.
+    It is not where somebody asked to cancel the run, and where what happened in it is not among its
+    steps, or a node of a release without steps could claim it.  `lease` is that of the executor;
+    who names another's says that it must have `lapsed`.  `tried` False: it counts for no try.
     """
 
     owner: str
     run_id: str
     lease: RunLease
     lapsed: bool = False
+    tried: bool = True
 
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Yield one fenced update."""
         rows = yield RELEASE.of(
-            self, node=self.lease.node, attempt=self.lease.attempt, lapsed=int(self.lapsed)
+            self,
+            node=self.lease.node,
+            attempt=self.lease.attempt,
+            lapsed=int(self.lapsed),
+            untried=int(not self.tried),
         )
         return bool(rows)
 

@@ -24,6 +24,8 @@ __all__ = [
     "EXECUTED_RUN",
     "LOCK_SESSION",
     "OF_A_CLIENT",
+    "RECORDED_MARK",
+    "SINCE_CLAIM",
     "UNTOUCHED",
     "WAITING_RUN",
     "ClaimedRun",
@@ -67,13 +69,15 @@ class ClaimedRun(RunOrder):
     """A run that this node is to execute; its lease was written by the unit that claimed it.
 
     `state` is the JSON of the session's state as it stood then; `events` is how many events the run
-    had, which are none unless it goes on after a pause.
+    had, which are none unless it goes on after a pause or a crash.  `tries` is how often it was
+    claimed since it last came further.
     """
 
     created_us: int
     attempt: int
     run_no: int = 1
     events: int = 0
+    tries: int = 1
     state: str = "{}"
 
 
@@ -100,6 +104,8 @@ class RunRow:
     lease_us: int | None
     attempt: int
     cancel_us: int | None = None
+    tries: int = 0
+    recorded: int = 0
 
     @property
     def lease(self) -> RunLease:
@@ -108,8 +114,13 @@ class RunRow:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has happened since it was claimed, or continued."""
-        return self.events == 0 or self.reason is not None
+        """Whether nothing of it need be known to execute it: it is new, or was continued."""
+        return self.events == 0 or (self.reason or RECORDED_MARK) != RECORDED_MARK
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether all that happened since it began, or was continued, stands among its steps."""
+        return self.recorded == self.attempt
 
     @property
     def claim(self) -> ClaimedRun:
@@ -162,13 +173,19 @@ OF_A_CLIENT: Final = "parent_run_id is null"
 """What sets a run that was asked for apart from one of a team's member, which has no turn of its
 own in the session and no lease: it goes with the run that it is part of."""
 
-UNTOUCHED: Final = "(events = 0 or reason is not null)"
-"""What says of a run under a lease that nothing has happened since it was claimed, or continued.
+RECORDED_MARK: Final = "recorded"
+"""The mark of a run that waits to go on from its steps."""
+
+SINCE_CLAIM: Final = "(events = 0 or reason is not null)"
+"""The condition that nothing has happened since the run was claimed.
 
 Whoever continues a run writes a mark as its reason, `claimed` or `waiting`, and who gives it back
-again `released`; the first event that follows takes it away.  A release before 2.6.0 writes its
-token behind the mark: `claimed:` and `waiting:`.
+again `released`, or `recorded` where it goes on from its steps; the first event that follows takes
+it away.  A release before 2.6.0 writes its token behind the mark: `claimed:` and `waiting:`.
 """
+
+UNTOUCHED: Final = f"(events = 0 or coalesce(reason, '{RECORDED_MARK}') <> '{RECORDED_MARK}')"
+"""The condition that nothing of the run need be known to execute it: it is new, or continued."""
 
 CLAIMED_MARK: Final = "claimed"
 """The mark of a run that whoever continued it was given at once."""

@@ -95,7 +95,8 @@ HOW_IT_STANDS: Final = Sql(
 CONTINUE: Final = Sql(
     f"""update runs set status = :status, input = :input, output = null, reason = :mark,
         token = :token, ended_us = null, started_us = :started_us, lease_by = :node,
-        lease_us = :lease_us, attempt = attempt + :claims
+        lease_us = :lease_us, attempt = attempt + :claims, tries = :claims,
+        recorded = attempt + :claims
     where owner = :owner and run_id = :run_id and {status_is(_PAUSED)} and attempt = :attempt
     returning {CLAIMED}"""
 )

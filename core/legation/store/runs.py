@@ -26,6 +26,7 @@ from .run_rows import (
     EXECUTED,
     EXECUTED_RUN,
     OF_A_CLIENT,
+    SINCE_CLAIM,
     UNTOUCHED,
     WAITING_RUN,
     ClaimedRun,
@@ -38,6 +39,7 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
+from .steps import NO_RECORDS, Records, write_records
 from .units import Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = [
@@ -78,9 +80,11 @@ ACTIVE: Final = Sql(
 )
 INSERT_RUN: Final = Sql(
     """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
-        version, status, input, created_us, started_us, lease_by, lease_us, attempt)
+        version, status, input, created_us, started_us, lease_by, lease_us, attempt, tries,
+        recorded)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        :version, :status, :input, :now_us, :started_us, :node, :lease_us, :attempt)"""
+        :version, :status, :input, :now_us, :started_us, :node, :lease_us, :attempt, :attempt,
+        :attempt)"""
 )
 
 
@@ -145,7 +149,7 @@ class StartRun(RunOrder, Unit[Started]):
         return Started(run_no, None if busy else self._claim(run_no, state))
 
     def _claim(self, run_no: int, state: str) -> ClaimedRun:
-        columns: tuple[Any, ...] = (*order_columns(self), self.now_us, 1, run_no, 0, state)
+        columns: tuple[Any, ...] = (*order_columns(self), self.now_us, 1, run_no, 0, 1, state)
         return ClaimedRun(*columns)
 
 
@@ -155,7 +159,8 @@ class StartRun(RunOrder, Unit[Started]):
 # anywhere else is not the one that the lease was given on: an older database has been restored.
 _GOES_ON: Final = "events between :before and :last"
 ADVANCE: Final = Sql(
-    f"""update runs set events = :last, reason = null
+    f"""update runs set events = :last, reason = null,
+        tries = case when cast(:progress as bigint) = 1 then 1 else tries end
     where owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt and {_GOES_ON}
     returning cancel_us"""
@@ -164,7 +169,7 @@ ADVANCE: Final = Sql(
 
 @frozen
 class AppendEvents(Unit[bool | None]):
-    """Append events under the lease.
+    """Append events and steps under the lease.
 
     The result is None when the lease is lost, else whether somebody asked to cancel the run.  It is
     lost as well where the events do not go on where the stored ones end.
@@ -175,16 +180,23 @@ class AppendEvents(Unit[bool | None]):
     lease: RunLease
     now_us: int
     events: tuple[StoredEvent, ...]
+    records: Records = NO_RECORDS
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
-        """Yield the fenced advance, then the events."""
+        """Yield the fenced advance, then the events and the steps."""
         lease, before, last = self.lease, self.events[0].seq - 1, self.events[-1].seq
         rows = yield ADVANCE.of(
-            self, node=lease.node, attempt=lease.attempt, before=before, last=last
+            self,
+            node=lease.node,
+            attempt=lease.attempt,
+            before=before,
+            last=last,
+            progress=int(self.records.progress),
         )
         if not rows:
             return None
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, self.records)
         return rows[0][0] is not None
 
 
@@ -216,7 +228,8 @@ NEXT: Final = Sql(
 )
 CLAIM: Final = Sql(
     f"""update runs set status = {literal(EXECUTED)}, started_us = :now_us, lease_by = :node,
-        lease_us = {FOREVER}, attempt = attempt + 1
+        lease_us = {FOREVER}, attempt = attempt + 1, tries = tries + 1,
+        recorded = case when recorded = attempt or {UNTOUCHED} then attempt + 1 else recorded end
     where owner = :owner and session_id = :session_id and run_no = :run_no and {WAITING_RUN}
     returning {CLAIMED}"""
 )
@@ -227,7 +240,7 @@ ENDED_SO: Final = Sql(
 CLAIMED_SO: Final = Sql(
     f"""select {CLAIMED} from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {EXECUTED_RUN} and lease_by = :node and started_us = :now_us
-    and {UNTOUCHED} and coalesce(reason, '') <> '{CLAIMED_MARK}'"""
+    and {SINCE_CLAIM} and coalesce(reason, '') <> '{CLAIMED_MARK}'"""
 )
 
 
@@ -298,6 +311,7 @@ class FinishRun(Unit[Ended]):
     lapsed: bool = False
     input: str | None = None
     members: bool = False
+    records: Records = NO_RECORDS
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
@@ -305,6 +319,8 @@ class FinishRun(Unit[Ended]):
         if not (yield FINISH.of(self, **self._fence())):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        attempt = self.lease.attempt
+        yield from write_records(dialect, self.run_id, attempt, self.now_us, self.records)
         if self.members:
             ending = (self.status, self.reason, self.now_us)
             yield from end_members(self.owner, self.session_id, self.run_id, ending)
