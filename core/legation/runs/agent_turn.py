@@ -26,6 +26,7 @@ from ..models.conversation import (
     storable,
 )
 from ..store.failures import StoreFailure
+from ..tools import Again
 from ..tools.structured import check_output
 from ..values import frozen
 from .event_writer import EventWriter
@@ -94,10 +95,15 @@ class ToolSet(Protocol):
         """Return the call as it stands at first: due, waiting for a person, or done in vain."""
         ...
 
-    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
+    def again(self, call: CallState) -> Again:
+        """Return whether a call that a crash interrupted may be made a second time."""
+        ...
+
+    def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         """Return the call, done; or waiting, where somebody else's turn does.
 
-        That it begins is stored already.  A failure of a database, and what ends the run, is
+        `place` is where it stands in the run at the top, as in the steps of that.  That it begins
+        is stored already.  A failure of a database, and what ends the run, is
         raised; everything else is a result for the model.
         """
         ...
@@ -242,30 +248,31 @@ class Turn:
     def _carry_out(self, due: tuple[int, ...]) -> Program[None]:
         """Carry out calls, side by side if there are several."""
         writer = self.writer
-        for place in due:
-            call = self.state.calls[place]
+        for index in due:
+            call = self.state.calls[index]
             if call.started_us is None:
                 call = evolve(call, started_us=writer.journal.now_us)
-                self.state = self.state.with_call(place, call)
+                self.state = self.state.with_call(index, call)
                 writer.note(ToolCallStarted(tool_execution(call)))
         yield from writer.settle()
         self._in_hand = len(due)
         if len(due) == 1:
             wrong: tuple[Exception | None, ...] = ((yield from self._one(due[0])),)
         else:
-            wrong = yield from Concurrently(tuple(self._one(place) for place in due))
+            wrong = yield from Concurrently(tuple(self._one(index) for index in due))
         for error in wrong:
             if error is not None:
                 raise error
 
-    def _one(self, place: int) -> Program[Exception | None]:
+    def _one(self, index: int) -> Program[Exception | None]:
         """Carry out one call; what goes wrong is the result, but for failures of a database."""
         writer, journal = self.writer, self.writer.journal
+        call, place = self.state.calls[index], writer.prefix + self.state.place(index)
         try:
-            call = yield from self.tool_set.carry_out(self.state.calls[place], writer)
+            call = yield from self.tool_set.carry_out(call, writer, place)
             journal.now_us = yield from Now()
             call = evolve(call, ended_us=journal.now_us)
-            self.state = self.state.with_call(place, call)
+            self.state = self.state.with_call(index, call)
             self._in_hand -= 1
             if not call.waits:
                 self._tell(call)

@@ -142,6 +142,7 @@ class EventWriter:
 
     Attributes:
         streamed: Whether the pieces of its answers are events.
+        prefix: What stands before the places of its steps: `3.2/` for a member of a team.
         heard: The pieces of its last answer.
         first_us: When the first piece of the last answer was there; None before.
     """
@@ -149,6 +150,7 @@ class EventWriter:
     journal: Journal
     origin: EventOrigin
     streamed: bool
+    prefix: str = ""
     heard: list[str] = field(factory=list[str])
     first_us: int | None = None
     _listening: bool = field(default=False, init=False)

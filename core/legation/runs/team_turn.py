@@ -28,7 +28,7 @@ from ..store.member_runs import MoveMember, Root, StartMember
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..store.units import Unit
-from ..tools import plain_arguments, render
+from ..tools import Again, plain_arguments, render
 from ..values import frozen
 from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
@@ -151,15 +151,19 @@ class LeaderToolSet:
     def _member(self, member_id: str) -> Component | None:
         return next((member for member in self.team.members if member.id == member_id), None)
 
-    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
+    def again(self, call: CallState) -> Again:
+        """Return whether the call may be made a second time: a member goes on where it was."""
+        return "safe" if call.call.name == DELEGATE else self.toolbox.again(call)
+
+    def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         """Return the call with what came of it, or waiting with the member."""
         if call.call.name != DELEGATE:
-            return (yield from self.toolbox.carry_out(call, writer))
+            return (yield from self.toolbox.carry_out(call, writer, place))
         journal, member = writer.journal, self._member(call.arguments["member_id"])
         if call.member is not None:
-            member_run = yield from self._resume(call.member, writer)
+            member_run = yield from self._resume(call.member, writer, place)
         elif member is not None:
-            member_run = yield from self._begin(member, call.arguments["task"], writer)
+            member_run = yield from self._begin(member, call.arguments["task"], writer, place)
         else:  # who was asked before the team was changed
             return call.done(_UNHOSTED, failed=True)
         began_us = journal.now_us
@@ -178,7 +182,9 @@ class LeaderToolSet:
             evolve(call, child_run_id=member_run.run.run_id), member_run, end, state
         )
 
-    def _begin(self, member: Component, task: str, writer: EventWriter) -> Program[_MemberRun]:
+    def _begin(
+        self, member: Component, task: str, writer: EventWriter, place: str
+    ) -> Program[_MemberRun]:
         """Store the run of a member that has not begun."""
         journal = writer.journal
         run_id = yield from new_id(journal.now_us)
@@ -187,7 +193,7 @@ class LeaderToolSet:
         said = ModelTurn(Message("user", task, images=self.images), now_us)
         instructions = member.instructions
         before = () if instructions is None else (Message("system", instructions),)
-        own = _writer(writer, run, member.name)
+        own = _writer(writer, run, member.name, place)
         member_run = _MemberRun(member, run, own, TurnState(before=before, said=(said,)))
         start = StartMember(
             _root(journal),
@@ -203,12 +209,12 @@ class LeaderToolSet:
         own.note(RunStarted(**model_of(member)))
         return member_run
 
-    def _resume(self, kept: MemberState, writer: EventWriter) -> Program[_MemberRun]:
+    def _resume(self, kept: MemberState, writer: EventWriter, place: str) -> Program[_MemberRun]:
         """Go on with a member that has what it was waiting for."""
         journal = writer.journal
         task = kept.state.said[0].message.content
         run = _claim(writer, kept.run_id, kept.kind, kept.component_id, task, kept.created_us)
-        own = _writer(writer, run, kept.name)
+        own = _writer(writer, run, kept.name, place)
         now_us = journal.now_us = yield from Now()
         member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
         output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
@@ -316,10 +322,10 @@ def _claim(
     )
 
 
-def _writer(writer: EventWriter, run: ClaimedRun, name: str) -> EventWriter:
-    return EventWriter(
-        writer.journal, EventOrigin(run, name, writer.origin.run.run_id), writer.streamed
-    )
+def _writer(writer: EventWriter, run: ClaimedRun, name: str, place: str) -> EventWriter:
+    """Return the writer of a member, whose steps stand below the `place` of its call."""
+    origin = EventOrigin(run, name, writer.origin.run.run_id)
+    return EventWriter(writer.journal, origin, writer.streamed, f"{place}/")
 
 
 def _root(journal: Journal) -> Root:

@@ -19,7 +19,15 @@ from ..effects import (
 )
 from ..incidents import where
 from ..models.conversation import ToolCall, ToolSpec
-from ..tools import Tool, ToolError, plain_arguments, read_arguments, render
+from ..tools import (
+    KEY_PARAMETER,
+    Again,
+    Tool,
+    ToolError,
+    plain_arguments,
+    read_arguments,
+    render,
+)
 from ..values import frozen
 from .event_writer import EventWriter
 from .turn_state import CallState, Standing
@@ -79,14 +87,27 @@ class Toolbox:
         known = ", ".join((*self.beside, *self._named))
         return _UNKNOWN.format(name[:_SHOWN], known) if known else _NO_TOOLS
 
-    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
-        """Return the call with what came of it."""
+    def again(self, call: CallState) -> Again:
+        """Return whether the call may be made a second time, as its tool says.
+
+        One of a tool that was taken away is answered with a sentence, which does nothing twice.
+        """
+        tool = self._named.get(call.call.name)
+        return "safe" if tool is None else tool.again
+
+    def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
+        """Return the call with what came of it.
+
+        The key of a call is made of its run and its `place`, so it is the same after a crash.
+        """
         tool = self._named.get(call.call.name)
         if tool is None:  # it was taken away while the run waited
             return call.done(self._unknown(call.call.name), failed=True)
         arguments = read_arguments(tool, call.call.arguments)
         if isinstance(arguments, str):
             return call.done(arguments, failed=True)
+        if tool.again == "key":
+            arguments = {**arguments, KEY_PARAMETER: f"{writer.journal.run.run_id}:{place}"}
         seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
         match (yield from CallFunction(tool.function, arguments, seconds)):
             case Returned(value):

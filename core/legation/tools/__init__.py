@@ -7,13 +7,15 @@ description for the model, and the reader of the arguments that the model sends.
 from __future__ import annotations
 
 from .arguments import plain_arguments, read_arguments
-from .definition import Tool, ToolError, ToolFault, as_tool, tool
+from .definition import KEY_PARAMETER, Again, Tool, ToolError, ToolFault, as_tool, tool
 from .hosted_function import OFFERED, Hosted, host_function
 from .results import MAX_RESULT, render
 
 __all__ = [
+    "KEY_PARAMETER",
     "MAX_RESULT",
     "OFFERED",
+    "Again",
     "Hosted",
     "Tool",
     "ToolError",

@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, get_type_hints, overload
+from typing import Any, Final, Literal, TypeAlias, get_args, get_type_hints, overload
 
 from attrs import field
 
@@ -16,7 +16,13 @@ from .docstrings import explain
 from .schema import schema_of
 from .shapes import Member, ObjectShape, Unfit, member_name, peel, shape_of
 
-__all__ = ["Tool", "ToolError", "ToolFault", "as_tool", "tool"]
+__all__ = ["KEY_PARAMETER", "Again", "Tool", "ToolError", "ToolFault", "as_tool", "tool"]
+
+Again: TypeAlias = Literal["never", "safe", "key"]
+"""Whether a call that a crash interrupted may be made a second time."""
+
+KEY_PARAMETER: Final = "idempotency_key"
+"""The parameter that the platform gives a key in; a model neither sees nor fills it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)  # what every provider takes
 
@@ -42,6 +48,8 @@ class Tool:
         external_execution: The function is never called: a run pauses until the client has
             supplied the result.
         timeout_seconds: How long a call may take; None is as long as the agent allows.
+        again: Whether a call that a crash interrupted may be made again: `never`, `safe`, or with
+            the same `key`, which the function takes as `idempotency_key`.
     """
 
     name: str
@@ -51,6 +59,7 @@ class Tool:
     requires_confirmation: bool = False
     external_execution: bool = False
     timeout_seconds: float | None = None
+    again: Again = "never"
 
 
 @overload
@@ -65,6 +74,7 @@ def tool(
     requires_confirmation: bool = False,
     external_execution: bool = False,
     timeout_seconds: float | None = None,
+    again: Again = "never",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -77,6 +87,7 @@ def tool(
     requires_confirmation: bool = False,
     external_execution: bool = False,
     timeout_seconds: float | None = None,
+    again: Again = "never",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Return a `Tool` made of the decorated function, which it keeps as `function`.
 
@@ -86,17 +97,23 @@ def tool(
         requires_confirmation: Whether a person is asked before each call.
         external_execution: Whether the client executes it, and supplies the result.
         timeout_seconds: How long a call may take; as long as the agent allows if left out.
+        again: Whether a call that a crash interrupted may be made again.  `never`: it has effects
+            that count twice.  `safe`: it reads, or sets what it set before.  `key`: the function
+            takes an `idempotency_key`, which is the same both times.
 
     Raises:
-        ToolFault: A parameter is not annotated, or by something that JSON does not have.
+        ToolFault: A parameter is not annotated, or by something that JSON does not have; or the
+            settings do not go together.
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
-        called, spec, accepts = _inspect(function, name, description)
+        called, spec, accepts, keyed = _inspect(function, name, description)
         if requires_confirmation and external_execution:
             raise ToolFault(f"tool {called!r}: what the client executes, the client confirms")
         if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
             raise ToolFault(f"tool {called!r}: timeout_seconds must be more than 0")
+        if sentence := _again_fault(again, keyed=keyed, external=external_execution):
+            raise ToolFault(f"tool {called!r}: {sentence}")
         return Tool(
             called,
             function,
@@ -105,6 +122,7 @@ def tool(
             requires_confirmation,
             external_execution,
             timeout_seconds,
+            again,
         )
 
     return decorate if function is None else decorate(function)
@@ -119,10 +137,25 @@ def as_tool(item: Tool | Callable[..., Any]) -> Tool:
     return item if isinstance(item, Tool) else tool(item)
 
 
+def _again_fault(again: Any, *, keyed: bool, external: bool) -> str | None:
+    """Return what is wrong with `again`; `keyed`: the function takes a key."""
+    if again not in get_args(Again):
+        return f"again={again!r} is none of: {', '.join(get_args(Again))}"
+    if external and again != "never":
+        return f"again={again!r} is not allowed together with external_execution"
+    if external and keyed:
+        return f"the client executes it, and {KEY_PARAMETER!r} is given to functions: rename it"
+    if keyed and again != "key":
+        return f'parameter {KEY_PARAMETER!r} is given by the platform: write @tool(again="key")'
+    if again == "key" and not keyed:
+        return f'again="key" needs a parameter `{KEY_PARAMETER}: str`: add it to the function'
+    return None
+
+
 def _inspect(
     function: Callable[..., Any], name: str | None, description: str | None
-) -> tuple[str, ToolSpec, ObjectShape]:
-    """Return the name of the tool, its description for a model, and the shape of its arguments."""
+) -> tuple[str, ToolSpec, ObjectShape, bool]:
+    """Return the tool's name, description for a model, shape of arguments; and if it is keyed."""
     called = name or str(getattr(function, "__name__", type(function).__name__))
     if not _NAME.fullmatch(called):
         raise ToolFault(f"tool {called!r}: its name must be {_NAME.pattern}")
@@ -131,9 +164,11 @@ def _inspect(
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolFault(f"tool {called!r}: it is a generator; a tool returns its result")
     said = explain(function.__doc__)
-    accepts = ObjectShape(_members(called, function, said.parameters), dict)
+    members = _members(called, function, said.parameters)
+    accepts = ObjectShape(tuple(m for m in members if m.name != KEY_PARAMETER), dict)
     text = said.description if description is None else description
-    return called, ToolSpec(called, text, schema_of(accepts)), accepts
+    spec = ToolSpec(called, text, schema_of(accepts))
+    return called, spec, accepts, len(accepts.members) < len(members)
 
 
 def _members(
@@ -166,6 +201,8 @@ def _member(
     if parameter.name not in hints:
         raise Unfit("is not annotated")
     hint, text, _ = peel(hints[parameter.name])
+    if parameter.name == KEY_PARAMETER and hint is not str:
+        raise Unfit("is given by the platform as a text: annotate it with `str`")
     required = parameter.default is parameter.empty
     return Member(
         member_name(parameter.name),

@@ -325,7 +325,7 @@ class Delegating(Toolbox):
     def admit(self, call: ToolCall, now_us: int) -> CallState:
         return CallState(call=call, created_us=now_us)
 
-    def carry_out(self, call: CallState, writer: EventWriter) -> Program[CallState]:
+    def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         if call.member is not None:
             return call.done("done by the member")
         member = MemberState(
@@ -353,3 +353,53 @@ def test_an_answer_without_words_has_no_first() -> None:
     play(one.take(), ASKED)
 
     assert one.state.first_seconds is None
+
+
+# --- Places --------------------------------------------------------------------------------------
+
+
+@tool(again="key")
+def pay(cents: int, idempotency_key: str) -> str:
+    """Take money."""
+    raise AssertionError((cents, idempotency_key))
+
+
+def keyed(cents: int, key: str) -> CallFunction:
+    return CallFunction(pay.function, {"cents": cents, "idempotency_key": key}, 60.0)
+
+
+@pytest.mark.parametrize("prefix", ["", "3.2/", "3.2/1.1/"])
+def test_key_of_a_call_is_its_place_among_the_answers_of_the_model(prefix: str) -> None:
+    both = [call("pay", cents=1), call("pay", cents=2)]
+    one = turn(call("weather", city="Oslo"), both, call("pay", cents=3), "paid")
+    one.writer.prefix, one.tool_set = prefix, Toolbox((weather, pay))
+    first = [(keyed(1, f"r:{prefix}2.1"), Returned("x")), (Now(), 3), *STORED]
+    second = [(keyed(2, f"r:{prefix}2.2"), Returned("x")), (Now(), 3)]
+    third = [*STORED, (keyed(3, f"r:{prefix}3.1"), Returned("x")), (Now(), 3)]
+    script = [
+        *ASKED,
+        *CALLED,
+        *STORED,
+        *ASKED,
+        *STORED,
+        (Concurrently, Each(first, second)),
+        *STORED,
+        *ASKED,
+        *third,
+        *STORED,
+        *ASKED,
+    ]
+
+    assert play(one.take(), script) == Answered("paid")
+
+
+def test_call_keeps_its_place_through_a_pause() -> None:
+    one = turn([call("delete", path="/"), call("pay", cents=1)], "paid")
+    one.tool_set = Toolbox((delete, pay))
+    paid = [*STORED, (keyed(1, "r:1.2"), Returned("x")), (Now(), 3)]
+    assert play(one.take(), [*ASKED, *paid]) == Waits()
+
+    gone_on = load(json.loads(json.dumps(dump(one.state))))
+    waits = evolve(gone_on.calls[1], standing=Standing.DUE)
+    one.state = gone_on.with_call(1, waits).with_call(0, gone_on.calls[0].done("no"))
+    assert play(one.take(), [*paid, *STORED, *ASKED]) == Answered("paid")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from legation import Agent, Platform, Team, Tool, tool
+from legation import Agent, Database, Platform, Team, Tool, tool
 from legation.effects import Sleep
 from legation.hosted.registry import build
 from legation.models.conversation import Image, ModelFailed, Prompt, ToolCall
@@ -879,7 +879,7 @@ def test_task_for_a_member_that_left_the_team_before_it_began_is_told_to_the_lea
     run = ClaimedRun("ada", "s", "r", "team", "desk", "{}", 0, 1)
     writer = EventWriter(Journal("main", run, "n", 0), EventOrigin(run, "Desk"), streamed=False)
 
-    done = play(LeaderToolSet(team, Toolbox(), nobody).carry_out(due, writer), [])
+    done = play(LeaderToolSet(team, Toolbox(), nobody).carry_out(due, writer, "1.1"), [])
 
     assert (done.result, done.failed) == (
         "The run failed: the team no longer has this member",
@@ -889,6 +889,65 @@ def test_task_for_a_member_that_left_the_team_before_it_began_is_told_to_the_lea
 
 def nobody(*_: Any) -> Taking:
     raise AssertionError
+
+
+# --- A second time -------------------------------------------------------------------------------
+
+
+def test_leader_asks_a_member_again_and_its_tools_as_they_say() -> None:
+    team = build(Desk().platform().config, {}).teams["desk"]
+    hands = LeaderToolSet(team, Toolbox((tool(pay), tool(again="safe")(hold))), nobody)
+    named = {name: CallState(call=call(name), created_us=0) for name in (DELEGATE, "pay", "hold")}
+
+    assert {name: hands.again(one) for name, one in named.items()} == {
+        DELEGATE: "safe",
+        "pay": "never",
+        "hold": "safe",
+    }
+
+
+def test_keys_of_members_differ_and_outlast_a_pause_on_two_databases() -> None:
+    keys: list[str] = []
+
+    def charge(cents: int, idempotency_key: str) -> str:
+        """Take money."""
+        keys.append(idempotency_key)
+        return f"{cents} paid"
+
+    def one_team(database: str) -> tuple[list[Agent], Team]:
+        tools = [tool(again="key")(charge), tool(requires_confirmation=True)(hold)]
+        first = [call("charge", cents=1), call("hold", room=7)]
+        says: list[Any] = [first, call("charge", cents=2), "paid"]
+        agents = [
+            Agent(id=f"{name}-{database}", tools=tools, model=ScriptedModel(says))
+            for name in ("ann", "bob")
+        ]
+        asked = [ask(agent.id) for agent in agents]
+        leader = ScriptedModel([call("charge", cents=3), asked, repeat])
+        members = [agent.id for agent in agents]
+        more: dict[str, Any] = {"model": leader, "tools": tools, "database": database}
+        return agents, Team(id=f"desk-{database}", members=members, **more)
+
+    names = ("one", "two")
+    made = [one_team(name) for name in names]
+    databases = [Database(id=name, url=f"sqlite:///{name}.db") for name in names]
+    agents = [agent for of_team, _ in made for agent in of_team]
+    platform = Platform(databases=databases, agents=agents, teams=[team for _, team in made])
+    with Client(platform) as client:
+        for name in names:
+            keys.clear()
+            path = f"/teams/desk-{name}/runs"
+            paused = client.post(path, form={"message": "x", "stream": False}).json()
+            tools = [
+                {**one["tool_execution"], "confirmed": False, "member_run_id": one["member_run_id"]}
+                for one in paused["requirements"]
+            ]
+            form = {"tools": json.dumps(tools), "stream": False}
+            run = client.post(f"{path}/{paused['run_id']}/continue", form=form).json()
+
+            assert run["status"] == "COMPLETED"
+            places = ["1.1", "2.1/1.1", "2.2/1.1", "2.1/2.1", "2.2/2.1"]
+            assert sorted(keys) == sorted(f"{run['run_id']}:{place}" for place in places)
 
 
 # --- The store -----------------------------------------------------------------------------------

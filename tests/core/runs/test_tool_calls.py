@@ -108,7 +108,9 @@ CALL = BOX.admit(wanted("add", {"one": 1}), 0)
     ],
 )
 def test_a_result_is_told_as_text(answer: Any, result: str, failed: bool) -> None:
-    done = play(BOX.carry_out(CALL, VOICE), [(CallFunction(add.function, {"one": 1}, 3.0), answer)])
+    done = play(
+        BOX.carry_out(CALL, VOICE, "3.2"), [(CallFunction(add.function, {"one": 1}, 3.0), answer)]
+    )
 
     assert (done.standing, done.result, done.failed) == (Standing.DONE, result, failed)
 
@@ -122,13 +124,15 @@ def test_a_result_is_told_as_text(answer: Any, result: str, failed: bool) -> Non
 )
 def test_what_an_operator_has_to_see_is_logged_and_not_told(answer: Any, result: str) -> None:
     logged: list[Any] = [(CallFunction, answer), (RandomBytes(8), bytes(8)), (Log, None)]
-    done = play(BOX.carry_out(CALL, VOICE), logged)
+    done = play(BOX.carry_out(CALL, VOICE, "3.2"), logged)
 
     assert (done.result, done.failed) == (result, True)
 
 
 def test_a_stream_of_results_is_none() -> None:
-    done = play(BOX.carry_out(CALL, VOICE), [(CallFunction, Yielding(7)), (CloseStream(7), None)])
+    done = play(
+        BOX.carry_out(CALL, VOICE, "3.2"), [(CallFunction, Yielding(7)), (CloseStream(7), None)]
+    )
 
     assert (done.result, done.failed) == ("The tool failed (it gave a stream of results)", True)
 
@@ -138,7 +142,7 @@ def test_a_tool_without_a_limit_of_its_own_has_the_agents() -> None:
 
     assert (
         play(
-            BOX.carry_out(call, VOICE),
+            BOX.carry_out(call, VOICE, "3.2"),
             [(CallFunction(delete.function, {"path": "/"}, 60.0), Returned("gone"))],
         ).result
         == "gone"
@@ -149,5 +153,57 @@ def test_a_tool_that_changed_while_the_run_waited_is_not_called() -> None:
     gone = CallState(call=wanted("was", {}), created_us=0)
     other = CallState(call=wanted("delete", {"name": "/"}), created_us=0)
 
-    assert play(BOX.carry_out(gone, VOICE), []).failed
-    assert play(BOX.carry_out(other, VOICE), []).failed
+    assert play(BOX.carry_out(gone, VOICE, "3.2"), []).failed
+    assert play(BOX.carry_out(other, VOICE, "3.2"), []).failed
+
+
+# --- A second time -------------------------------------------------------------------------------
+
+
+@tool(again="key")
+def pay(cents: int, idempotency_key: str) -> str:
+    """Take money."""
+    raise AssertionError
+
+
+@tool(again="safe")
+def look(room: int) -> str:
+    """Look a room up."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("place", ["3.2", "3.2/1.1"])
+def test_key_is_made_of_the_run_at_the_top_and_the_place(place: str) -> None:
+    of_member = ClaimedRun("o", "s", "m", "agent", "b", "{}", 0, 1)
+    member = EventWriter(VOICE.journal, EventOrigin(of_member, "B", "r"), streamed=False)
+    box = Toolbox((pay,))
+    call = box.admit(wanted("pay", {"cents": 5}), 0)
+    keyed = {"cents": 5, "idempotency_key": f"r:{place}"}
+    for _ in range(2):  # the second time as after a crash
+        done = play(
+            box.carry_out(call, member, place),
+            [(CallFunction(pay.function, keyed, 60.0), Returned("paid"))],
+        )
+        assert call.arguments == {"cents": 5}
+        assert done.arguments == {"cents": 5}
+
+
+@pytest.mark.parametrize("key", ["r:3.2", "k" * (1 << 20)])
+def test_key_of_the_models_is_refused_before_and_after_a_pause(key: str) -> None:
+    box = Toolbox((pay,))
+    call = wanted("pay", {"cents": 5, "idempotency_key": key})
+    at_first = box.admit(call, 0)
+    after = play(box.carry_out(CallState(call=call, created_us=0), VOICE, "3.2"), [])
+
+    assert at_first.failed
+    assert after.failed
+    assert at_first.result == after.result
+    assert len(at_first.result or "") < 100
+
+
+def test_call_may_be_made_again_as_its_tool_says() -> None:
+    box = Toolbox((add, look, pay))
+    names = ["add", "look", "pay", "taken_away"]
+    calls = [CallState(call=wanted(name, {}), created_us=0) for name in names]
+
+    assert [box.again(call) for call in calls] == ["never", "safe", "key", "safe"]

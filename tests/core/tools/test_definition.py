@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from attrs.exceptions import FrozenInstanceError
@@ -169,3 +170,124 @@ def test_a_time_that_cannot_be_is_refused(seconds: float) -> None:
 def test_who_executes_it_elsewhere_is_who_confirms_it() -> None:
     with pytest.raises(ToolFault, match="tool 'add': what the client executes, the client conf"):
         tool(requires_confirmation=True, external_execution=True)(add)
+
+
+# --- A second time -------------------------------------------------------------------------------
+
+
+def charge(cents: int, idempotency_key: str = "") -> str:
+    """Take money.
+
+    Args:
+        cents: How much.
+        idempotency_key: Never told to a model.
+    """
+    return f"{cents} {idempotency_key}"
+
+
+def annotated(idempotency_key: Annotated[str, "as the bank wants it"]) -> None: ...
+
+
+def numbered(idempotency_key: int) -> None: ...
+
+
+def optional(idempotency_key: str | None = None) -> None: ...
+
+
+def bare(idempotency_key): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+
+
+GIVEN = "parameter 'idempotency_key' is given by the platform"
+
+
+def test_tool_is_never_called_again_unless_it_says_so() -> None:
+    assert tool(add).again == "never"
+    assert tool(again="safe")(add).again == "safe"
+    assert tool(again="safe", requires_confirmation=True)(add).again == "safe"
+
+
+@pytest.mark.parametrize("function", [charge, annotated])
+def test_key_is_given_by_the_platform_and_no_model_sees_it(function: Callable[..., Any]) -> None:
+    made = tool(again="key", requires_confirmation=True)(function)
+
+    assert made.again == "key"
+    assert "idempotency_key" not in str(made.spec)
+    assert made.spec.parameters["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("key", ["", "r:1.1", None, "k" * (1 << 17)])
+def test_key_that_a_model_gives_is_an_argument_that_nothing_has(key: str | None) -> None:
+    made = tool(again="key")(charge)
+    given = read_arguments(made, json.dumps({"cents": 5, "idempotency_key": key}))
+    unknown = read_arguments(made, '{"cents": 5, "idempotent": "x"}')
+
+    assert given == "The arguments do not fit: idempotency_key is an unknown field."
+    assert unknown == "The arguments do not fit: idempotent is an unknown field."
+    assert read_arguments(made, '{"cents": 5}') == {"cents": 5}
+
+
+def test_key_of_a_megabyte_is_not_read_at_all() -> None:
+    text = json.dumps({"cents": 5, "idempotency_key": "k" * (1 << 20)})
+
+    assert read_arguments(tool(again="key")(charge), text) == (
+        "The arguments are too long: at most 262144 characters are read."
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "sentence"),
+    [
+        (add, {"again": "always"}, "again='always' is none of: never, safe, key"),
+        (add, {"again": None}, "again=None is none of: never, safe, key"),
+        (add, {"again": ["key"]}, "again=['key'] is none of: never, safe, key"),
+        (add, {"again": True}, "again=True is none of: never, safe, key"),
+        (
+            add,
+            {"again": "key"},
+            'again="key" needs a parameter `idempotency_key: str`: add it to the function',
+        ),
+        (
+            charge,
+            {},
+            f'{GIVEN}: write @tool(again="key")',
+        ),
+        (
+            charge,
+            {"again": "safe"},
+            f'{GIVEN}: write @tool(again="key")',
+        ),
+        (
+            add,
+            {"again": "safe", "external_execution": True},
+            "again='safe' is not allowed together with external_execution",
+        ),
+        (
+            charge,
+            {"again": "key", "external_execution": True},
+            "again='key' is not allowed together with external_execution",
+        ),
+        (
+            charge,
+            {"external_execution": True},
+            "the client executes it, and 'idempotency_key' is given to functions: rename it",
+        ),
+        (
+            numbered,
+            {"again": "key"},
+            f"{GIVEN} as a text: annotate it with `str`",
+        ),
+        (
+            optional,
+            {"again": "key"},
+            f"{GIVEN} as a text: annotate it with `str`",
+        ),
+        (bare, {"again": "key"}, "parameter 'idempotency_key' is not annotated"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_what_to_write(
+    function: Callable[..., Any], settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ToolFault) as caught:
+        tool(**settings)(function)
+
+    assert str(caught.value) == f"tool {function.__name__!r}: {sentence}"
