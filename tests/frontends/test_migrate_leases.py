@@ -204,9 +204,10 @@ async def test_who_names_the_version_before_is_refused_with_what_it_costs(url: s
     refused = await migrate(url, f"?target_version={BEFORE}")
 
     assert (refused.status, refused.json["error_code"]) == (400, "BAD_REQUEST")
-    for loss in CATALOGUE.migrations[-1].loses:
-        assert loss in refused.detail
-    assert refused.detail.startswith("Going down to 2.5.6 discards which nodes live")
+    for migration in CATALOGUE.migrations[-2:]:
+        for loss in migration.loses:
+            assert loss in refused.detail
+    assert refused.detail.startswith("Going down to 2.5.6 discards the steps of every run")
     assert refused.detail.endswith("allow_data_loss=true accepts that")
     async with asked(url) as ask:
         assert await ask.stands() == (LATEST, "current")
@@ -215,7 +216,7 @@ async def test_who_names_the_version_before_is_refused_with_what_it_costs(url: s
 @pytest.mark.parametrize("engine", ["sqlite:", "postgresql:"])
 def test_what_it_adds_is_in_no_statement_s_way(engine: str) -> None:
     """Every column is where it was, and what is new may be left out of an insert."""
-    before, after = lines(published(engine, str(BEFORE))), lines(published(engine, LATEST))
+    before, after = lines(published(engine, str(BEFORE))), lines(published(engine, "2.6.0"))
     new = {(table, line) for table, line in after - before if table != "cluster"}
 
     assert before <= after

@@ -93,7 +93,8 @@ FILL: Final = """
         string_agg(case when a.atttypid = 'bigint'::regtype then 'i' else '''x'' || i' end, ', '))
     from pg_class t join pg_attribute a on a.attrelid = t.oid
     where t.relkind = 'r' and t.relnamespace = current_schema()::regnamespace
-    and t.relname <> 'schema_ledger' and a.attnum > 0 and a.attnotnull group by t.relname
+    and t.relname not in ('schema_ledger', 'cluster') and a.attnum > 0 and a.attnotnull
+    group by t.relname
 """
 FILES: Final = """
     select relname, relfilenode from pg_class

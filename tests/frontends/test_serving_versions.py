@@ -20,7 +20,7 @@ from ..callers import Issuer
 from .migrating import LATEST, asked, run
 
 OLDER: Final = Catalogue(CATALOGUE.migrations[:-1])
-NEXT: Final = Version(2, 7)
+NEXT: Final = Version(2, 8)
 COLOUR: Final = Migration(
     NEXT,
     "a colour for each session",
@@ -68,7 +68,7 @@ def test_an_old_node_goes_on_serving_what_the_new_one_says_it_may() -> None:
         new = old.peer(lambda: node(release(COLOUR)))
         new.open()
 
-        assert new.get("/databases/main").json()["version"] == "2.7.0"
+        assert new.get("/databases/main").json()["version"] == str(NEXT)
         for _ in range(3):
             assert old.run("concierge", "hi", session_id="s")["content"] == "hi"
             old.advance(LOOK_SECONDS + 1)
@@ -77,9 +77,9 @@ def test_an_old_node_goes_on_serving_what_the_new_one_says_it_may() -> None:
 
 
 def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
-    """2.6.0 says that nodes from 2.5.6 on may serve it, and here is one."""
+    """2.7.0 says that nodes from 2.6.0 on may serve it, and here is one."""
     with Client(lambda: node(OLDER)) as old:
-        assert old.get("/databases/main").json()["version"] == "2.5.6"
+        assert old.get("/databases/main").json()["version"] == "2.6.0"
         old.peer(node).open()
 
         assert old.get("/databases/main").json()["version"] == LATEST
@@ -90,14 +90,14 @@ def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
 
 def test_a_node_of_a_release_before_that_stops() -> None:
     with Client(lambda: node(Catalogue(CATALOGUE.migrations[:-2]))) as old:
-        assert old.get("/databases/main").json()["version"] == "2.5.0"
+        assert old.get("/databases/main").json()["version"] == "2.5.6"
         new = old.peer(node)
         new.open()
         old.advance(LOOK_SECONDS + 1)
 
         refused = sessions(old)
         assert refused.status == 503
-        assert f"{LATEST}, which needs code for 2.5.6 or later" in refused.json()["detail"]
+        assert f"{LATEST}, which needs code for 2.6.0 or later" in refused.json()["detail"]
         assert ready(old) == (503, "ahead", False)
         assert sessions(new).status == 200
 
@@ -111,7 +111,7 @@ def test_an_old_node_stops_where_the_new_one_says_it_may_not() -> None:
 
         refused = sessions(old)
         assert refused.status == 503
-        assert "2.7.0, which needs code for 2.7.0 or later" in refused.json()["detail"]
+        assert f"{NEXT}, which needs code for {NEXT} or later" in refused.json()["detail"]
         assert ready(old) == (503, "ahead", False)
         assert old.get("/health").status == 200
         assert old.post("/databases/main/migrate").status == 400
@@ -124,7 +124,7 @@ def test_a_column_that_is_gone_is_noticed_at_once() -> None:
         old.peer(lambda: node(release(KIND))).open()
 
         assert sessions(old).status == 503
-        assert "needs code for 2.7.0" in sessions(old).json()["detail"]
+        assert f"needs code for {NEXT}" in sessions(old).json()["detail"]
 
 
 def test_a_way_back_puts_the_old_node_back_to_work() -> None:
@@ -250,7 +250,7 @@ async def test_nodes_of_two_releases_on_real_engines(url: str) -> None:
         assert (await old("POST", "/databases/main/migrate")).json["to_version"] == LATEST
         await new.host.run(new.platform.schema_guard.look("main"))
         assert (await new("GET", "/ready")).json["databases"]["main"]["state"] == "behind"
-        assert (await new("POST", "/databases/main/migrate")).json["to_version"] == "2.7.0"
+        assert (await new("POST", "/databases/main/migrate")).json["to_version"] == str(NEXT)
         await old.host.run(old.platform.schema_guard.look("main"))
 
         statuses = [

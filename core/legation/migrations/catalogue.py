@@ -458,7 +458,8 @@ _2_6_0: Final = Migration(
 
 # --- 2.7.0 -------------------------------------------------------------------------------------
 # A step is found by its place.  On the way down a run that waits to go on from its steps is one
-# whose executor went away, which code for 2.6.0 ends; it would begin one that waits.
+# whose executor went away, which code for 2.6.0 ends; it would begin one that waits, or that was
+# claimed to go on and has not.
 
 _STEPS: Final = """
     create table steps (
@@ -498,8 +499,9 @@ _2_7_0: Final = Migration(
     ),
     down=(
         Step(
-            "update runs set status = 'RUNNING', lease_by = '', lease_us = 0, reason = null"
-            " where status = 'PENDING' and reason = 'recorded'"
+            "update runs set status = 'RUNNING', lease_by = coalesce(lease_by, ''),"
+            " lease_us = coalesce(lease_us, 0), reason = null"
+            " where status in ('PENDING', 'RUNNING') and reason = 'recorded'"
         ),
         Step("alter table runs drop column recorded"),
         Step("alter table runs drop column tries"),

@@ -142,6 +142,7 @@ def test_the_labels_of_this_release() -> None:
         "2.5.0",
         "2.5.6",
         "2.6.0",
+        "2.7.0",
     ]
 
 
