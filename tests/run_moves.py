@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from legation.store.member_runs import MoveMember, Root, StartMember
+from legation.store.member_runs import MemberMove, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, ReleaseRun
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_states import MEMBER_MOVES, Moves
 from legation.store.run_steering import CancelRun, ContinueRun
-from legation.store.runs import FinishRun, StartRun
+from legation.store.runs import AppendEvents, FinishRun, StartRun
+from legation.store.steps import Records
 from legation.store.units import Unit
 
 from .one_database import Database
@@ -80,6 +81,12 @@ class _Walk:
     def start(self, run_id: str, kind: str = "agent") -> Any:
         self.now += 1
         return self.run(StartRun("o", "s", run_id, kind, "x", "{}", "", "n", self.now))
+
+    def move_member(self, team: str, run_id: str, status: str) -> Any:
+        """Store the state of a member, with no event of its own."""
+        move = MemberMove("o", "s", run_id, status, "{}", None, None, self.now)
+        lease = RunLease("n", 1)
+        return self.run(AppendEvents("o", team, lease, self.now, (), 0, Records(moves=(move,))))
 
     def finish(self, run_id: str, status: str, attempt: int = 1, seq: int = 1) -> Any:
         self.now += 1
@@ -158,9 +165,9 @@ def walk_through_members() -> Seen:
         root = Root("o", "s", team, RunLease("n", 1))
         walk.run(StartMember(root, member, team, "agent", "x", "{}", "{}", walk.now))
         for status in ("PAUSED", "RUNNING", stands):
-            walk.run(MoveMember(root, member, status, "{}", None, None, walk.now))
+            walk.move_member(team, member, status)
         walk.run(StartMember(root, f"{member}c", team, "agent", "x", "{}", "{}", walk.now))
-        walk.run(MoveMember(root, f"{member}c", "COMPLETED", "{}", None, None, walk.now))
+        walk.move_member(team, f"{member}c", "COMPLETED")
         walk.cancel(team)
         walk.finish(team, ends)
         assert walk.status(member) == ends

@@ -155,6 +155,10 @@ class _Component:
 
     A run that was begun under a `version` is executed by nodes that host this version, and a run
     that was begun under none by each that hosts the id.
+
+    `in_doubt` says what becomes of a call that a crash interrupted, and that must not be made
+    twice: a person is asked (ask), the model reads that its outcome is not known (tell), or the
+    run ends (end).  Unset, a person is asked where there is one, and the model reads it elsewhere.
     """
 
     id: str
@@ -168,6 +172,7 @@ class _Component:
     max_rounds: int = 10
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
+    in_doubt: str | None = None
     database: str | None = None
     version: str | None = None
 
@@ -178,11 +183,13 @@ class Agent(_Component):
 
     A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
     that function: it has no model and no tools that we know of.  In a file, tools and `run` are
-    named as `module:attribute`.
+    named as `module:attribute`.  `again` says whether the function may be called a second time for
+    a run that a crash interrupted: never, or safe.
     """
 
     role: str | None = None
     run: RunLike | None = None
+    again: str = "never"
 
 
 @frozen(kw_only=True)

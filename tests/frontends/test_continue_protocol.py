@@ -205,7 +205,7 @@ class Player:
         asked = self.tables.run(
             Append256("o", held.run, lease, NOW, NOW + LEASE, (event,))
             if held.node == self.before
-            else AppendEvents("o", held.run, lease, CLOCKS[held.node], (event,))
+            else AppendEvents("o", held.run, lease, CLOCKS[held.node], (event,), event.seq)
         )
         if asked is None:
             return self.after(self.world.held - {held})

@@ -187,7 +187,7 @@ class Player:
         node, run, attempt = held
         last = self.row(run)[EVENTS] + 1
         lease = RunLease(node, attempt)
-        unit = AppendEvents("o", run, lease, CLOCKS[node], (StoredEvent(last, "e", "{}"),))
+        unit = AppendEvents("o", run, lease, CLOCKS[node], (StoredEvent(last, "e", "{}"),), last)
         wrote = self.database.run(unit) is not None
         self.judge(held, wrote=wrote)
         return self.after(self.world.held if wrote else self.world.held - {held})

@@ -30,6 +30,9 @@ _OF_A_MODEL: Final = (
     "max_tokens",
     "tool_timeout_seconds",
 )
+_IN_DOUBT: Final = ("ask", "tell", "end")
+_AGAIN: Final = ("never", "safe")  # of a function that answers; it is given no key
+_OF_A_FUNCTION: Final = "is allowed together with `run` alone; of a tool, @tool(again=…) says it"
 _DEFAULTS: Final[Mapping[str, Any]] = {a.name: a.default for a in fields(Agent)}
 
 
@@ -45,6 +48,9 @@ class Abilities:
         max_rounds: The number of times that the model may be asked in one run.
         max_tokens: The number of tokens that one run may cost.
         tool_timeout_seconds: The time-out of a call whose tool has none of its own.
+        in_doubt: What becomes of a call whose outcome a crash took away: `ask`, `tell` or `end`;
+            None is as the run was asked for.
+        again: Whether `run` may be called a second time after a crash: `never` or `safe`.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -54,6 +60,8 @@ class Abilities:
     max_rounds: int = 10
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
+    in_doubt: str | None = None
+    again: str = "never"
 
 
 def is_duration(value: Any) -> bool:
@@ -69,6 +77,8 @@ def is_count(value: Any, least: int) -> bool:
 def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
     """Return the abilities of `item`; `say` gets every fault, and what has one is left out."""
     _check_limits(item, path, say)
+    if item.in_doubt is not None and item.in_doubt not in _IN_DOUBT:
+        say(f"{path}.in_doubt", f"{item.in_doubt!r} is none of: {', '.join(_IN_DOUBT)}")
     schema: Any = item.output_schema
     if schema is not None and (sentence := _flaw(schema)):
         say(f"{path}.output_schema", sentence)
@@ -80,6 +90,8 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
         max_rounds=item.max_rounds,
         max_tokens=item.max_tokens,
         tool_timeout_seconds=item.tool_timeout_seconds,
+        in_doubt=item.in_doubt,
+        again=_check_again(item, path, say) if isinstance(item, Agent) else "never",
     )
 
 
@@ -98,6 +110,14 @@ def _check_limits(item: Agent | Team, path: str, say: Say) -> None:
         say(f"{path}.max_tokens", "must be an integer of at least 1")
     if not is_duration(item.tool_timeout_seconds):
         say(f"{path}.tool_timeout_seconds", "must be a finite number of more than 0")
+
+
+def _check_again(agent: Agent, path: str, say: Say) -> str:
+    if agent.again not in _AGAIN:
+        say(f"{path}.again", f"{agent.again!r} is none of: {', '.join(_AGAIN)}")
+    elif agent.run is None and agent.again != _DEFAULTS["again"]:
+        say(f"{path}.again", _OF_A_FUNCTION)
+    return agent.again
 
 
 def _tools(items: tuple[ToolLike, ...], path: str, say: Say) -> tuple[Tool, ...]:

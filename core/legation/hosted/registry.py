@@ -6,6 +6,8 @@ Descriptions are rendered here once: a list of agents is a join of ready fragmen
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,6 +25,7 @@ from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
+from ..store.steps import Definition
 from ..tools import Tool
 from ..values import frozen
 from .abilities import Abilities, abilities, is_duration
@@ -66,10 +69,30 @@ class Component(Abilities):
     members: tuple[Component, ...] = ()
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
+    definition: Definition = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
+        object.__setattr__(self, "definition", self._define())
+
+    def _define(self) -> Definition:
+        """Return what a run begins with, as the model is told it, by the digest of that."""
+        document = {
+            "name": self.name,
+            "instructions": self.instructions,
+            "model": {"id": self.model.id, "provider": self.model.provider},
+            "tools": [asdict(tool.spec) for tool in self.tools],
+            "output_schema": self.output_schema,
+            "history_runs": self.history_runs,
+            "max_rounds": self.max_rounds,
+            "max_tokens": self.max_tokens,
+            "mode": self.mode,
+            "members": [member.id for member in self.members],
+        }
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=dict)
+        digest = hashlib.sha256(f"{self.kind}:{self.id}:{text}".encode()).hexdigest()
+        return Definition(digest, self.kind, self.id, text)
 
     @property
     def model_names(self) -> tuple[str, str, str]:

@@ -2,9 +2,9 @@
 
 A message may be worked on more than once, after a crash or a failure of the database; the run that
 answers it is begun once.  Its id is noted on the message before it begins, so whoever comes later
-finds it, waits for it, and takes its answer.  A run that was interrupted, because the node that
-executed it died, has no answer: then another is begun.  One that was deleted while it was waited
-for has none, either, and ends the message: whoever deleted its session wants no more of it.
+finds it, waits for it, and takes its answer: a run goes on when the node that executed it died.
+One that was deleted while it was waited for ends the message: whoever deleted its session wants no
+more of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from ..channels.replies import apology_key, outbox_rows, replies_to
 from ..effects import Job, Log, Now, Nudge, Program
 from ..hosted.registry import HostedChannel
 from ..incidents import where
-from ..runs.endings import INTERRUPTED
 from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.retry import PASSING, Patience, persist
@@ -41,7 +40,7 @@ from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.units import Unit
 from ..values import frozen
-from .attachments import Attached, attachments
+from .attachments import attachments
 from .leases import WorkerLeases
 from .retry import draw_wait_us
 
@@ -50,7 +49,6 @@ __all__ = ["AnswerMessage", "owner_of"]
 R = TypeVar("R")
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
-_MOST_RUNS: Final = 3
 
 
 class _LeaseLost(Exception):
@@ -132,31 +130,20 @@ class AnswerMessage(Job):
 
         None where it was deleted while it was waited for.
         """
-        attached: Attached | None = None
-        row: RunRow | None = None
-        run_id = self.claimed.run_id
-        if run_id is not None and (yield from self._row(owner, run_id)) is not None:
-            row = yield from self._over(owner, run_id)
-            if not _is_interrupted(row):
-                return row
-            run_id = None
-        for _ in range(_MOST_RUNS):
-            run_id = run_id or (yield from self._note_run())
-            attached = attached or (yield from attachments(channel, message, text))
+        run_id = self.claimed.run_id or (yield from self._note_run())
+        if (yield from self._row(owner, run_id)) is None:
+            attached = yield from attachments(channel, message, text)
             new = NewRun(
                 owner=owner,
                 session_id=session_id,
                 run_id=run_id,
                 message=attached.text,
                 stream=False,
-                details=attached.files,
+                details={**attached.files, "in_doubt": "tell"},
             )
             yield from self._start(channel, new)
-            row = yield from self._over(owner, run_id)
-            if not _is_interrupted(row):
-                return row
-            run_id = None
-        return row
+        yield from join(self.worker.database, owner, run_id, is_over=self.worker.context.is_over)
+        return (yield from self._row(owner, run_id))
 
     def _start(self, channel: HostedChannel, new: NewRun) -> Program[None]:
         """Begin the run, once, however long the database is away."""
@@ -183,12 +170,6 @@ class AnswerMessage(Job):
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
         return (yield from self._transact(FetchRun(run_id, owner)))
-
-    def _over(self, owner: str, run_id: str) -> Program[RunRow | None]:
-        """Wait until a run is over, and return it."""
-        context = self.worker.context
-        yield from join(self.worker.database, owner, run_id, is_over=context.is_over)
-        return (yield from self._row(owner, run_id))
 
     def _complete(
         self, channel: HostedChannel, message: IncomingMessage, text: str
@@ -238,11 +219,6 @@ class AnswerMessage(Job):
         key = apology_key(message.message_id)
         parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
-
-
-def _is_interrupted(row: RunRow | None) -> bool:
-    """Return whether the node that executed a run went away, and the run has to begin again."""
-    return row is not None and row.reason == INTERRUPTED
 
 
 def _answer_of(row: RunRow | None) -> str:

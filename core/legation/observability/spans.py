@@ -261,10 +261,14 @@ class Recorder:
             case ModelRequestCompleted():
                 self._close(run, "chat", _usage(event.input_tokens, event.output_tokens), now_us)
             case ToolCallStarted(tool):
-                title = f"{genai.EXECUTE_TOOL} {tool['tool_name']}"
-                run.parts[_part(tool)] = _open_part(run, title, Kind.INTERNAL, stored, _tool(tool))
+                if not _waits(tool):
+                    run.parts[_part(tool)] = _open_tool(run, tool, stored)
             case ToolCallCompleted(tool=tool):
                 failed = tool["tool_call_error"] is True
+                if tool["confirmed"] and tool["metrics"]:  # announced before a person was asked
+                    begun_us = round(tool["metrics"]["start_time"] * 1_000_000)
+                    opened = _open_tool(run, tool, evolve(stored, at_us=begun_us))
+                    run.parts.setdefault(_part(tool), opened)
                 self._close(run, _part(tool), {}, now_us, "tool_error" if failed else None)
             case ToolCallError(tool=tool):
                 self._close(run, _part(tool), {}, now_us, "tool_error")
@@ -367,6 +371,16 @@ def _open_part(
 ) -> _Open:
     span_id = derive_id(16, run.span.span_id, str(event.seq))
     return _Open(title, kind, span_id, event.at_us, attributes)
+
+
+def _open_tool(run: _Run, tool: Mapping[str, Any], event: StoredEvent) -> _Open:
+    title = f"{genai.EXECUTE_TOOL} {tool['tool_name']}"
+    return _open_part(run, title, Kind.INTERNAL, event, _tool(tool))
+
+
+def _waits(tool: Mapping[str, Any]) -> bool:
+    """Whether a person is asked about the call, so that it does not begin yet."""
+    return tool["requires_confirmation"] is True or tool["external_execution_required"] is True
 
 
 def _part(tool: Mapping[str, Any]) -> str:

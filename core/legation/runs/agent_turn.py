@@ -4,8 +4,9 @@ The loop is over a value (`TurnState`), so it ends in one of three ways: with an
 or where it cannot go on without a person; from there the same loop goes on with the same value.
 
 What is recorded before what: that a tool is called is stored before it is called, and what came of
-it before the model sees it.  So whoever finds the run after a crash knows what may have happened,
-and no tool is called a second time.
+it before the model sees it.  So whoever goes on with the run after a crash knows what may have
+happened.  A call that had begun, and of which nobody knows more, is in doubt: it is called again
+where its tool allows that, else a person is asked, the model is told, or the run ends.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..models.conversation import (
     storable,
 )
 from ..store.failures import StoreFailure
+from ..store.steps import StepKind
 from ..tools import Again
 from ..tools.structured import check_output
 from ..values import frozen
@@ -39,9 +41,23 @@ from .events import (
     ToolCallStarted,
 )
 from .payloads import call_sentence, tokens, tokens_apart, tool_execution
-from .turn_state import CallState, TurnState, unlike
+from .step_outcomes import StepTooLarge, encode_call, encode_model
+from .turn_state import CallState, Standing, TurnState, unlike
 
-__all__ = ["AT_ONCE", "Answered", "Limits", "Outcome", "Stopped", "ToolSet", "Turn", "Waits"]
+__all__ = [
+    "AT_ONCE",
+    "INTERRUPTED",
+    "Answered",
+    "Limits",
+    "Outcome",
+    "Stopped",
+    "ToolSet",
+    "Turn",
+    "Waits",
+]
+
+INTERRUPTED: Final = "interrupted"
+"""The reason of a run that does not go on after its node went away."""
 
 AT_ONCE: Final = 8
 """How many calls of one answer are carried out side by side."""
@@ -50,6 +66,11 @@ _ROUNDS: Final = "The run was ended: after {} requests to the model there was no
 _TOKENS: Final = "The run was ended: it took {} tokens, and {} are allowed"
 _INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
 _AGAIN: Final = "{} Answer again, with the JSON alone."
+_IN_DOUBT: Final = "The call was interrupted, and whether it was carried out is not known"
+_ENDED_IN_DOUBT: Final = (
+    "The run was interrupted: the node that executed it went away, and whether {} was carried out"
+    " is not known"
+)
 
 
 @frozen
@@ -99,6 +120,10 @@ class ToolSet(Protocol):
         """Return whether a call that a crash interrupted may be made a second time."""
         ...
 
+    def step(self, call: CallState) -> tuple[StepKind, str]:
+        """Return the kind of the step that the call is, and whom or what it asks."""
+        ...
+
     def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         """Return the call, done; or waiting, where somebody else's turn does.
 
@@ -116,6 +141,8 @@ class Turn:
     Attributes:
         schema: JSON schema of the answer; None if it is a text.
         tool_choice: What the model must call before anything else, as in a `Prompt`.
+        in_doubt: What becomes of a call in doubt that must not be called again: `ask`, `tell` or
+            `end`.
     """
 
     writer: EventWriter
@@ -125,6 +152,9 @@ class Turn:
     limits: Limits = Limits()  # noqa: RUF009 (a frozen value)
     schema: Mapping[str, Any] | None = None
     tool_choice: str | None = None
+    in_doubt: str = "ask"
+    _asked_us: int = field(default=0, init=False)
+    _again: bool = field(default=False, init=False)
     _in_hand: int = field(default=0, init=False)
 
     def take(self) -> Program[Outcome]:
@@ -135,6 +165,14 @@ class Turn:
             CancelAsked: Somebody wants the run to end.
             LeaseLost: The run is no longer ours.
         """
+        # All calls were over, so the model may have been asked already.
+        self._again = self.writer.resumed and not self.state.due
+        try:
+            return self._resolve_doubts() or (yield from self._take())
+        except StepTooLarge as error:
+            return Stopped("too_large", str(error))
+
+    def _take(self) -> Program[Outcome]:
         while True:
             while due := self.state.due[:AT_ONCE]:
                 yield from self._carry_out(due)
@@ -154,10 +192,13 @@ class Turn:
         """Ask the model once; all that it reads is stored before."""
         writer = self.writer
         writer.listen()
-        writer.note(ModelRequestStarted(self.model.id, self.model.provider))
-        if self.state.calls:
+        message_id = f"{writer.origin.run.run_id}.{len(self.state.said) + 1}"
+        again = True if self._again else ABSENT
+        writer.note(ModelRequestStarted(self.model.id, self.model.provider, message_id, again))
+        self._again = False
+        if self.state.calls or self.state.corrected:
             yield from writer.settle()
-        asked_us = writer.journal.now_us
+        asked_us = self._asked_us = writer.journal.now_us
         reply = yield from self.model.respond(self._prompt(), writer)
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
@@ -170,8 +211,13 @@ class Turn:
         self.state = self.state.with_reply(message, reply.usage, now_us, seconds)
         writer.note(_build_completed(self.model, reply, seconds))
         if reply.calls:
-            self._admit(reply, now_us)
+            admitted = self._admit(reply, now_us)
+            self._note_answer(encode_model(message, reply.usage, seconds, admitted))
         return reply
+
+    def _note_answer(self, outcome: Mapping[str, Any]) -> None:
+        place = str(self.state.rounds)
+        self.writer.note_step(place, StepKind.MODEL, self.model.id, self._asked_us, outcome)
 
     def _prompt(self) -> Prompt:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
@@ -203,12 +249,13 @@ class Turn:
             reasoning=storable(reply.reasoning),
         )
 
-    def _admit(self, reply: Reply, now_us: int) -> None:
+    def _admit(self, reply: Reply, now_us: int) -> tuple[CallState, ...]:
         calls = tuple(self.tool_set.admit(call, now_us) for call in reply.calls)
         for call in calls:
             if call.failed:
                 self.writer.note(ToolCallError(tool_execution(call), call.result))
         self.state = evolve(self.state, calls=(*self.state.calls, *calls))
+        return calls
 
     def _beyond(self) -> Stopped | None:
         """Return the limit that the turn has come to."""
@@ -231,8 +278,11 @@ class Turn:
             return Stopped("output_invalid", _INVALID)
         if (beyond := self._beyond()) is not None:
             return beyond
-        now_us = self.writer.journal.now_us
-        corrected = self.state.with_message(Message("user", _AGAIN.format(value)), now_us)
+        now_us, sentence = self.writer.journal.now_us, _AGAIN.format(value)
+        said = self.state.said[-1].message
+        first = self.state.first_seconds
+        self._note_answer(encode_model(said, reply.usage, first, correction=sentence))
+        corrected = self.state.with_message(Message("user", sentence), now_us)
         self.state = evolve(corrected, corrected=True)
         return None
 
@@ -245,6 +295,25 @@ class Turn:
 
     # The tools
 
+    def _resolve_doubts(self) -> Stopped | None:
+        """Decide what becomes of calls in doubt; return the end of the turn, if it is that."""
+        for index in self.state.due:
+            call = self.state.calls[index]
+            if not call.in_doubt:
+                continue
+            if self.tool_set.again(call) != "never":
+                call = evolve(call, in_doubt=False)
+            elif self.in_doubt == "ask":
+                call = evolve(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
+            elif self.in_doubt == "end":
+                return Stopped(INTERRUPTED, _ENDED_IN_DOUBT.format(call.call.name))
+            else:
+                call = evolve(call, in_doubt=False).done(_IN_DOUBT, failed=True)
+                call = evolve(call, ended_us=self.writer.journal.now_us)
+                self._tell(index, call)
+            self.state = self.state.with_call(index, call)
+        return None
+
     def _carry_out(self, due: tuple[int, ...]) -> Program[None]:
         """Carry out calls, side by side if there are several."""
         writer = self.writer
@@ -254,6 +323,7 @@ class Turn:
                 call = evolve(call, started_us=writer.journal.now_us)
                 self.state = self.state.with_call(index, call)
                 writer.note(ToolCallStarted(tool_execution(call)))
+                self._note_call(index, call)
         yield from writer.settle()
         self._in_hand = len(due)
         if len(due) == 1:
@@ -269,13 +339,15 @@ class Turn:
         writer, journal = self.writer, self.writer.journal
         call, place = self.state.calls[index], writer.prefix + self.state.place(index)
         try:
+            if self.tool_set.again(call) == "never":
+                yield from journal.check_lease((yield from Now()))
             call = yield from self.tool_set.carry_out(call, writer, place)
             journal.now_us = yield from Now()
             call = evolve(call, ended_us=journal.now_us)
             self.state = self.state.with_call(index, call)
             self._in_hand -= 1
             if not call.waits:
-                self._tell(call)
+                self._tell(index, call)
             if self._in_hand:
                 yield from writer.settle()
         except StoreFailure:
@@ -284,8 +356,16 @@ class Turn:
             return error
         return None
 
-    def _tell(self, call: CallState) -> None:
+    def _note_call(
+        self, index: int, call: CallState, outcome: Mapping[str, Any] | None = None
+    ) -> None:
+        kind, asked = self.tool_set.step(call)
+        begun_us = call.started_us or call.created_us
+        self.writer.note_step(self.state.place(index), kind, asked, begun_us, outcome)
+
+    def _tell(self, index: int, call: CallState) -> None:
         execution = tool_execution(call)
+        self._note_call(index, call, encode_call(call))
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
             self.writer.note(ToolCallError(execution, call.result))

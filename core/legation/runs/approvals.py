@@ -2,6 +2,9 @@
 
 What is executed is what was shown: an answer agrees or refuses, or brings a result.  It changes no
 argument, and nothing of it is taken unless all of it is right.
+
+A call in doubt had begun when its node went away: whether it was carried out is not known.  Whoever
+answers has it called again, leaves it, or says what came of it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from ..http.refusals import Fault
 from ..tools import render
 from ..tools.accepted import is_array, is_object
 from ..values import frozen
-from .payloads import find_waiting
+from .payloads import NOT_KNOWN, find_waiting
 from .turn_state import CallState, Standing, TurnState
 
 __all__ = ["Reply", "apply_replies", "calls_answered", "read_replies"]
@@ -37,6 +40,7 @@ class Reply:
     result: Any
     requirement_id: str | None = None
     member_run_id: str | None = None
+    in_doubt: bool | None = None
 
     @property
     def answer(self) -> tuple[bool | None, str | None, str | None]:
@@ -69,6 +73,7 @@ def read_replies(items: Sequence[JsonValue]) -> tuple[Reply, ...] | str:
                 result=members.get("result"),
                 requirement_id=members.get("requirement_id"),
                 member_run_id=members.get("member_run_id"),
+                in_doubt=members.get("in_doubt"),
             )
         )
     return tuple(replies)
@@ -109,6 +114,7 @@ _MEMBERS: Final[Mapping[str, tuple[type[Any], str]]] = {
     "confirmation_note": (str, "a string"),
     "requirement_id": (str, "a string"),
     "member_run_id": (str, "a string"),
+    "in_doubt": (bool, "true or false"),
 }
 
 
@@ -224,7 +230,9 @@ class _Matching:
         return tuple(
             place
             for place in looks
-            if reply.name in (None, self.calls[place].call.name) and look in (None, looks[place])
+            if reply.name in (None, self.calls[place].call.name)
+            and look in (None, looks[place])
+            and reply.in_doubt in (None, self.calls[place].in_doubt)
         )
 
 
@@ -271,7 +279,9 @@ def _differences(call: CallState, reply: Reply, at: str) -> Iterator[Fault]:
     """Yield what is wrong with the answer to this call."""
     for name in _find_changes(call, reply):
         yield Fault(f"{at}.{name}", "must be what was shown: a call cannot be changed")
-    if call.standing is Standing.CONFIRM:
+    if call.in_doubt:
+        yield from _find_doubts(call, reply, at)
+    elif call.standing is Standing.CONFIRM:
         if reply.confirmed is None:
             yield Fault(f"{at}.confirmed", "must be true or false")
         if reply.result is not None:
@@ -280,20 +290,33 @@ def _differences(call: CallState, reply: Reply, at: str) -> Iterator[Fault]:
         yield Fault(f"{at}.result", "is required: the tool is executed by the client")
 
 
+def _find_doubts(call: CallState, reply: Reply, at: str) -> Iterator[Fault]:
+    """Yield what is wrong with the answer to a call in doubt.
+
+    One that was confirmed before may be confirmed by an answer that is sent once more, by somebody
+    who has not seen the doubt: such an answer has to say that it is about that.
+    """
+    if reply.result is not None:
+        return
+    if reply.confirmed is None:
+        yield Fault(f"{at}.confirmed", "must be true or false, or `result` say what came of it")
+    if reply.confirmed and call.confirmed and not reply.in_doubt:
+        sentence = "must be true: the call was confirmed before, and may have been carried out"
+        yield Fault(f"{at}.in_doubt", sentence)
+
+
 def _settle(call: CallState, reply: Reply) -> CallState:
     """Return the call with its answer, which is right or will not be used."""
-    if call.standing is Standing.EXTERNAL:
-        return evolve(call, confirmed=reply.confirmed, note=reply.note).done(
-            render(reply.result) or ""
-        )
-    if not reply.confirmed:
-        return _reject(call, reply.note)
-    return evolve(call, standing=Standing.DUE, confirmed=True, note=reply.note)
+    answered = evolve(call, confirmed=reply.confirmed, note=reply.note, in_doubt=False)
+    if call.standing is Standing.EXTERNAL or (call.in_doubt and reply.result is not None):
+        return answered.done(render(reply.result) or "")
+    return evolve(answered, standing=Standing.DUE) if reply.confirmed else _reject(call, reply.note)
 
 
 def _reject(call: CallState, note: str | None) -> CallState:
-    sentence = f"{_REJECTED}: {note}" if note else _REJECTED
-    return evolve(call, confirmed=False, note=note).done(sentence, failed=True)
+    sentence = NOT_KNOWN if call.in_doubt else _REJECTED
+    rejected = evolve(call, confirmed=False, note=note, in_doubt=False)
+    return rejected.done(f"{sentence}: {note}" if note else sentence, failed=True)
 
 
 def _replace_waiting(state: TurnState, done: Iterator[CallState]) -> TurnState:

@@ -21,7 +21,7 @@ from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
 from ..values import frozen
-from .agent_turn import Answered, Outcome, Stopped
+from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import (
     RunCancelled,
@@ -39,10 +39,9 @@ from .turn_state import Standing, TurnState, dump
 
 __all__ = [
     "CANCELLED",
-    "INTERRUPTED",
     "CancelledUnasked",
     "End",
-    "LeftWithoutTrace",
+    "GaveUp",
     "break_off",
     "build_finish",
     "conclude",
@@ -54,13 +53,14 @@ __all__ = [
 
 CANCELLED: Final = "Run {} was cancelled"
 
-INTERRUPTED: Final = "interrupted"
-"""The reason of a run whose node went away."""
-
 _INTERRUPTED: Final = "The run was interrupted: the node that executed it went away"
 _BLOCKED: Final = (
     "The run was ended: a single step of it kept the server from all other work for too long;"
     " the operator's log says where"
+)
+_GAVE_UP: Final = (
+    "The run was given up: the nodes that executed it went away at step {} ({}), one after the"
+    " other"
 )
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
 
@@ -69,6 +69,7 @@ _PAUSED: Final = "I have tools to execute, but {}."
 _CONFIRM: Final = "I need confirmation"
 _EXTERNAL: Final = "it needs external execution"
 _BOTH: Final = "I need confirmation or external execution"
+_DOUBT: Final = "it is not known whether {} was carried out, and {}"
 
 
 class CancelledUnasked(Exception):
@@ -78,8 +79,12 @@ class CancelledUnasked(Exception):
     """
 
 
-class LeftWithoutTrace(Exception):
-    """The log's reason for a run whose executors disappeared `MOST_TRIES` times."""
+class GaveUp(Exception):
+    """The run is not gone on with: its executors went away at the same place `MOST_TRIES` times."""
+
+    def __init__(self, place: str, asked: str) -> None:
+        super().__init__(place, asked)
+        self.place, self.asked = place, asked
 
 
 @frozen
@@ -126,10 +131,14 @@ def _pause(writer: EventWriter, summary: RunSummary) -> End:
 
 
 def _sentence(state: TurnState) -> str:
-    needs = {call.standing for call, _ in find_waiting(state)}
+    waiting = [call for call, _ in find_waiting(state)]
+    needs = {call.standing for call in waiting}
+    asked = _CONFIRM if Standing.CONFIRM in needs else _EXTERNAL
     if len(needs) > 1:
-        return _PAUSED.format(_BOTH)
-    return _PAUSED.format(_CONFIRM if Standing.CONFIRM in needs else _EXTERNAL)
+        asked = _BOTH
+    if doubtful := sorted({call.call.name for call in waiting if call.in_doubt}):
+        asked = _DOUBT.format(" or ".join(doubtful), asked)
+    return _PAUSED.format(asked)
 
 
 def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> End:
@@ -168,6 +177,8 @@ def break_off(
             return fail(writer, summary, _INTERRUPTED, INTERRUPTED)
         case Interrupted("nudge") | CancelAsked():
             return _cut_short(writer, summary)
+        case GaveUp(place=place, asked=asked):
+            return fail(writer, summary, _GAVE_UP.format(place, asked), "gave_up")
         case Interrupted("blocked"):
             return fail(writer, summary, _BLOCKED, "blocked")
         case Interrupted():
@@ -229,6 +240,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         hosted=journal.hosted,
         input=end.input,
         members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
+        records=journal.records(),
     )
 
 

@@ -11,18 +11,21 @@ is stored after the other, so that no event can be read before one that has a lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from attrs import define, field
 
 from ..effects import AwaitNudge, Now, Nudge, Program, Publish
 from ..models.conversation import storable
+from ..store.member_runs import CheckLease, MemberMove, Root
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
+from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from .events import Event, EventOrigin, RunContent
 from .membership import Membership
 from .retry import never, persist
+from .step_outcomes import START, encode_outcome
 
 __all__ = [
     "CancelAsked",
@@ -53,6 +56,11 @@ class Journal:
         hosted: What the node hosts: of that it claims the next run of the session.
         is_over: Whether the process ends.
         member: This node in the cluster of the database: it beats where no job does.
+        in_doubt: What becomes of a call in doubt whose agent does not say: `ask` or `tell`.
+        resumed: The run goes on after a crash, from its steps.
+        steps: The steps that are not known to be stored, by their places.
+        moves: The states of runs of members that are not known to be stored.
+        stored_us: When a batch was last sent to the database under the lease.
     """
 
     database: str
@@ -64,21 +72,34 @@ class Journal:
     hosted: tuple[str, ...] = ()
     is_over: Callable[[], bool] = never
     member: Membership | None = None
+    in_doubt: str = "ask"
+    resumed: bool = False
+    steps: dict[str, Step] = field(factory=dict[str, Step])
+    moves: list[MemberMove] = field(factory=list[MemberMove])
+    stored_us: int = field(init=False)
+    _definitions: dict[str, Definition] = field(factory=dict[str, Definition], init=False)
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.seq = self.run.events
-
-    @property
-    def untouched(self) -> bool:
-        """Whether nothing is known to be stored since the run was claimed."""
-        return self.seq - len(self.pending) == self.run.events
+        self.seq, self.stored_us = self.run.events, self.now_us
 
     def forget(self, last: int) -> None:
         """Take back the events behind the number `last`, none of which is stored."""
         self.pending = [event for event in self.pending if event.seq <= last]
         self.seq = last
+
+    def define(self, definition: Definition) -> None:
+        """Store `definition` with the next batch, unless this process knows that it is stored."""
+        if self.member is None or definition.digest not in self.member.defined:
+            self._definitions[definition.digest] = definition
+
+    def records(self) -> Records:
+        """Return what is stored with the next batch of events."""
+        if not (self.steps or self.moves):
+            return NO_RECORDS
+        definitions = tuple(self._definitions.values())
+        return Records(tuple(self.steps.values()), definitions, tuple(self.moves))
 
     def lease(self) -> RunLease:
         """Return the lease under which the run is executed."""
@@ -98,12 +119,32 @@ class Journal:
         member = self.member
         if member is not None and not member.beaten_us <= self.now_us < member.late_us:
             yield from member.try_to_beat(self.node)
-        last = self.seq
-        while self.pending and self.pending[0].seq <= last:
+        last, steps = self.seq, tuple(self.steps.values())
+        while self._has_pending(last, steps):
             if self._storing:
                 yield from self._wait()
             else:
                 yield from self._store()
+
+    def _has_pending(self, last: int, steps: tuple[Step, ...]) -> bool:
+        """Return whether an event up to the number `last`, or one of `steps`, is not stored."""
+        if self.pending and self.pending[0].seq <= last:
+            return True
+        return any(self.steps.get(step.place) is step for step in steps)
+
+    def check_lease(self, now_us: int) -> Program[None]:
+        """Look whether the run is still ours, where this node was silent for a lease.
+
+        Raises:
+            LeaseLost: It is not.
+            CancelAsked: Somebody wants it to end.
+        """
+        if self.member is None or now_us - self.stored_us < self.member.terms.lease_us:
+            return
+        run = self.run
+        root = Root(run.owner, run.session_id, run.run_id, self.lease())
+        self._heed((yield from persist(self.database, CheckLease(root), self.is_over)))
+        self.stored_us = now_us
 
     def _wait(self) -> Program[None]:
         """Wait until the batch of another is stored, or was not to be."""
@@ -118,18 +159,41 @@ class Journal:
         return f"settled:{self.run.run_id}"
 
     def _store(self) -> Program[None]:
-        events = tuple(self.pending)
-        append = AppendEvents(self.run.owner, self.run.run_id, self.lease(), self.now_us, events)
-        self._storing = True
+        events, records = tuple(self.pending), self.records()
+        append = AppendEvents(
+            self.run.owner,
+            self.run.run_id,
+            self.lease(),
+            self.now_us,
+            events,
+            events[-1].seq if events else self.seq,
+            records,
+        )
+        self._storing, self.stored_us = True, self.now_us
         try:
             asked = yield from persist(self.database, append, self.is_over)
         finally:
             self._storing = False
         if asked is not None:
-            del self.pending[: len(events)]
-            yield from Publish(self.run.run_id, events, self.database)
+            self._note_stored(len(events), records)
+            if events:
+                yield from Publish(self.run.run_id, events, self.database)
         if self._waiting:
             yield from Nudge(self._topic)
+        self._heed(asked)
+
+    def _note_stored(self, events: int, records: Records) -> None:
+        del self.pending[:events]
+        del self.moves[: len(records.moves)]
+        for step in records.steps:
+            if self.steps.get(step.place) is step:
+                del self.steps[step.place]
+        for definition in records.definitions:
+            del self._definitions[definition.digest]
+            if self.member is not None:
+                self.member.defined.add(definition.digest)
+
+    def _heed(self, asked: bool | None) -> None:
         if asked is None:
             raise LeaseLost(self.run.run_id)
         if asked:
@@ -143,6 +207,9 @@ class EventWriter:
     Attributes:
         streamed: Whether the pieces of its answers are events.
         prefix: What stands before the places of its steps: `3.2/` for a member of a team.
+        resumed: Its start is in the journal already, from an attempt before.
+        start: The definition with which it began, and what its start is stored with; None once
+            that is noted.
         heard: The pieces of its last answer.
         first_us: When the first piece of the last answer was there; None before.
     """
@@ -151,6 +218,8 @@ class EventWriter:
     origin: EventOrigin
     streamed: bool
     prefix: str = ""
+    resumed: bool = False
+    start: tuple[Definition, Mapping[str, Any]] | None = None
     heard: list[str] = field(factory=list[str])
     first_us: int | None = None
     _listening: bool = field(default=False, init=False)
@@ -160,6 +229,36 @@ class EventWriter:
         journal = self.journal
         journal.seq += 1
         journal.pending.append(self.origin.encode(event, journal.seq, journal.now_us))
+
+    def note_step(
+        self,
+        place: str,
+        kind: StepKind,
+        asked: str,
+        begun_us: int,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a step that begins, or one that ended with `outcome`, to the next batch.
+
+        Raises:
+            StepTooLarge: The outcome is too long to be stored.
+        """
+        self.note_start()
+        where, ended_us, text = self.prefix + place, None, None
+        if outcome is not None:
+            ended_us = self.journal.now_us
+            text = encode_outcome(where, asked, outcome)
+        self.journal.steps[where] = Step(where, kind, asked, begun_us, ended_us, text)
+
+    def note_start(self) -> None:
+        """Add the start of the run to the next batch, unless that has been done."""
+        if self.start is None:
+            return
+        (definition, members), self.start = self.start, None
+        self.journal.define(definition)
+        outcome = {**members, "definition": definition.digest}
+        at_us = self.origin.run.created_us
+        self.note_step(START, StepKind.START, definition.component_id, at_us, outcome)
 
     def listen(self) -> None:
         """Begin with the next answer."""

@@ -68,23 +68,35 @@ class _Named:
 
 @frozen
 class RunStarted(_Named):
-    """A run begins; with the model that answers, where one does."""
+    """A run begins; with the model that answers, where one does.
+
+    That of a member has the call of the leader's that asked for it.
+    """
 
     model: Any = ABSENT
     model_provider: Any = ABSENT
+    parent_tool_call_id: Any = ABSENT
 
 
 @frozen
 class RunContinued(_Named):
-    """A run goes on after a pause."""
+    """A run goes on after a pause, with the calls that were answered; or after a crash."""
+
+    tools: Any = ABSENT
+    resumed: Any = ABSENT
 
 
 @frozen
 class ModelRequestStarted(_Named):
-    """The model is asked."""
+    """The model is asked for the message of this id.
+
+    `again`: it was asked for it before; what was heard of that answer does not count.
+    """
 
     model: str
     model_provider: str
+    message_id: str
+    again: Any = ABSENT
 
 
 @frozen(kw_only=True)
@@ -104,7 +116,7 @@ class ModelRequestCompleted(_Named):
 
 @frozen
 class ToolCallStarted(_Named):
-    """A tool is about to be called."""
+    """A tool is about to be called, or a person is about to be asked about its call."""
 
     tool: Mapping[str, Any]
 

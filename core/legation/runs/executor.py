@@ -2,7 +2,7 @@
 
 Whoever asked is not here: the program goes on when a client leaves, and tells its events to whom
 it may concern.  The state of the run is in the database alone; when this program dies with its
-node, the lease passes and another node ends the run as interrupted.
+node, the lease passes, and a node that hosts the run goes on with it from its steps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from attrs import define, evolve, field
 
@@ -24,10 +24,12 @@ from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
-from .event_writer import EventWriter, Journal, LeaseLost
+from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
+from .fold import Recorded
 from .membership import Cluster, NodeTerms
 from .output import RunSummary
+from .recorded import fetch_recorded
 from .register import InFlight
 from .release import release_run
 from .retry import MOST_TRIES, PASSING
@@ -37,6 +39,7 @@ from .turn import turn_of
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next"]
 
+_LEAST_SECONDS: Final = 0.001
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
 
 
@@ -187,22 +190,13 @@ class ExecuteRun(Job):
             hosted=self.context.hosted,
             is_over=self.context.is_over,
             member=member,
+            in_doubt=asked.get("in_doubt", "ask"),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
-        outcome = yield from Interruptible(
-            self._attempt(work),
-            cancel_topic(self.database, self.run.run_id),
-            self.context.registry.config.run_timeout_seconds,
-            self._label(node),
-        )
+        outcome = yield from self._work(work, node)
+        if self._is_releasable(outcome):
+            outcome = yield from self._release(journal, outcome)
         if isinstance(outcome, LeaseLost):
-            return None
-        if self._is_releasable(journal, outcome) and (
-            yield from release_run(self.database, self.run)
-        ):
-            return None
-        if isinstance(outcome, PASSING) and journal.untouched:
-            yield from self._release(outcome)
             return None
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
@@ -224,38 +218,74 @@ class ExecuteRun(Job):
         whose = {f"{run.kind}_id": run.component_id, "database": self.database}
         return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
 
-    def _is_releasable(self, journal: Journal, outcome: object) -> bool:
-        """Whether the process ends, and the run has not come so far that anybody knows of it."""
-        broken_off = self.context.ending and outcome == Interrupted("nudge")
-        return broken_off and journal.untouched
-
-    def _release(self, trouble: StoreFailure) -> Program[None]:
-        """Let the run wait again: nothing has begun in it, and the database was away too long.
-
-        Where that cannot be stored either, or was tried often, its lease runs out.
-        """
-        fields = (
-            ("run_id", self.run.run_id),
-            ("database", self.database),
-            ("error", where(trouble)),
+    def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
+        """Take the turn, within what is left of the time that it may take."""
+        run = work.writer.origin.run
+        try:
+            recorded = yield from fetch_recorded(self.database, run, work.asked)
+        except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
+            return error
+        seconds = self.context.registry.config.run_timeout_seconds
+        if recorded is not None:
+            seconds = max(seconds - recorded.worked_us() / 1_000_000, _LEAST_SECONDS)
+        outcome: End | Interrupted | Exception = yield from Interruptible(
+            self._attempt(work, recorded),
+            cancel_topic(self.database, self.run.run_id),
+            seconds,
+            self._label(node),
         )
-        yield from Log("warning", "run_released", fields)
-        if self.run.attempt < MOST_TRIES:
-            yield from release_run(self.database, self.run, self.context.is_over)
+        return outcome
 
-    def _attempt(self, work: _Work) -> Program[End | Exception]:
+    def _is_releasable(
+        self, outcome: End | Interrupted | Exception
+    ) -> TypeGuard[Interrupted | StoreFailure]:
+        """Return whether the process ends, or the database was away for too long."""
+        drained = self.context.ending and outcome == Interrupted("nudge")
+        return drained or isinstance(outcome, PASSING)
+
+    def _release(
+        self, journal: Journal, outcome: Interrupted | Exception
+    ) -> Program[Interrupted | Exception]:
+        """Store what is known, and let the run wait for whoever goes on with it.
+
+        The result is `LeaseLost` where there is nothing more to be done here, else why it ends.
+        That is so as well where the database is away: then the lease passes.
+        """
+        drained, lost = isinstance(outcome, Interrupted), LeaseLost(self.run.run_id)
+        if isinstance(outcome, Exception):
+            fields = (
+                ("run_id", self.run.run_id),
+                ("database", self.database),
+                ("error", where(outcome)),
+            )
+            yield from Log("warning", "run_released", fields)
+            if self.run.tries >= MOST_TRIES:
+                return lost
+        try:
+            yield from journal.settle()
+        except CancelAsked as error:
+            return error
+        except (LeaseLost, StoreFailure):
+            return lost
+        is_over = None if drained else self.context.is_over
+        released = yield from release_run(self.database, self.run, is_over, tried=not drained)
+        return outcome if drained and not released else lost
+
+    def _attempt(self, work: _Work, recorded: Recorded | None) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
         try:
-            return (yield from self._turn(work))
+            return (yield from self._turn(work, recorded))
         except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             return error
 
-    def _turn(self, work: _Work) -> Program[End]:
+    def _turn(self, work: _Work, recorded: Recorded | None) -> Program[End]:
         component = self.context.component(self.run)
         if component is None:
             return fail(work.writer, work.summarize(None), _UNHOSTED, "not_hosted")
         run = work.writer.origin.run
-        work.turn = yield from turn_of(component, self.database, run, work.asked, work.writer)
+        work.turn = yield from turn_of(
+            component, self.database, run, work.asked, work.writer, recorded
+        )
         outcome = yield from work.turn.take()
         work.ended_at = work.writer.journal.seq
         return conclude(work.writer, work.summarize(component), outcome)

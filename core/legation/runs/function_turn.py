@@ -2,7 +2,8 @@
 
 The function is called once, with as much as it names of what there is to know about the run.  What
 it gives piece by piece is an answer in the making, as a model's is; that it is called is stored
-before it is called, so no crash has it called a second time.
+before it is called.  After a crash it is in doubt, as the call of a tool would be: it is called
+again where its agent allows that, else a person is asked, or the run ends.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from ..effects import (
 )
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.messages import compact_json
-from ..models.conversation import Message, ModelFailed
+from ..models.conversation import Message, ModelFailed, ToolCall
 from ..store.failures import StoreFailure
 from ..tools import Hosted, ToolError, render
 from ..tools.structured import check_output
-from .agent_turn import Answered, Outcome, Stopped
+from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
 from .event_writer import CancelAsked, EventWriter, LeaseLost
-from .turn_state import TurnState
+from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
+from .payloads import call_sentence, tool_execution
+from .turn_state import CallState, Standing, TurnState
 
 __all__ = ["MAX_ANSWER", "FunctionTurn"]
 
@@ -43,6 +46,10 @@ MAX_ANSWER: Final = 1 << 22
 _LATE: Final = "The agent took longer than {:g} seconds"
 _LONG: Final = f"The agent's answer is longer than {MAX_ANSWER} characters"
 _NO_JSON: Final = "The agent gave a value that JSON does not have ({})"
+_IN_DOUBT: Final = (
+    "The run was interrupted: the node that executed it went away, and whether the agent came to"
+    " its end is not known"
+)
 _SHAPE: Final = "The agent's answer does not have the shape asked for: {}"
 
 # What means something else where the error of a function ends up.
@@ -66,6 +73,8 @@ class FunctionTurn:
         asked: The input of the run.
         seconds: How long it may be silent.
         schema: JSON schema of the answer; None if it is whatever it is.
+        again: Whether it may be called a second time: `safe`, or `never`.
+        in_doubt: What becomes of it otherwise: `ask`, or anything else to end the run.
     """
 
     writer: EventWriter
@@ -74,6 +83,8 @@ class FunctionTurn:
     asked: Mapping[str, Any]
     seconds: float
     schema: Mapping[str, Any] | None = None
+    again: str = "never"
+    in_doubt: str = "ask"
     _value: Any = field(default=None, init=False)
     _length: int = field(default=0, init=False)
 
@@ -86,11 +97,17 @@ class FunctionTurn:
             Exception: What the function raised.
         """
         self.writer.listen()
+        if (outcome := self._resolve_doubt()) is not None:
+            return outcome
         yield from self.writer.settle()
         began_us = self.writer.journal.now_us
         before = len(self.writer.heard)
+        result = self._find_result()
         try:
-            yield from self._call()
+            if result is None:
+                yield from self._call()
+            else:
+                self._take(result)
             answered = self._answer("".join(self.writer.heard[before:]))
         except _Over as over:
             return over.stopped
@@ -100,8 +117,52 @@ class FunctionTurn:
         seconds = None if first_us is None else (first_us - began_us) / 1_000_000
         text = answered.content if isinstance(answered.content, str) else None
         said = Message("assistant", compact_json(answered.content) if text is None else text)
+        if self.state.calls and result is None:
+            done = self.state.calls[0].done(render(said.content) or "")
+            self._tell(evolve(done, ended_us=now_us))
         self.state = evolve(self.state.with_message(said, now_us), first_seconds=seconds)
         return answered
+
+    def _resolve_doubt(self) -> Outcome | None:
+        """Decide what becomes of a call that a crash interrupted, or that a person answered."""
+        call = next(iter(self.state.calls), None)
+        if call is not None and call.standing is Standing.DONE:
+            self._tell(call)
+            return Stopped(INTERRUPTED, call.result or "") if call.failed else None
+        if not self.writer.resumed or self.again == "safe":
+            return None
+        if self.in_doubt != "ask":
+            return Stopped(INTERRUPTED, _IN_DOUBT)
+        if call is None:
+            call = self._doubt()
+            self.writer.note(ToolCallStarted(tool_execution(call)))
+        doubtful = evolve(call, standing=Standing.CONFIRM, in_doubt=True)
+        self.state = evolve(self.state, calls=(doubtful,))
+        return Waits()
+
+    def _doubt(self) -> CallState:
+        """Return the call of the function, which a person is to be asked about."""
+        now_us = self.writer.journal.now_us
+        name = getattr(self.hosted.function, "__name__", type(self.hosted.function).__name__)
+        return CallState(
+            call=ToolCall("call_1", name, "{}"),
+            created_us=now_us,
+            needs=Standing.CONFIRM,
+            started_us=now_us,
+            announced=True,
+        )
+
+    def _find_result(self) -> str | None:
+        """Return the answer that a person gave in place of the function."""
+        calls = self.state.calls
+        return calls[0].result if calls and calls[0].standing is Standing.DONE else None
+
+    def _tell(self, call: CallState) -> None:
+        execution = tool_execution(call)
+        self.state = evolve(self.state, calls=(call,))
+        self.writer.note(ToolCallCompleted(call_sentence(call), execution))
+        if call.failed:
+            self.writer.note(ToolCallError(execution, call.result))
 
     def _call(self) -> Program[None]:
         arguments = self._arguments()

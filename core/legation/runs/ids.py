@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from ..effects import Program, RandomBytes
 
-__all__ = ["new_id", "uuid_text"]
+__all__ = ["member_run_id", "new_id", "uuid_text"]
 
 _MASK: Final = (1 << 48) - 1
 """The milliseconds that an id has room for, up to the year 10889."""
@@ -21,6 +22,17 @@ def new_id(now_us: int) -> Program[str]:
     drawn = yield from RandomBytes(16)
     milliseconds = now_us // 1_000 & _MASK
     return uuid_text(milliseconds.to_bytes(6, "big") + drawn[6:], version=7)
+
+
+def member_run_id(run_id: str, place: str, created_us: int) -> str:
+    """Return the id of the run of a team's member: that of its place in the run at the top.
+
+    It is of version 7 with the time at which that run was asked for.  Whoever goes on with the run
+    after a crash finds the member's by it.
+    """
+    digest = hashlib.sha256(f"{run_id}:{place}".encode()).digest()
+    milliseconds = created_us // 1_000 & _MASK
+    return uuid_text(milliseconds.to_bytes(6, "big") + digest[:10], version=7)
 
 
 def uuid_text(sixteen: bytes, version: int = 4) -> str:

@@ -99,6 +99,7 @@ class Membership:
         compared_us: When its leases were last compared with what it executes.
         orphans: The leases of that time that no program stood for: run and attempt; None before.
         letters: The messages and replies that this process works on.
+        defined: The digests of the definitions that this process has stored.
     """
 
     database: str
@@ -118,6 +119,7 @@ class Membership:
     compared_us: int = 0
     orphans: frozenset[RunAttempt] | None = None
     letters: SharedWork[Any] = field(factory=SharedWork[Any])
+    defined: set[str] = field(factory=set[str])
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""

@@ -11,6 +11,7 @@ from ..models.conversation import Message, ToolCall, Usage
 from .turn_state import CallState, MemberState, Standing, TurnState
 
 __all__ = [
+    "NOT_KNOWN",
     "call_sentence",
     "find_waiting",
     "message",
@@ -22,6 +23,9 @@ __all__ = [
     "tokens_apart",
     "tool_execution",
 ]
+
+NOT_KNOWN: Final = "The call was interrupted, and whether it was carried out is not known"
+"""The result of a call in doubt, for a model."""
 
 _SHOWN: Final = 200
 """How long an argument may be to stand in the sentence about its call, in characters."""
@@ -52,12 +56,16 @@ def spent(usage: Usage) -> dict[str, int]:
 
 
 def tool_execution(call: CallState) -> dict[str, Any]:
-    """Return a call of a tool; every member is always there."""
+    """Return a call of a tool; every member is always there, but for `in_doubt`.
+
+    A person who is asked about a call in doubt reads nothing of what was said of it before.
+    """
     confirm, external = (
         call.standing is kind if call.needs is kind else None
         for kind in (Standing.CONFIRM, Standing.EXTERNAL)
     )
-    return {
+    doubtful = call.in_doubt and call.standing is Standing.CONFIRM
+    execution = {
         "tool_call_id": call.call.id,
         "tool_name": call.call.name,
         "tool_args": dict(call.arguments),
@@ -79,6 +87,10 @@ def tool_execution(call: CallState) -> dict[str, Any]:
         "approval_type": None,
         "approval_id": None,
     }
+    if not doubtful:
+        return execution
+    asked = {"requires_confirmation": True, "confirmed": None, "confirmation_note": None}
+    return {**execution, **asked, "in_doubt": True}
 
 
 def _metrics(call: CallState) -> dict[str, float] | None:

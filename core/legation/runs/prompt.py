@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from ..effects import Program
 from ..models.conversation import Image, Message
-from ..store.run_reads import RecentRuns
+from ..store.run_reads import RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
 from .payloads import recall
 from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "begin", "history", "question"]
+__all__ = ["FILE_BYTES", "begin", "begin_again", "history", "question"]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
@@ -34,21 +34,46 @@ _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers t
 
 def begin(
     database: str, run: ClaimedRun, asked: Mapping[str, Any], instructions: str | None, runs: int
-) -> Program[TurnState]:
+) -> Program[tuple[TurnState, tuple[int, ...]]]:
     """Return the state of a turn at its start: the instructions, the history and the message.
 
     `runs` is the number of earlier runs of the session in the history; its first run has none.
+    Their numbers are returned beside the state.
     """
-    before = [] if instructions is None else [Message("system", instructions)]
+    recent: tuple[tuple[int, str], ...] = ()
     if runs and run.run_no > 1:
-        before += yield from history(database, run, runs)
+        unit = RecentRuns(run.owner, run.session_id, run.run_no, runs)
+        recent = yield from persist(database, unit)
+    return _assemble(run, asked, instructions, recent), tuple(number for number, _ in recent)
+
+
+def begin_again(
+    database: str,
+    run: ClaimedRun,
+    asked: Mapping[str, Any],
+    instructions: str | None,
+    numbers: tuple[int, ...],
+) -> Program[TurnState]:
+    """Return the state of a turn as it was at its start, with the runs of `numbers` as history."""
+    told: tuple[tuple[int, str], ...] = ()
+    if numbers:
+        told = yield from persist(database, RunsOfNumbers(run.owner, run.session_id, numbers))
+    return _assemble(run, asked, instructions, told)
+
+
+def _assemble(
+    run: ClaimedRun,
+    asked: Mapping[str, Any],
+    instructions: str | None,
+    recent: tuple[tuple[int, str], ...],
+) -> TurnState:
+    before = [] if instructions is None else [Message("system", instructions)]
+    before += history(recent)
     return TurnState(before=tuple(before), said=(ModelTurn(question(asked), run.created_us),))
 
 
-def history(database: str, run: ClaimedRun, size: int) -> Program[list[Message]]:
-    """Return the messages of the last `size` runs of the session that were completed."""
-    unit = RecentRuns(run.owner, run.session_id, run.run_no, size)
-    recent = yield from persist(database, unit)
+def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
+    """Return the messages of earlier runs, given as their numbers and outputs."""
     messages: list[Message] = []
     for _, output in recent:
         shown = json.loads(output).get("messages", ())

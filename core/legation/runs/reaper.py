@@ -24,14 +24,16 @@ from ..store.run_keeping import (
     FindNeglected,
     ReleaseRun,
 )
-from ..store.run_reads import FetchEvents, FetchRun
-from ..store.run_rows import RunRow, StoredEvent
+from ..store.run_reads import FetchRun
+from ..store.run_rows import RunRow
 from ..store.runs import FinishRun
+from ..store.steps import FetchSteps
 from ..values import frozen
-from .endings import LeftWithoutTrace, break_off, build_finish
+from .endings import GaveUp, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
-from .events import EventOrigin, RunPaused, class_of, mark_final, run_id_of
+from .events import EventOrigin, mark_final
 from .executor import ExecutorContext, execute_next
+from .fold import find_last
 from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
@@ -109,19 +111,19 @@ class KeepRuns(Job):
             yield from execute_next(self.context, self.database, waiting)
 
     def _recover(self, row: RunRow) -> Program[None]:
-        """End the run of a dead node, under the dead one's lease.
+        """Let the run of a dead node wait for whoever goes on with it, or end it.
 
-        A run in which nothing had happened yet, or nothing since it was continued, was asked
-        nothing of the world: it waits again, unless it was taken up too often.
-        One that somebody wanted to end is cancelled.
+        It ends, under the dead one's lease, where somebody asked to cancel it, where a release
+        executed it that keeps no steps, and where it was taken up too often without coming further.
         """
         outcome: Interrupted | Exception = Interrupted("nudge")
-        if row.untouched and row.cancel_us is None:
-            if (yield from self._tries(row)) < MOST_TRIES:
+        if row.cancel_us is None and (row.untouched or row.is_recorded):
+            if row.tries < MOST_TRIES:
                 release = ReleaseRun(row.owner, row.run_id, row.lease, lapsed=True)
                 yield from Transact(self.database, release)
                 return
-            outcome = LeftWithoutTrace()
+            steps = yield from Transact(self.database, FetchSteps(row.owner, row.run_id))
+            outcome = GaveUp(*find_last(steps))
         if not self.context.take():
             return
         node, now_us = yield from enter(self.context.cluster, self.database)
@@ -149,19 +151,6 @@ class KeepRuns(Job):
         ended = yield from Transact(self.database, finish)
         return ended.kept
 
-    def _tries(self, row: RunRow) -> Program[int]:
-        """Return how often the run was taken up and nothing came of it.
-
-        Every other time it came to a pause.
-        """
-        tries, after = row.attempt, 0
-        while after < row.events:
-            fetch = FetchEvents(row.owner, row.run_id, after)
-            events = (yield from Transact(self.database, fetch)).events
-            tries -= sum(_pauses(event, row.run_id) for event in events)
-            after = events[-1].seq if events else row.events
-        return tries
-
     def _end(
         self, row: RunRow, node: str, now_us: int, outcome: Interrupted | Exception
     ) -> Program[FinishRun]:
@@ -173,8 +162,3 @@ class KeepRuns(Job):
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)
-
-
-def _pauses(event: StoredEvent, run_id: str) -> bool:
-    """Whether this is a pause of the run itself, and not of a member."""
-    return class_of(event.name) is RunPaused and run_id_of(event) == run_id

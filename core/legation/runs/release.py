@@ -1,4 +1,4 @@
-"""The release of a run that was claimed here and in which nothing has happened yet."""
+"""The release of a run that was claimed here, for whoever hosts it to go on with."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ __all__ = ["release_run"]
 
 
 def release_run(
-    database: str, run: ClaimedRun, is_over: Callable[[], bool] | None = None
+    database: str,
+    run: ClaimedRun,
+    is_over: Callable[[], bool] | None = None,
+    *,
+    tried: bool = False,
 ) -> Program[bool]:
     """Let `run` wait again, for any node to execute; whether that could be done.
 
-    It cannot where an event of it is stored, where somebody asked to cancel it, and where the
-    database does not answer: in the last case its lease runs out.  With `is_over`, which says
-    whether the process ends, it is tried for as long as an outage may last.
+    It cannot where somebody asked to cancel it, where a node of a release that knows no steps could
+    claim it, and where the database does not answer: in the last case its lease runs out.  With
+    `is_over`, which says whether the process ends, it is tried for as long as an outage may last.
+    `tried`: that it was executed counts among the tries in which nothing came of it.
     """
     node = yield from ThisNode()
-    release = ReleaseRun(run.owner, run.run_id, RunLease(node, run.attempt))
+    lease = RunLease(node, run.attempt)
+    release = ReleaseRun(run.owner, run.run_id, lease, tried=tried)
     try:
         if is_over is None:
             given = yield from with_retry(database, release, FEW)

@@ -24,9 +24,10 @@ from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..models.conversation import Image, Message, ToolCall, ToolSpec
 from ..store.failures import StoreFailure
-from ..store.member_runs import MoveMember, Root, StartMember
+from ..store.member_runs import MemberMove, Root, StartMember
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
+from ..store.steps import StepKind
 from ..store.units import Unit
 from ..tools import Again, plain_arguments, render
 from ..values import frozen
@@ -34,7 +35,7 @@ from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin, RunContinued, RunStarted
-from .ids import new_id
+from .ids import member_run_id
 from .output import RunSummary, model_of, render_running
 from .retry import persist
 from .tool_calls import Toolbox
@@ -155,45 +156,45 @@ class LeaderToolSet:
         """Return whether the call may be made a second time: a member goes on where it was."""
         return "safe" if call.call.name == DELEGATE else self.toolbox.again(call)
 
+    def step(self, call: CallState) -> tuple[StepKind, str]:
+        """Return the kind of the step that the call is, and the member or the tool that it asks."""
+        if call.call.name != DELEGATE or not self.team.members:
+            return self.toolbox.step(call)
+        return StepKind.MEMBER, call.arguments["member_id"]
+
     def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         """Return the call with what came of it, or waiting with the member."""
         if call.call.name != DELEGATE:
             return (yield from self.toolbox.carry_out(call, writer, place))
         journal, member = writer.journal, self._member(call.arguments["member_id"])
+        if call.response is not None:  # the member was done when a node went away
+            return self._answer(call, call.response)
         if call.member is not None:
             member_run = yield from self._resume(call.member, writer, place)
         elif member is not None:
-            member_run = yield from self._begin(member, call.arguments["task"], writer, place)
+            member_run = yield from self._begin(member, call, writer, place)
         else:  # who was asked before the team was changed
             return call.done(_UNHOSTED, failed=True)
         began_us = journal.now_us
         end, state = yield from self._run(member_run, began_us)
-        move = MoveMember(
-            _root(journal),
-            member_run.run.run_id,
-            end.state.value,
-            compact_json(end.output),
-            end.reason,
-            end.usage,
-            journal.now_us,
-        )
-        yield from _store(journal, move)
-        return self._conclude(
-            evolve(call, child_run_id=member_run.run.run_id), member_run, end, state
-        )
+        self._move(member_run, end)
+        yield from journal.settle()
+        run_id = member_run.run.run_id
+        return self._conclude(evolve(call, child_run_id=run_id), member_run, end, state)
 
     def _begin(
-        self, member: Component, task: str, writer: EventWriter, place: str
+        self, member: Component, call: CallState, writer: EventWriter, place: str
     ) -> Program[_MemberRun]:
-        """Store the run of a member that has not begun."""
-        journal = writer.journal
-        run_id = yield from new_id(journal.now_us)
+        """Store the run of a member that has not begun, or of which that is not in the log."""
+        journal, task = writer.journal, call.arguments["task"]
+        run_id = member_run_id(journal.run.run_id, place, journal.run.created_us)
         now_us = journal.now_us = yield from Now()
         run = _claim(writer, run_id, member.kind, member.id, task, now_us)
         said = ModelTurn(Message("user", task, images=self.images), now_us)
         instructions = member.instructions
         before = () if instructions is None else (Message("system", instructions),)
         own = _writer(writer, run, member.name, place)
+        own.start = (member.definition, {"kind": member.kind, "name": member.name})
         member_run = _MemberRun(member, run, own, TurnState(before=before, said=(said,)))
         start = StartMember(
             _root(journal),
@@ -210,20 +211,24 @@ class LeaderToolSet:
         return member_run
 
     def _resume(self, kept: MemberState, writer: EventWriter, place: str) -> Program[_MemberRun]:
-        """Go on with a member that has what it was waiting for."""
+        """Go on with a member that has what it was waiting for, or whose node went away."""
         journal = writer.journal
         task = kept.state.said[0].message.content
         run = _claim(writer, kept.run_id, kept.kind, kept.component_id, task, kept.created_us)
         own = _writer(writer, run, kept.name, place)
+        own.resumed = journal.resumed
         now_us = journal.now_us = yield from Now()
         member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
         output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
-        move = MoveMember(
-            _root(journal), run.run_id, RunState.RUNNING.value, output, None, None, now_us
-        )
-        yield from _store(journal, move)
-        own.note(RunContinued())
+        journal.moves.append(_build_move(run, RunState.RUNNING, output, now_us))
+        own.note(RunContinued(resumed=True) if own.resumed else RunContinued())
         return member_run
+
+    def _move(self, member_run: _MemberRun, end: End) -> None:
+        """Store with the next batch, which has the events of it, how a member's run ended."""
+        run, journal = member_run.run, member_run.writer.journal
+        move = _build_move(run, end.state, compact_json(end.output), journal.now_us)
+        journal.moves.append(evolve(move, reason=end.reason, usage=end.usage))
 
     def _run(self, member_run: _MemberRun, began_us: int) -> Program[tuple[End, TurnState]]:
         """Take the member's turn; return its end and how far it came."""
@@ -234,6 +239,7 @@ class LeaderToolSet:
         turn = self.taker(
             member_run.member, json.loads(member_run.run.input), writer, member_run.state
         )
+        writer.note_start()
         outcome = yield from _take(turn)
         now_us = journal.now_us = yield from Now()
         summary = member_run.summarize(turn.state, now_us, began_us)
@@ -256,12 +262,16 @@ class LeaderToolSet:
                 state=state,
             )
             return evolve(call, standing=Standing.MEMBER, member=kept)
-        failed = end.state is RunState.ERROR
+        return self._answer(call, end.output)
+
+    def _answer(self, call: CallState, output: Mapping[str, Any]) -> CallState:
+        """Return the call with the answer of the member, whose run is over with `output`."""
+        failed = output["status"] == RunState.ERROR.value
         if failed:
             self._chosen = False
         last = self.team.mode == "route" and not failed
-        answered = evolve(call, response=end.output)
-        return answered.done(render(end.output["content"]) or "", failed=failed, last=last)
+        answered = evolve(call, response=output)
+        return answered.done(render(output["content"]) or "", failed=failed, last=last)
 
 
 def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState:
@@ -281,7 +291,7 @@ def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState
         CallState(call=call, created_us=now_us, arguments={"member_id": m.id, "task": task})
         for call, m in zip(calls, team.members, strict=True)
     )
-    return evolve(state.with_message(Message("assistant", "", calls=calls), now_us), calls=due)
+    return state.with_calls(due, now_us)
 
 
 def _delegation(team: Component) -> ToolSpec:
@@ -326,6 +336,12 @@ def _writer(writer: EventWriter, run: ClaimedRun, name: str, place: str) -> Even
     """Return the writer of a member, whose steps stand below the `place` of its call."""
     origin = EventOrigin(run, name, writer.origin.run.run_id)
     return EventWriter(writer.journal, origin, writer.streamed, f"{place}/")
+
+
+def _build_move(run: ClaimedRun, state: RunState, output: str, now_us: int) -> MemberMove:
+    return MemberMove(
+        run.owner, run.session_id, run.run_id, state.value, output, None, None, now_us
+    )
 
 
 def _root(journal: Journal) -> Root:

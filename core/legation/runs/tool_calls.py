@@ -19,6 +19,7 @@ from ..effects import (
 )
 from ..incidents import where
 from ..models.conversation import ToolCall, ToolSpec
+from ..store.steps import StepKind
 from ..tools import (
     KEY_PARAMETER,
     Again,
@@ -94,6 +95,10 @@ class Toolbox:
         """
         tool = self._named.get(call.call.name)
         return "safe" if tool is None else tool.again
+
+    def step(self, call: CallState) -> tuple[StepKind, str]:
+        """Return the kind of the step that the call is, and the name of its tool."""
+        return StepKind.CALL, call.call.name
 
     def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         """Return the call with what came of it.

@@ -12,9 +12,11 @@ from ..store.run_rows import ClaimedRun
 from .agent_turn import Limits, ToolSet, Turn
 from .event_writer import EventWriter
 from .events import RunContinued, RunStarted
+from .fold import Recorded, fold
 from .function_turn import FunctionTurn
 from .output import model_of
-from .prompt import begin
+from .prompt import begin, begin_again
+from .step_outcomes import decode_calls, encode_calls
 from .team_turn import DELEGATE, LeaderToolSet, Taking, delegate_to_all
 from .tool_calls import Toolbox
 from .turn_state import TurnState, load
@@ -28,34 +30,79 @@ def turn_of(
     run: ClaimedRun,
     asked: Mapping[str, Any],
     writer: EventWriter,
+    recorded: Recorded | None = None,
 ) -> Program[Taking]:
-    """Return the turn of a run, where it begins or where it paused; its first event is noted."""
-    state: TurnState
-    if "turn" in asked:
+    """Return the turn of a run, where it begins, paused or broke off; its first event is noted.
+
+    `recorded` is what is known of one that goes on after a crash.
+    """
+    if recorded is not None:
+        writer.note(RunContinued(resumed=True))
+        writer.resumed = writer.journal.resumed = True
+    elif "turn" in asked:
         writer.note(RunContinued())
-        state = load(asked["turn"])
     else:
         writer.note(RunStarted(**model_of(component)))
-        state = yield from begin(
+    if "turn" in asked:
+        state = load(asked["turn"])
+    else:
+        state = yield from _begin(component, database, run, asked, writer, recorded)
+    if recorded is not None:
+        state = fold(recorded, "", state)
+    return _turn(component, asked, writer, state)
+
+
+def _begin(
+    component: Component,
+    database: str,
+    run: ClaimedRun,
+    asked: Mapping[str, Any],
+    writer: EventWriter,
+    recorded: Recorded | None,
+) -> Program[TurnState]:
+    """Return the state at the start, which was another day where that is recorded."""
+    start = None if recorded is None else recorded.start()
+    if recorded is None or start is None:
+        state, numbers = yield from begin(
             database, run, asked, component.instructions, component.history_runs
         )
-    return _turn(component, asked, writer, state)
+        writer.start = (component.definition, {"history": numbers} if numbers else {})
+        return state
+    instructions = recorded.instructions("", component.instructions)
+    numbers = tuple(start.get("history", ()))
+    state = yield from begin_again(database, run, asked, instructions, numbers)
+    calls = decode_calls(start.get("calls", ()), run.created_us)
+    return state.with_calls(calls, run.created_us) if calls else state
 
 
 def _turn(
     component: Component, asked: Mapping[str, Any], writer: EventWriter, state: TurnState
 ) -> Taking:
     schema = asked.get("output_schema") or component.output_schema
+    in_doubt = component.in_doubt or writer.journal.in_doubt
     if component.run is not None:
-        return FunctionTurn(writer, component.run, state, asked, math.inf, schema)
+        return FunctionTurn(
+            writer,
+            component.run,
+            state,
+            asked,
+            math.inf,
+            schema,
+            component.again,
+            in_doubt,
+        )
     limits = Limits(component.max_rounds, component.max_tokens)
     if component.kind == "agent":
         hands: ToolSet = Toolbox(component.tools, component.tool_timeout_seconds)
-        return Turn(writer, component.model, hands, state, limits, schema)
+        return Turn(writer, component.model, hands, state, limits, schema, in_doubt=in_doubt)
     leading = _leader_tools(component, state)
     if component.mode == "collaborate" and component.members and len(state.said) == 1:
         state = delegate_to_all(component, state, writer.journal.now_us)
-    return Turn(writer, component.model, leading, state, limits, schema, leading.tool_choice)
+        if writer.start is not None:
+            definition, members = writer.start
+            writer.start = definition, {**members, "calls": encode_calls(state.calls)}
+    choice = leading.tool_choice
+    return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt=in_doubt)
 
 
 def _leader_tools(team: Component, state: TurnState) -> LeaderToolSet:

@@ -170,6 +170,11 @@ class TurnState:
         """Return the state with one more message."""
         return evolve(self, said=(*self.said, ModelTurn(message, at_us)))
 
+    def with_calls(self, calls: tuple[CallState, ...], at_us: int) -> TurnState:
+        """Return the state with `calls` that no model asked for: all members of a team."""
+        message = Message("assistant", "", calls=tuple(call.call for call in calls))
+        return evolve(self.with_message(message, at_us), calls=calls)
+
     def with_reply(
         self, message: Message, usage: Usage, at_us: int, first_seconds: float | None = None
     ) -> TurnState:

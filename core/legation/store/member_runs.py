@@ -11,11 +11,11 @@ import json
 from typing import Final
 
 from ..values import frozen
-from .run_rows import EXECUTED, EXECUTED_RUN, LOCK_SESSION, RunLease, literal, status_is
+from .run_rows import EXECUTED, EXECUTED_RUN, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
-__all__ = ["MoveMember", "Root", "StartMember", "end_members"]
+__all__ = ["CheckLease", "MemberMove", "Root", "StartMember", "end_members"]
 
 # The session's row is the lock here as well: whoever takes the run from a dead node writes it too.
 NUMBER: Final = Sql(
@@ -100,13 +100,14 @@ class StartMember(Unit[bool | None]):
 
 
 @frozen
-class MoveMember(Unit[bool | None]):
-    """Store where the run of a member stands from now on; one that is over stays as it is.
+class MemberMove:
+    """The state in which the run of a member is from now on; one that is over stays as it is.
 
-    The result is that of `StartMember`.
+    It is stored with the events that say so, in one transaction under the lease of the top.
     """
 
-    root: Root
+    owner: str
+    session_id: str
     run_id: str
     status: str
     output: str
@@ -114,15 +115,21 @@ class MoveMember(Unit[bool | None]):
     usage: str | None
     now_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
-        """Yield the session's lock, a look, and the update."""
-        yield LOCK_SESSION.of(self.root)
-        asked = yield from self.root.check_lease()
-        if asked is None:
-            return Undo(None)
+    def statements(self) -> Statements[None]:
+        """Yield the update."""
         ended_us = None if self.status == EXECUTED else self.now_us
-        yield MOVE.of(self, owner=self.root.owner, ended_us=ended_us)
-        return asked
+        yield MOVE.of(self, ended_us=ended_us)
+
+
+@frozen
+class CheckLease(ReadUnit[bool | None]):
+    """Whether somebody asked to cancel the run at the top; None when its lease is lost."""
+
+    root: Root
+
+    def statements(self, dialect: Dialect) -> Statements[bool | None]:
+        """Yield one read."""
+        return (yield from self.root.check_lease())
 
 
 def end_members(

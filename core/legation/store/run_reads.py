@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,7 +20,15 @@ from .run_rows import (
 from .run_states import RunMove, RunState, state_after
 from .units import Dialect, ReadUnit, Sql, Statements
 
-__all__ = ["EventsPage", "FetchEvents", "FetchRun", "ListRuns", "RecentRuns", "SumUsage"]
+__all__ = [
+    "EventsPage",
+    "FetchEvents",
+    "FetchRun",
+    "ListRuns",
+    "RecentRuns",
+    "RunsOfNumbers",
+    "SumUsage",
+]
 
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
@@ -31,9 +40,16 @@ _LISTED: Final = f"""select {COLUMNS} from runs where owner = :owner and session
 LIST: Final = Sql(f"{_LISTED} order by run_no limit :size offset :start")
 LIST_NEWEST: Final = Sql(f"{_LISTED} order by run_no desc limit :size offset :start")
 RECENT: Final = Sql(
-    f"""select input, output from runs where owner = :owner and session_id = :session_id
+    f"""select run_no, output from runs where owner = :owner and session_id = :session_id
     and run_no < :run_no and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
     order by run_no desc limit :size"""
+)
+NUMBERED: Final = Sql(
+    """select run_no, output from runs where owner = :owner and session_id = :session_id
+    and output is not null and run_no in (select value from json_each(:numbers))
+    order by run_no""",
+    """select run_no, output from runs where owner = :owner and session_id = :session_id
+    and output is not null and run_no = any (cast(:numbers as bigint[])) order by run_no""",
 )
 # Of a run that was stored before the last three were counted there is nothing to add.
 _COUNTED: Final = (
@@ -114,8 +130,8 @@ class ListRuns(ReadUnit[tuple[RunRow, ...]]):
 
 
 @frozen
-class RecentRuns(ReadUnit[tuple[tuple[str, str], ...]]):
-    """Input and output, as JSON, of the last `size` runs that were completed before `run_no`.
+class RecentRuns(ReadUnit[tuple[tuple[int, str], ...]]):
+    """Number and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
     In the order they were asked for; without those of members of teams.
     """
@@ -125,10 +141,26 @@ class RecentRuns(ReadUnit[tuple[tuple[str, str], ...]]):
     run_no: int
     size: int
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, str], ...]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...]]:
         """Yield one read, back along the primary key."""
         rows = yield RECENT.of(self)
-        return tuple((asked, said) for asked, said in reversed(rows))
+        return tuple((number, output) for number, output in reversed(rows))
+
+
+@frozen
+class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
+    """Number and output of the runs of a session that have one of `numbers`, in their order."""
+
+    owner: str
+    session_id: str
+    numbers: tuple[int, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...]]:
+        """Yield one read."""
+        numbers = list(self.numbers)
+        listed = json.dumps(numbers) if dialect is Dialect.SQLITE else numbers
+        rows = yield NUMBERED.of(self, numbers=listed)
+        return tuple((number, output) for number, output in rows)
 
 
 @frozen

@@ -25,6 +25,7 @@ from .run_rows import (
     CLAIMED_MARK,
     EXECUTED,
     EXECUTED_RUN,
+    LOCK_SESSION,
     OF_A_CLIENT,
     SINCE_CLAIM,
     UNTOUCHED,
@@ -172,7 +173,8 @@ class AppendEvents(Unit[bool | None]):
     """Append events and steps under the lease.
 
     The result is None when the lease is lost, else whether somebody asked to cancel the run.  It is
-    lost as well where the events do not go on where the stored ones end.
+    lost as well where the events do not go on where the stored ones end: `last` is the number of
+    the newest one, which is stored already where there are steps alone.
     """
 
     owner: str
@@ -180,23 +182,26 @@ class AppendEvents(Unit[bool | None]):
     lease: RunLease
     now_us: int
     events: tuple[StoredEvent, ...]
+    last: int
     records: Records = NO_RECORDS
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events and the steps."""
-        lease, before, last = self.lease, self.events[0].seq - 1, self.events[-1].seq
+        lease, records = self.lease, self.records
+        for move in records.moves[:1]:  # the session's row is locked before that of the run
+            yield LOCK_SESSION.of(move)
         rows = yield ADVANCE.of(
             self,
             node=lease.node,
             attempt=lease.attempt,
-            before=before,
-            last=last,
-            progress=int(self.records.progress),
+            before=self.last - len(self.events),
+            progress=int(records.progress),
         )
         if not rows:
-            return None
-        yield insert_events(dialect, self.run_id, self.now_us, self.events)
-        yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, self.records)
+            return Undo(None)
+        if self.events:
+            yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, records)
         return rows[0][0] is not None
 
 

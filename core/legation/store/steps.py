@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Final
 
 from ..values import frozen
+from .member_runs import MemberMove
 from .units import Dialect, Numbered, ReadUnit, Sql, Statement, Statements, text_array
 
 __all__ = [
@@ -69,10 +70,16 @@ class Definition:
 
 @frozen
 class Records:
-    """Steps that begin or end, of places that differ, and definitions that they name."""
+    """Steps that begin or end, of places that differ, and what is stored along with them.
+
+    Attributes:
+        definitions: Those that the steps name, as far as they are not known to be stored.
+        moves: The states of runs of members that changed, in order.
+    """
 
     steps: tuple[Step, ...] = ()
     definitions: tuple[Definition, ...] = ()
+    moves: tuple[MemberMove, ...] = ()
 
     @property
     def progress(self) -> bool:
@@ -126,9 +133,11 @@ DEFINE: Final = Sql(
 def write_records(
     dialect: Dialect, run_id: str, attempt: int, now_us: int, records: Records
 ) -> Statements[None]:
-    """Yield one statement for all steps, and one for each definition."""
+    """Yield one statement for all steps, and one for each definition and each move."""
     for definition in records.definitions:
         yield DEFINE.of(definition, now_us=now_us)
+    for move in records.moves:
+        yield from move.statements()
     if records.steps:
         yield _save(dialect, run_id, attempt, records.steps)
 

@@ -86,6 +86,10 @@ TOOL: Final[dict[str, Any]] = {
     "tool_name": "weather",
     "tool_args": {"city": "a secret"},
     "tool_call_error": False,
+    "metrics": None,
+    "requires_confirmation": None,
+    "confirmed": None,
+    "external_execution_required": None,
 }
 ANSWERED: Final = ModelRequestCompleted(
     model="gpt-5",
@@ -103,7 +107,7 @@ COMPLETED: Final = RunCompleted(
 PAUSED: Final = RunPaused("a secret", [TOOL], [])
 TURN: Final = (
     event(1, RunStarted(*MODEL)),
-    event(2, ModelRequestStarted(*MODEL)),
+    event(2, ModelRequestStarted(*MODEL, "r1.2")),
     event(3, ANSWERED),
     event(4, ToolCallStarted(TOOL)),
     event(5, ToolCallCompleted("a secret", TOOL)),

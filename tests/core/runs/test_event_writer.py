@@ -166,14 +166,10 @@ def test_thoughts_are_told_to_those_who_follow_and_are_no_part_of_the_answer() -
 def test_a_run_that_goes_on_counts_its_events_on() -> None:
     run = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 2, 1, 7)
     journal = Journal("main", run, "n", 0)
-    assert journal.untouched
     kept = EventWriter(journal, EventOrigin(run, "A"), streamed=False)
     kept.note(RunContinued())
     kept.note(RunStarted())
 
     assert [event.seq for event in journal.pending] == [8, 9]
-    assert journal.untouched
     journal.forget(8)
     assert (names(journal), journal.seq) == (["RunContinued"], 8)
-    journal.pending.clear()
-    assert not journal.untouched

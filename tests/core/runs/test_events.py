@@ -58,12 +58,31 @@ ANSWERED: Final = ModelRequestCompleted(
 FORMS: Final[tuple[tuple[EventOrigin, Event, str, str], ...]] = (
     (AGENT, RunStarted("m", "p"), "RunStarted", ',"model":"m","model_provider":"p"}'),
     (AGENT, RunStarted(), "RunStarted", "}"),
+    (
+        MEMBER,
+        RunStarted("m", "p", "c1"),
+        "RunStarted",
+        ',"model":"m","model_provider":"p","parent_tool_call_id":"c1"}',
+    ),
     (TEAM, RunContinued(), "TeamRunContinued", "}"),
     (
         AGENT,
-        ModelRequestStarted("m", "p"),
+        RunContinued([TOOL]),
+        "RunContinued",
+        ',"tools":[{"tool_call_id":"c1","tool_name":"pay"}]}',
+    ),
+    (AGENT, RunContinued(resumed=True), "RunContinued", ',"resumed":true}'),
+    (
+        AGENT,
+        ModelRequestStarted("m", "p", "r.2"),
         "ModelRequestStarted",
-        ',"model":"m","model_provider":"p"}',
+        ',"model":"m","model_provider":"p","message_id":"r.2"}',
+    ),
+    (
+        AGENT,
+        ModelRequestStarted("m", "p", "r.2", again=True),
+        "ModelRequestStarted",
+        ',"model":"m","model_provider":"p","message_id":"r.2","again":true}',
     ),
     (
         AGENT,

@@ -23,14 +23,17 @@ def said(role: str, content: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_first_run_of_a_session_reads_nothing() -> None:
-    state = play(begin("main", RUN, ASKED, "Be brief.", 3), [])
+    state, _ = play(begin("main", RUN, ASKED, "Be brief.", 3), [])
 
     assert state.messages == (Message("system", "Be brief."), Message("user", "hello"))
     assert state.said[0].at_us == 5
 
 
 def test_a_run_without_history_reads_nothing() -> None:
-    assert play(begin("main", LATER, ASKED, None, 0), []).messages == (Message("user", "hello"),)
+    state, numbers = play(begin("main", LATER, ASKED, None, 0), [])
+
+    assert numbers == ()
+    assert state.messages == (Message("user", "hello"),)
 
 
 def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
@@ -45,9 +48,10 @@ def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
         ]
     }
     recent = Transact("main", RecentRuns("o", "s", 4, 3))
-    rows = (("{}", json.dumps(output)), ("{}", "{}"))
-    state = play(begin("main", LATER, ASKED, None, 3), [(recent, rows)])
+    rows = ((2, json.dumps(output)), (3, "{}"))
+    state, numbers = play(begin("main", LATER, ASKED, None, 3), [(recent, rows)])
 
+    assert numbers == (2, 3)
     assert state.before == (
         Message("user", "before"),
         Message("assistant", "", (ToolCall("1", "f", "{}"),)),

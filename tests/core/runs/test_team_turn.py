@@ -18,7 +18,7 @@ from legation.runs.team_turn import DELEGATE, MAX_TASKS, LeaderToolSet, Taking
 from legation.runs.tool_calls import Toolbox
 from legation.runs.turn_state import CallState
 from legation.store.failures import StatementFailed, Unavailable
-from legation.store.member_runs import MoveMember, StartMember
+from legation.store.member_runs import StartMember
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
 from legation_testing import (
@@ -953,7 +953,7 @@ def test_keys_of_members_differ_and_outlast_a_pause_on_two_databases() -> None:
 # --- The store -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [StartMember, MoveMember])
+@pytest.mark.parametrize("unit", [StartMember, AppendEvents])
 def test_unit_that_is_run_a_second_time_changes_nothing(unit: type[Any]) -> None:
     with Client(Desk("coordinate", LEADERS["coordinate"]).platform()) as client:
         client.fail_at(unit, Unavailable("lost"), after=True)
@@ -963,7 +963,7 @@ def test_unit_that_is_run_a_second_time_changes_nothing(unit: type[Any]) -> None
     assert (run["status"], member["status"]) == ("COMPLETED", "COMPLETED")
 
 
-@pytest.mark.parametrize(("unit", "outcome"), [*product([StartMember, MoveMember], [None, True])])
+@pytest.mark.parametrize(("unit", "outcome"), [*product([StartMember, AppendEvents], [None, True])])
 def test_lease_that_is_lost_and_a_wish_that_nobody_stored_end_it_as_errors(
     unit: type[Any], outcome: Any
 ) -> None:

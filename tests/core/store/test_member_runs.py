@@ -7,12 +7,13 @@ import pytest
 from attrs import evolve
 
 from legation.store.leases import FOREVER
-from legation.store.member_runs import MoveMember, Root, StartMember
+from legation.store.member_runs import MemberMove, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, FindNeglected
 from legation.store.run_reads import ListRuns, RecentRuns
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_steering import CancelRun
-from legation.store.runs import FinishRun, StartRun
+from legation.store.runs import AppendEvents, FinishRun, StartRun
+from legation.store.steps import Records
 
 from ...one_database import Database
 
@@ -31,9 +32,12 @@ def member(run_id: str = "m", parent: str = "team", root: Root = ROOT) -> StartM
     return StartMember(root, run_id, parent, "agent", "ann", '{"message":"x"}', output, 2)
 
 
-def moved(status: str, run_id: str = "m", root: Root = ROOT) -> MoveMember:
+def moved(status: str, run_id: str = "m", root: Root = ROOT) -> AppendEvents:
     output = json.dumps({"status": status, "content": "hi", "requirements": []})
-    return MoveMember(root, run_id, status, output, None, '{"input_tokens":1}', 3)
+    move = MemberMove(
+        root.owner, root.session_id, run_id, status, output, None, '{"input_tokens":1}', 3
+    )
+    return AppendEvents(root.owner, root.run_id, root.lease, 3, (), 0, Records(moves=(move,)))
 
 
 def ended(status: str = "ERROR", *, members: bool = True) -> FinishRun:

@@ -20,7 +20,7 @@ from ...one_database import Database
 
 HOSTED = ("agent:x",)
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
-APPEND = AppendEvents("o", "r", RunLease("n", 1), 5, EVENTS)
+APPEND = AppendEvents("o", "r", RunLease("n", 1), 5, EVENTS, EVENTS[-1].seq)
 
 
 def played(
@@ -119,7 +119,9 @@ def test_who_ends_a_run_for_a_silent_node_writes_over_nothing(
         hosted=HOSTED,
         lapsed=True,
     )
-    assert database.run(AppendEvents("o", "r", RunLease("n", 1), 4, stored)) is False
+    assert (
+        database.run(AppendEvents("o", "r", RunLease("n", 1), 4, stored, stored[-1].seq)) is False
+    )
 
     last = StoredEvent(len(stored) + 1, "RunError", "{}")
     assert database.run(end) == Ended(kept=False)
@@ -162,7 +164,7 @@ def test_events_go_on_where_the_stored_ones_end() -> None:
 
     def append(*numbers: int) -> bool | None:
         events = tuple(StoredEvent(number, "e", "{}") for number in numbers)
-        return database.run(AppendEvents("o", "a", RunLease("n", 1), 5, events))
+        return database.run(AppendEvents("o", "a", RunLease("n", 1), 5, events, events[-1].seq))
 
     assert append(2, 3) is None
     assert append(1, 2) is False
@@ -216,7 +218,7 @@ def test_who_asks_again_when_it_has_gone_on_is_given_nothing_to_execute() -> Non
     unit = ContinueRun("o", "s", "a", 1, "answered", "t", "n", 5, HOSTED)
     claim = database.run(unit).claim
     assert claim is not None
-    append = AppendEvents("o", "a", RunLease("n", 2), 6, (StoredEvent(2, "b", "{}"),))
+    append = AppendEvents("o", "a", RunLease("n", 2), 6, (StoredEvent(2, "b", "{}"),), 2)
     assert database.run(append) is False
 
     assert database.run(unit) == Continued("PAUSED", kept=True)

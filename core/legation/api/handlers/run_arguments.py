@@ -252,14 +252,16 @@ ARGUMENTS: Final = (
         _CONTINUE,
         _CALLS,
         "The calls that wait, as they were shown, each with `confirmed` (and `confirmation_note`)"
-        " or `result`; none at all rejects what was to be confirmed",
+        " or `result`; none at all rejects what was to be confirmed. A call that is `in_doubt`"
+        " takes either: `confirmed` true has it called again, `result` is what came of it",
     ),
     _honour(
         "requirements",
         _CONTINUE,
         _REQUIREMENTS,
         "The requirements of the run, each with `confirmation` (and `confirmation_note`) or"
-        " `external_execution_result`, in the place of `tools`: one of the two has items",
+        " `external_execution_result`, in the place of `tools`: one of the two has items. A call"
+        " that is `in_doubt` takes either",
         since="2.6",
     ),
     _honour(

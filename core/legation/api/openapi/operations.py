@@ -305,7 +305,9 @@ def _continue(kind: str) -> Operation:
         "Confirms or rejects the calls of tools that the run waits for, or brings their"
         " results. What is executed is what was shown: an answer that changes a call, and one"
         " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
-        " goes on; the others get 409.",
+        " goes on; the others get 409. A call that is `in_doubt` was interrupted, and nobody knows"
+        " whether it was carried out: it is called again where it is confirmed, and a `result` is"
+        " taken for what came of it.",
         body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
         meanings={
             400: "Invalid JSON in tools field or invalid tool structure",

@@ -380,7 +380,14 @@ _RUNS: Final[Mapping[str, Schema]] = {
         },
     ),
     "ToolExecution": object_of(
-        _TOOL, {"member_run_id": {**TEXT, "description": "The run of the member whose call it is"}}
+        _TOOL,
+        {
+            "member_run_id": {**TEXT, "description": "The run of the member whose call it is"},
+            "in_doubt": {
+                "const": True,
+                "description": "It was interrupted, and whether it was carried out is not known",
+            },
+        },
     ),
     "ToolAnswer": object_of(
         {"tool_call_id": text(minLength=1)},
@@ -397,6 +404,10 @@ _RUNS: Final[Mapping[str, Schema]] = {
             "requirement_id": {
                 **nullable(TEXT),
                 "description": "The `id` of the requirement that is answered",
+            },
+            "in_doubt": {
+                **nullable(BOOLEAN),
+                "description": "True, as it was shown, where a call in doubt is confirmed again",
             },
         },
         description="The answer to a call that waits; other members are as they were shown",

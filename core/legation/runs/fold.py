@@ -1,0 +1,211 @@
+"""The fold of the steps of a run: how far its turn had come when its executor went away.
+
+It begins with the turn as it began, or as it stood at the last pause, and adds what the steps say.
+A step that is in the turn already is passed over, so it makes no difference which of them were
+stored before the pause.  A call that had begun, and of which nobody knows more, is due and in
+doubt; the turn decides what becomes of it.  The turn of a member is folded within the call that it
+was given, of the steps below the place of that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from attrs import evolve, field
+
+from ..models.conversation import Message
+from ..store.run_states import RunState
+from ..store.steps import Step, StepKind
+from ..values import frozen
+from .ids import member_run_id
+from .step_outcomes import START, decode_call, decode_calls, decode_model, decode_outcome
+from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
+
+__all__ = ["Recorded", "find_last", "fold"]
+
+_OVER: Final = tuple(state.value for state in RunState if state.final)
+
+
+@frozen
+class Recorded:
+    """All that is recorded of a run.
+
+    Attributes:
+        run_id: The run at the top.
+        created_us: When that was asked for.
+        steps: Its steps, by their places.
+        members: The runs of its members that are over, or wait: status and output, by their ids.
+        definitions: The documents of the definitions that the steps name, by their digests.
+        attempt: The attempt that ended at the last pause, 0 where there was none.
+    """
+
+    run_id: str
+    created_us: int
+    steps: Mapping[str, Step]
+    members: Mapping[str, tuple[str, str]] = field(factory=dict[str, tuple[str, str]])
+    definitions: Mapping[str, str] = field(factory=dict[str, str])
+    attempt: int = 0
+
+    def start(self, prefix: str = "") -> Mapping[str, Any] | None:
+        """Return what is known of a start; None where nothing is."""
+        step = self.steps.get(prefix + START)
+        return None if step is None or step.outcome is None else decode_outcome(step.outcome)
+
+    def instructions(self, prefix: str, now: str | None) -> str | None:
+        """Return the instructions with which a run began; `now` where nobody knows them."""
+        start = self.start(prefix) or {}
+        document = self.definitions.get(start.get("definition", ""))
+        if document is None:
+            return now
+        instructions: str | None = json.loads(document)["instructions"]
+        return instructions
+
+    def worked_us(self, prefix: str = "") -> int:
+        """Return how long the attempts since the last pause worked, as far as steps say so."""
+        spans: dict[int, tuple[int, int]] = {}
+        for place, step in self.steps.items():
+            if step.attempt > self.attempt and place.startswith(prefix):
+                ended_us = step.begun_us if step.ended_us is None else step.ended_us
+                first, last = spans.get(step.attempt, (step.begun_us, ended_us))
+                spans[step.attempt] = (min(first, step.begun_us), max(last, ended_us))
+        return sum(last - first for first, last in spans.values())
+
+    @property
+    def member_places(self) -> tuple[str, ...]:
+        """The places of the calls that were given to members."""
+        return tuple(p for p, step in self.steps.items() if step.kind == StepKind.MEMBER)
+
+    def run_of(self, place: str) -> str:
+        """Return the id of the run of the member that has the call at `place`."""
+        return member_run_id(self.run_id, place, self.created_us)
+
+
+def find_last(steps: Iterable[Step]) -> tuple[str, str]:
+    """Return where a run stands: the place, and what was asked there.
+
+    It is the step that began last and has no outcome, else the next answer of the model.
+    """
+    known = sorted(steps, key=lambda step: (step.begun_us, step.place))
+    if begun := [step for step in known if step.outcome is None]:
+        return begun[-1].place, begun[-1].asked
+    answers = [step for step in known if step.kind == StepKind.MODEL]
+    if not answers:
+        return "1", "the model"
+    prefix, slash, number = answers[-1].place.rpartition("/")
+    return f"{prefix}{slash}{int(number) + 1}", answers[-1].asked
+
+
+def fold(recorded: Recorded, prefix: str, base: TurnState) -> TurnState:
+    """Return the turn whose places begin with `prefix`, which was `base` before its steps."""
+    folding = _Folding(recorded, prefix, base)
+    folding.add_results()
+    while folding.add_answer():
+        folding.add_results()
+    return folding.state
+
+
+class _Folding:
+    """A turn in the making, in lists: a thousand steps are added in one go."""
+
+    def __init__(self, recorded: Recorded, prefix: str, base: TurnState) -> None:
+        self._recorded, self._prefix, self._base = recorded, prefix, base
+        self._said, self._calls = list(base.said), list(base.calls)
+        self._answered, self._rounds = base.answered, base.rounds
+        self._usage, self._seconds = base.usage, base.first_seconds
+        self._corrected = base.corrected
+
+    @property
+    def state(self) -> TurnState:
+        """The turn so far."""
+        base = self._base
+        return evolve(
+            base,
+            said=tuple(self._said),
+            calls=tuple(self._calls),
+            answered=self._answered,
+            rounds=self._rounds,
+            usage=self._usage,
+            worked_us=base.worked_us + self._recorded.worked_us(self._prefix),
+            first_seconds=self._seconds,
+            corrected=self._corrected,
+        )
+
+    def add_results(self) -> None:
+        """Add what became of the calls of the last answer."""
+        for index in range(self._answered, len(self._calls)):
+            call = self._calls[index]
+            place = f"{self._prefix}{self._rounds}.{index - self._answered + 1}"
+            step = self._recorded.steps.get(place)
+            if step is not None and call.standing is not Standing.DONE:
+                self._calls[index] = self._fold_call(call, place, step)
+
+    def add_answer(self) -> bool:
+        """Add the next answer of the model, and return whether there is one."""
+        step = self._recorded.steps.get(f"{self._prefix}{self._rounds + 1}")
+        open_calls = self._calls[self._answered :]
+        if step is None or step.outcome is None or not all(map(_is_done, open_calls)):
+            return False
+        answer = decode_model(decode_outcome(step.outcome), step.ended_us or step.begun_us)
+        self._said += (
+            ModelTurn(Message("tool", call.result or "", call_id=call.call.id), step.begun_us)
+            for call in open_calls
+        )
+        at_us = step.ended_us or step.begun_us
+        self._said.append(ModelTurn(answer.message, at_us))
+        if answer.correction:
+            self._said.append(ModelTurn(Message("user", answer.correction), at_us))
+            self._corrected = True
+        self._answered = len(self._calls)
+        self._calls += answer.calls
+        self._rounds += 1
+        self._usage = self._usage.plus(answer.usage)
+        self._seconds = answer.seconds if self._seconds is None else self._seconds
+        return True
+
+    def _fold_call(self, call: CallState, place: str, step: Step) -> CallState:
+        if step.outcome is not None:
+            return decode_call(call, decode_outcome(step.outcome), step)
+        begun = evolve(call, standing=Standing.DUE, started_us=step.begun_us, announced=True)
+        if step.kind != StepKind.MEMBER:
+            return evolve(begun, in_doubt=True)
+        return self._fold_member(begun, place)
+
+    def _fold_member(self, call: CallState, place: str) -> CallState:
+        """Return a call that was given to a member: with its output, or with how far it came."""
+        recorded, below = self._recorded, f"{place}/"
+        run_id = recorded.run_of(place) if call.member is None else call.member.run_id
+        status, output = recorded.members.get(run_id, ("", ""))
+        if status in _OVER:
+            over = json.loads(output)
+            return evolve(call, member=None, child_run_id=run_id, response=over)
+        member = call.member or self._begin_member(call, run_id, below)
+        if member is None:
+            return call
+        return evolve(call, member=evolve(member, state=fold(recorded, below, member.state)))
+
+    def _begin_member(self, call: CallState, run_id: str, below: str) -> MemberState | None:
+        """Return a member as it began; None where nobody knows that it did."""
+        start, step = self._recorded.start(below), self._recorded.steps.get(below + START)
+        if start is None or step is None:
+            return None
+        instructions, at_us = self._recorded.instructions(below, None), step.begun_us
+        before = () if instructions is None else (Message("system", instructions),)
+        images = self._said[0].message.images
+        task = Message("user", call.arguments["task"], images=images)
+        state = TurnState(before=before, said=(ModelTurn(task, at_us),))
+        if calls := decode_calls(start.get("calls", ()), at_us):
+            state = state.with_calls(calls, at_us)
+        return MemberState(
+            run_id=run_id,
+            kind=start["kind"],
+            component_id=step.asked,
+            name=start["name"],
+            created_us=at_us,
+            state=state,
+        )
+
+
+def _is_done(call: CallState) -> bool:
+    return call.standing is Standing.DONE

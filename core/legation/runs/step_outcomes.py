@@ -1,0 +1,209 @@
+"""The outcomes of steps as they are stored: JSON with the number of its format, deflated if long.
+
+An outcome holds what cannot be derived from the steps before it: of an answer of the model the
+message and what it cost, of a call its result.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import evolve, fields
+
+from ..http.messages import compact_json
+from ..models.conversation import Message, Thought, ToolCall, Usage
+from ..store.steps import Step
+from ..tools import plain_arguments
+from ..values import frozen
+from .turn_state import CallState, Standing
+
+__all__ = [
+    "MAX_OUTCOME",
+    "START",
+    "ModelOutcome",
+    "StepTooLarge",
+    "UnknownOutcome",
+    "decode_call",
+    "decode_calls",
+    "decode_model",
+    "decode_outcome",
+    "encode_call",
+    "encode_calls",
+    "encode_model",
+    "encode_outcome",
+]
+
+MAX_OUTCOME: Final = 1 << 20
+"""How long the JSON of an outcome may be, in bytes."""
+
+_PLAIN: Final = 1 << 16
+"""How long it may be to be stored as it is, in bytes."""
+
+START: Final = "0"
+"""The place of the start of a run, behind the prefix of a member."""
+
+_FORMAT: Final = 1
+_DEFLATED: Final = "z:"
+_TOO_LARGE: Final = (
+    "The run was ended: step {} ({}) has {} bytes, and no more than {} are stored of one"
+)
+
+
+class StepTooLarge(Exception):
+    """The outcome of a step cannot be stored; the text says of which."""
+
+    def __init__(self, place: str, asked: str, size: int) -> None:
+        super().__init__(_TOO_LARGE.format(place, asked, size, MAX_OUTCOME))
+
+
+class UnknownOutcome(Exception):
+    """The outcome of a step was stored by a version of this code that had another idea of it."""
+
+
+def encode_outcome(place: str, asked: str, members: Mapping[str, Any]) -> str:
+    """Return an outcome as it is stored.
+
+    Raises:
+        StepTooLarge: It is longer than `MAX_OUTCOME`.
+    """
+    text = compact_json({"f": _FORMAT, **members})
+    data = text.encode()
+    if len(data) > MAX_OUTCOME:
+        raise StepTooLarge(place, asked, len(data))
+    if len(data) <= _PLAIN:
+        return text
+    return _DEFLATED + b64encode(zlib.compress(data)).decode()
+
+
+def decode_outcome(text: str) -> Mapping[str, Any]:
+    """Return the members of an outcome.
+
+    Raises:
+        UnknownOutcome: It is of another format: nothing of it may be guessed.
+    """
+    if text.startswith(_DEFLATED):
+        text = zlib.decompress(b64decode(text[len(_DEFLATED) :])).decode()
+    members: dict[str, Any] = json.loads(text)
+    if members.get("f") != _FORMAT:
+        raise UnknownOutcome(f"format {members.get('f')}")
+    return members
+
+
+# --- Answers of models -------------------------------------------------------------------------
+
+_NOTHING: Final[tuple[Any, ...]] = ("", [], None)
+_USAGE: Final = tuple(member.name for member in fields(Usage))
+
+
+@frozen
+class ModelOutcome:
+    """An answer of a model as it was stored: its calls are as they were admitted.
+
+    `correction` is the sentence that asks for another answer, empty where none does.
+    """
+
+    message: Message
+    usage: Usage
+    seconds: float | None
+    calls: tuple[CallState, ...]
+    correction: str
+
+
+def encode_model(
+    message: Message,
+    usage: Usage,
+    seconds: float | None,
+    calls: Iterable[CallState] = (),
+    correction: str = "",
+) -> dict[str, Any]:
+    """Return the outcome of an answer."""
+    thoughts = [[one.model, one.block, one.characters, one.calls] for one in message.thoughts]
+    whole = {
+        "content": message.content,
+        "calls": encode_calls(calls),
+        "thoughts": thoughts,
+        "reasoning": message.reasoning,
+        "correction": correction,
+        "usage": [getattr(usage, name) for name in _USAGE],
+        "seconds": seconds,
+    }
+    return {name: value for name, value in whole.items() if value not in _NOTHING}
+
+
+def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
+    """Return the answer that was there at `at_us`."""
+    calls = decode_calls(members.get("calls", ()), at_us)
+    message = Message(
+        "assistant",
+        members.get("content", ""),
+        calls=tuple(call.call for call in calls),
+        thoughts=tuple(Thought(*one) for one in members.get("thoughts", ())),
+        reasoning=members.get("reasoning", ""),
+    )
+    usage, seconds = Usage(*members["usage"]), members.get("seconds")
+    return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""))
+
+
+def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:
+    """Return calls as they were admitted."""
+    return [_encode_admitted(call) for call in calls]
+
+
+def _encode_admitted(call: CallState) -> list[Any]:
+    made = [call.call.id, call.call.name, call.call.arguments, call.standing.value]
+    return [*made, call.result] if call.standing is Standing.DONE else made
+
+
+def decode_calls(stored: Iterable[Sequence[Any]], at_us: int) -> tuple[CallState, ...]:
+    """Return the calls of an answer as they were admitted at `at_us`."""
+    return tuple(_decode_admitted(one, at_us) for one in stored)
+
+
+def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
+    call_id, name, text, standing, *result = stored
+    arguments = plain_arguments(text)
+    state = CallState(
+        call=ToolCall(call_id, name, text),
+        created_us=at_us,
+        arguments={} if isinstance(arguments, str) else arguments,
+    )
+    stands = Standing(standing)
+    if stands is Standing.DONE:
+        return evolve(state.done(result[0], failed=True), announced=True)
+    if stands is Standing.DUE:
+        return state
+    return evolve(state, standing=stands, needs=stands, announced=True)
+
+
+# --- Outcomes of calls -------------------------------------------------------------------------
+
+
+def encode_call(call: CallState) -> dict[str, Any]:
+    """Return the outcome of a call that is done."""
+    whole = {
+        "result": call.result,
+        "failed": call.failed,
+        "last": call.last,
+        "run": call.child_run_id,
+    }
+    return {name: value for name, value in whole.items() if value}
+
+
+def decode_call(call: CallState, members: Mapping[str, Any], step: Step) -> CallState:
+    """Return `call` as it was done."""
+    done = call.done(
+        members.get("result", ""),
+        failed=members.get("failed", False),
+        last=members.get("last", False),
+    )
+    return evolve(
+        done,
+        started_us=step.begun_us,
+        ended_us=step.ended_us,
+        child_run_id=members.get("run"),
+        in_doubt=False,
+    )
