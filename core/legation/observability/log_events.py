@@ -350,8 +350,15 @@ _LISTED: Final = (
         "run_failed",
         _ERROR,
         ("incident", "run_id", "error"),
-        "A run ended as ERROR; `error` says where, or `LeftWithoutTrace` after three attempts"
-        " that left nothing, or `CancelledUnasked` for a cancellation that nobody asked for.",
+        "A run ended as ERROR; `error` says where, or `CancelledUnasked` for a cancellation that"
+        " nobody asked for.",
+    ),
+    LogEvent(
+        "run_given_up",
+        _ERROR,
+        ("run_id", "database", "place", "asked"),
+        "A run ended as ERROR, since three nodes in a row went away at the same step of it; it may"
+        " be what they die of.",
     ),
     LogEvent(
         "run_record_failed",
@@ -363,8 +370,13 @@ _LISTED: Final = (
         "run_released",
         _WARNING,
         ("run_id", "database", "error"),
-        "The database was away when a run was to begin; nothing has happened in it, and it waits"
-        " again.",
+        "The database was away for too long; the run waits, and goes on from its last step.",
+    ),
+    LogEvent(
+        "run_resumed",
+        _INFO,
+        ("run_id", "database", "attempt", "steps"),
+        "A run whose node went away, or ended, goes on here from its recorded steps.",
     ),
     LogEvent(
         "run_stalled",

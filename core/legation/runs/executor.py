@@ -227,6 +227,13 @@ class ExecuteRun(Job):
             return error
         seconds = self.context.registry.config.run_timeout_seconds
         if recorded is not None:
+            fields = (
+                ("run_id", run.run_id),
+                ("database", self.database),
+                ("attempt", run.attempt),
+                ("steps", len(recorded.steps)),
+            )
+            yield from Log("info", "run_resumed", fields)
             seconds = max(seconds - recorded.worked_us() / 1_000_000, _LEAST_SECONDS)
         outcome: End | Interrupted | Exception = yield from Interruptible(
             self._attempt(work, recorded),

@@ -124,6 +124,13 @@ class KeepRuns(Job):
                 return
             steps = yield from Transact(self.database, FetchSteps(row.owner, row.run_id))
             outcome = GaveUp(*find_last(steps))
+            fields = (
+                ("run_id", row.run_id),
+                ("database", self.database),
+                ("place", outcome.place),
+                ("asked", outcome.asked),
+            )
+            yield from Log("error", "run_given_up", fields)
         if not self.context.take():
             return
         node, now_us = yield from enter(self.context.cluster, self.database)
