@@ -165,26 +165,23 @@ class Turn:
             CancelAsked: Somebody wants the run to end.
             LeaseLost: The run is no longer ours.
         """
-        # All calls were over, so the model may have been asked already.
-        self._again = self.writer.resumed and not self.state.due
+        if self.writer.resumed and (stopped := self._resume()) is not None:
+            return stopped
         try:
-            return self._resolve_doubts() or (yield from self._take())
+            while True:
+                while due := self.state.due[:AT_ONCE]:
+                    yield from self._carry_out(due)
+                if self.state.waits:
+                    return Waits()
+                if (last := self.state.last) is not None:
+                    return self._final(last.result or "")
+                self.state = self.state.with_results(self.writer.journal.now_us)
+                reply = yield from self._ask()
+                outcome = self._beyond() if reply.calls else self._answer(reply)
+                if outcome is not None:
+                    return outcome
         except StepTooLarge as error:
             return Stopped("too_large", str(error))
-
-    def _take(self) -> Program[Outcome]:
-        while True:
-            while due := self.state.due[:AT_ONCE]:
-                yield from self._carry_out(due)
-            if self.state.waits:
-                return Waits()
-            if (last := self.state.last) is not None:
-                return self._final(last.result or "")
-            self.state = self.state.with_results(self.writer.journal.now_us)
-            reply = yield from self._ask()
-            outcome = self._beyond() if reply.calls else self._answer(reply)
-            if outcome is not None:
-                return outcome
 
     # The model
 
@@ -295,9 +292,14 @@ class Turn:
 
     # The tools
 
-    def _resolve_doubts(self) -> Stopped | None:
-        """Decide what becomes of calls in doubt; return the end of the turn, if it is that."""
-        for index in self.state.due:
+    def _resume(self) -> Stopped | None:
+        """Decide what becomes of calls in doubt; return the end of the turn, if it is that.
+
+        Where all calls are over, the model may have been asked already.
+        """
+        due = self.state.due
+        self._again = not due
+        for index in due:
             call = self.state.calls[index]
             if not call.in_doubt:
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from attrs import define, evolve, field
 
@@ -194,7 +194,7 @@ class ExecuteRun(Job):
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from self._work(work, node)
-        if self._is_releasable(outcome):
+        if not isinstance(outcome, End) and self._is_releasable(outcome):
             outcome = yield from self._release(journal, outcome)
         if isinstance(outcome, LeaseLost):
             return None
@@ -221,8 +221,10 @@ class ExecuteRun(Job):
     def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
         """Take the turn, within what is left of the time that it may take."""
         run = work.writer.origin.run
+        recorded: Recorded | None = None
         try:
-            recorded = yield from fetch_recorded(self.database, run, work.asked)
+            if run.events:
+                recorded = yield from fetch_recorded(self.database, run, work.asked)
         except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
             return error
         seconds = self.context.registry.config.run_timeout_seconds
@@ -243,9 +245,7 @@ class ExecuteRun(Job):
         )
         return outcome
 
-    def _is_releasable(
-        self, outcome: End | Interrupted | Exception
-    ) -> TypeGuard[Interrupted | StoreFailure]:
+    def _is_releasable(self, outcome: Interrupted | Exception) -> bool:
         """Return whether the process ends, or the database was away for too long."""
         drained = self.context.ending and outcome == Interrupted("nudge")
         return drained or isinstance(outcome, PASSING)

@@ -16,7 +16,7 @@ from .payloads import recall
 from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "begin", "begin_again", "history", "question"]
+__all__ = ["FILE_BYTES", "begin", "history", "question"]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
@@ -33,43 +33,29 @@ _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers t
 
 
 def begin(
-    database: str, run: ClaimedRun, asked: Mapping[str, Any], instructions: str | None, runs: int
-) -> Program[tuple[TurnState, tuple[int, ...]]]:
-    """Return the state of a turn at its start: the instructions, the history and the message.
-
-    `runs` is the number of earlier runs of the session in the history; its first run has none.
-    Their numbers are returned beside the state.
-    """
-    recent: tuple[tuple[int, str], ...] = ()
-    if runs and run.run_no > 1:
-        unit = RecentRuns(run.owner, run.session_id, run.run_no, runs)
-        recent = yield from persist(database, unit)
-    return _assemble(run, asked, instructions, recent), tuple(number for number, _ in recent)
-
-
-def begin_again(
     database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
     instructions: str | None,
-    numbers: tuple[int, ...],
-) -> Program[TurnState]:
-    """Return the state of a turn as it was at its start, with the runs of `numbers` as history."""
-    told: tuple[tuple[int, str], ...] = ()
-    if numbers:
-        told = yield from persist(database, RunsOfNumbers(run.owner, run.session_id, numbers))
-    return _assemble(run, asked, instructions, told)
+    runs: int,
+    numbers: tuple[int, ...] | None = None,
+) -> Program[tuple[TurnState, tuple[int, ...]]]:
+    """Return the state of a turn at its start: the instructions, the history and the message.
 
-
-def _assemble(
-    run: ClaimedRun,
-    asked: Mapping[str, Any],
-    instructions: str | None,
-    recent: tuple[tuple[int, str], ...],
-) -> TurnState:
+    `runs` is the number of earlier runs of the session in the history; its first run has none.
+    Their numbers are returned beside the state; a run that goes on has the same `numbers` again.
+    """
     before = [] if instructions is None else [Message("system", instructions)]
-    before += history(recent)
-    return TurnState(before=tuple(before), said=(ModelTurn(question(asked), run.created_us),))
+    unit: RecentRuns | RunsOfNumbers | None = None
+    if numbers is not None:
+        unit = RunsOfNumbers(run.owner, run.session_id, numbers)
+    elif runs and run.run_no > 1:
+        unit = RecentRuns(run.owner, run.session_id, run.run_no, runs)
+    if unit is not None:
+        recent = yield from persist(database, unit)
+        numbers, before = tuple(number for number, _ in recent), [*before, *history(recent)]
+    said = ModelTurn(question(asked), run.created_us)
+    return TurnState(before=tuple(before), said=(said,)), numbers or ()
 
 
 def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:

@@ -19,14 +19,14 @@ __all__ = ["fetch_recorded"]
 def fetch_recorded(
     database: str, run: ClaimedRun, asked: Mapping[str, Any]
 ) -> Program[Recorded | None]:
-    """Return what is recorded of `run`; None where it begins, or was continued by a person.
+    """Return what is recorded of `run`, which has events; None where a person has continued it.
 
     Raises:
         StoreFailure: The database does not answer.
         UnknownOutcome: A later version of this code stored it.
     """
     answered: Mapping[str, Any] = asked.get("answered", {})
-    if run.events == answered.get("events", 0) or ("turn" in asked and not answered):
+    if run.events == answered.get("events") or ("turn" in asked and not answered):
         return None
     rows = yield from persist(database, FetchSteps(run.owner, run.run_id))
     steps = {step.place: step for step in rows}

@@ -15,7 +15,7 @@ from .events import RunContinued, RunStarted
 from .fold import Recorded, fold
 from .function_turn import FunctionTurn
 from .output import model_of
-from .prompt import begin, begin_again
+from .prompt import begin
 from .step_outcomes import decode_calls, encode_calls
 from .team_turn import DELEGATE, LeaderToolSet, Taking, delegate_to_all
 from .tool_calls import Toolbox
@@ -45,32 +45,30 @@ def turn_of(
         writer.note(RunStarted(**model_of(component)))
     if "turn" in asked:
         state = load(asked["turn"])
+    elif recorded is not None and (start := recorded.start()) is not None:
+        state = yield from _begin_again(component, database, run, asked, recorded, start)
     else:
-        state = yield from _begin(component, database, run, asked, writer, recorded)
+        state, numbers = yield from begin(
+            database, run, asked, component.instructions, component.history_runs
+        )
+        writer.start = (component.definition, {"history": numbers} if numbers else {})
     if recorded is not None:
         state = fold(recorded, "", state)
     return _turn(component, asked, writer, state)
 
 
-def _begin(
+def _begin_again(
     component: Component,
     database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
-    writer: EventWriter,
-    recorded: Recorded | None,
+    recorded: Recorded,
+    start: Mapping[str, Any],
 ) -> Program[TurnState]:
-    """Return the state at the start, which was another day where that is recorded."""
-    start = None if recorded is None else recorded.start()
-    if recorded is None or start is None:
-        state, numbers = yield from begin(
-            database, run, asked, component.instructions, component.history_runs
-        )
-        writer.start = (component.definition, {"history": numbers} if numbers else {})
-        return state
+    """Return the state as it was at the start, which may have been another day."""
     instructions = recorded.instructions("", component.instructions)
     numbers = tuple(start.get("history", ()))
-    state = yield from begin_again(database, run, asked, instructions, numbers)
+    state, _ = yield from begin(database, run, asked, instructions, 0, numbers or None)
     calls = decode_calls(start.get("calls", ()), run.created_us)
     return state.with_calls(calls, run.created_us) if calls else state
 

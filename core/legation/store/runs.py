@@ -324,8 +324,9 @@ class FinishRun(Unit[Ended]):
         if not (yield FINISH.of(self, **self._fence())):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
-        attempt = self.lease.attempt
-        yield from write_records(dialect, self.run_id, attempt, self.now_us, self.records)
+        if self.records is not NO_RECORDS:
+            lease, records = self.lease, self.records
+            yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, records)
         if self.members:
             ending = (self.status, self.reason, self.now_us)
             yield from end_members(self.owner, self.session_id, self.run_id, ending)
