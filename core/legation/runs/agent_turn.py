@@ -247,8 +247,17 @@ class Turn:
         )
 
     def _admit(self, reply: Reply, now_us: int) -> tuple[CallState, ...]:
-        calls = tuple(self.tool_set.admit(call, now_us) for call in reply.calls)
+        """Add the calls of `reply` to the turn.
+
+        One that cannot be made, or that waits for a person, is announced at once: nothing else
+        would say that it was asked for.
+        """
+        admitted = (self.tool_set.admit(call, now_us) for call in reply.calls)
+        calls = tuple(evolve(call, announced=call.failed or call.waits) for call in admitted)
         for call in calls:
+            if call.announced:
+                asked = evolve(call, standing=call.needs or Standing.DUE, result=None)
+                self.writer.note(ToolCallStarted(tool_execution(asked)))
             if call.failed:
                 self.writer.note(ToolCallError(tool_execution(call), call.result))
         self.state = evolve(self.state, calls=(*self.state.calls, *calls))
@@ -324,7 +333,8 @@ class Turn:
             if call.started_us is None:
                 call = evolve(call, started_us=writer.journal.now_us)
                 self.state = self.state.with_call(index, call)
-                writer.note(ToolCallStarted(tool_execution(call)))
+                if not call.announced:
+                    writer.note(ToolCallStarted(tool_execution(call)))
                 self._note_call(index, call)
         yield from writer.settle()
         self._in_hand = len(due)

@@ -12,6 +12,7 @@ from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
+from .payloads import execution_of_member, find_answered
 from .retry import FEW, PASSING, Change, transact, with_retry
 from .topics import runs_topic
 from .turn_state import TurnState, UnknownFormat, dump, load
@@ -32,6 +33,7 @@ def go_on(
     context: ExecutorContext,
     database: str,
     row: RunRow,
+    before: TurnState,
     state: TurnState,
     change: Change = transact,
     *,
@@ -40,8 +42,16 @@ def go_on(
     """Store the answers, which are in `state`, and see that the run is executed.
 
     Of several who answer the same pause, one goes on; `row` is the run as the answers were held
-    against it.  It goes on whatever becomes of this program.
+    against it, `before` its turn.  It goes on whatever becomes of this program.  `stream`: what it
+    says is stored piece by piece from now on, if it was not before.
     """
+    asked = json.loads(row.input)
+    kept = {
+        **asked,
+        "stream": stream or asked["stream"],
+        "turn": dump(state),
+        "answered": _answers(row, before, state),
+    }
     token = (yield from RandomBytes(8)).hex()
     node, now_us = yield from enter(context.cluster, database)
     unit = ContinueRun(
@@ -49,7 +59,7 @@ def go_on(
         session_id=row.session_id,
         run_id=row.run_id,
         attempt=row.attempt,
-        input=compact_json({**json.loads(row.input), "stream": stream, "turn": dump(state)}),
+        input=compact_json(kept),
         token=token,
         node=node,
         now_us=now_us,
@@ -62,3 +72,9 @@ def go_on(
     if continued.elsewhere:
         yield from Nudge(runs_topic(database), database)
     return continued
+
+
+def _answers(row: RunRow, before: TurnState, state: TurnState) -> dict[str, Any]:
+    """Return what people answered, and to which pause: the events and the attempt it came after."""
+    tools = [execution_of_member(*one) for one in find_answered(before, state)]
+    return {"events": row.events, "attempt": row.attempt, "tools": tools}

@@ -122,11 +122,8 @@ def _pause(writer: EventWriter, summary: RunSummary) -> End:
     output = render_paused(summary, _sentence(state))
     writer.note(RunContentCompleted())
     writer.note(RunPaused(output["content"], output["tools"], output["requirements"]))
-    asked = {
-        **json.loads(summary.run.input),
-        "turn": dump(evolve(state, worked_us=summary.worked_us)),
-    }
-    kept = compact_json(asked)
+    turn = dump(evolve(state, worked_us=summary.worked_us))
+    kept = compact_json({**_without_turn(summary), "turn": turn})
     return End(RunState.PAUSED, output, usage=_usage(summary), input=kept)
 
 
@@ -212,11 +209,12 @@ def _usage(summary: RunSummary) -> str | None:
 
 def _input(summary: RunSummary) -> str | None:
     """Return the input without what was kept for going on; None where there is nothing of it."""
-    if summary.run.events == 0:
-        return None
+    return None if summary.run.events == 0 else compact_json(_without_turn(summary))
+
+
+def _without_turn(summary: RunSummary) -> dict[str, Any]:
     asked = json.loads(summary.run.input)
-    asked.pop("turn", None)
-    return compact_json(asked)
+    return {name: asked[name] for name in asked if name not in ("turn", "answered")}
 
 
 # --- Storing it --------------------------------------------------------------------------------

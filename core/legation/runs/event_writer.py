@@ -11,7 +11,7 @@ is stored after the other, so that no event can be read before one that has a lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import define, field
@@ -61,6 +61,7 @@ class Journal:
         steps: The steps that are not known to be stored, by their places.
         moves: The states of runs of members that are not known to be stored.
         stored_us: When a batch was last sent to the database under the lease.
+        answers: The calls that people answered, as the run goes on; None where that is not known.
     """
 
     database: str
@@ -78,6 +79,7 @@ class Journal:
     moves: list[MemberMove] = field(factory=list[MemberMove])
     stored_us: int = field(init=False)
     _definitions: dict[str, Definition] = field(factory=dict[str, Definition], init=False)
+    answers: Sequence[Mapping[str, Any]] | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 

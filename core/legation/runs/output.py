@@ -18,7 +18,14 @@ from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
 from ..values import frozen
-from .payloads import find_waiting, messages, requirements, spent, tool_execution
+from .payloads import (
+    execution_of_member,
+    find_waiting,
+    messages,
+    requirements,
+    spent,
+    tool_execution,
+)
 from .turn_state import TurnState
 
 __all__ = [
@@ -152,7 +159,7 @@ def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
     }
     if state is RunState.PAUSED:
         of_members = [
-            {**tool_execution(call), "member_run_id": member.run_id}
+            execution_of_member(call, member)
             for call, member in find_waiting(turn)
             if member is not None
         ]

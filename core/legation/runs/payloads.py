@@ -13,6 +13,8 @@ from .turn_state import CallState, MemberState, Standing, TurnState
 __all__ = [
     "NOT_KNOWN",
     "call_sentence",
+    "execution_of_member",
+    "find_answered",
     "find_waiting",
     "message",
     "messages",
@@ -133,6 +135,23 @@ def find_waiting(
             yield from find_waiting(call.member.state, call.member)
         elif call.waits:
             yield call, member
+
+
+def find_answered(
+    before: TurnState, after: TurnState, member: MemberState | None = None
+) -> Iterator[tuple[CallState, MemberState | None]]:
+    """Yield the calls that waited in `before`, as they stand in `after`, with their member."""
+    for asked, call in zip(before.calls, after.calls, strict=True):
+        if asked.member is not None and call.member is not None:
+            yield from find_answered(asked.member.state, call.member.state, call.member)
+        elif asked.waits:
+            yield call, member
+
+
+def execution_of_member(call: CallState, member: MemberState | None) -> dict[str, Any]:
+    """Return a call of a tool, with the run of the member that wants it, if one does."""
+    of = {} if member is None else {"member_run_id": member.run_id}
+    return {**tool_execution(call), **of}
 
 
 def _requirement(run_id: str, call: CallState, member: MemberState | None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from ..values import frozen
 from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
-from .events import EventOrigin, RunContinued, RunStarted
+from .events import ABSENT, EventOrigin, RunContinued, RunStarted
 from .ids import member_run_id
 from .output import RunSummary, model_of, render_running
 from .retry import persist
@@ -207,7 +207,7 @@ class LeaderToolSet:
             now_us,
         )
         yield from _store(journal, start)
-        own.note(RunStarted(**model_of(member)))
+        own.note(RunStarted(**model_of(member), parent_tool_call_id=call.call.id))
         return member_run
 
     def _resume(self, kept: MemberState, writer: EventWriter, place: str) -> Program[_MemberRun]:
@@ -221,7 +221,8 @@ class LeaderToolSet:
         member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
         output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
         journal.moves.append(_build_move(run, RunState.RUNNING, output, now_us))
-        own.note(RunContinued(resumed=True) if own.resumed else RunContinued())
+        answers = ABSENT if own.resumed else _answers_of(journal, kept.run_id)
+        own.note(RunContinued(answers, resumed=True if own.resumed else ABSENT))
         return member_run
 
     def _move(self, member_run: _MemberRun, end: End) -> None:
@@ -347,6 +348,12 @@ def _build_move(run: ClaimedRun, state: RunState, output: str, now_us: int) -> M
 def _root(journal: Journal) -> Root:
     run = journal.run
     return Root(run.owner, run.session_id, run.run_id, journal.lease())
+
+
+def _answers_of(journal: Journal, run_id: str) -> Any:
+    """Return what people answered to the calls of a member's run, as in the run at the top."""
+    answers = journal.answers
+    return ABSENT if answers is None else [a for a in answers if a.get("member_run_id") == run_id]
 
 
 def _store(journal: Journal, unit: Unit[bool | None]) -> Program[None]:

@@ -11,7 +11,7 @@ from ..hosted.registry import Component
 from ..store.run_rows import ClaimedRun
 from .agent_turn import Limits, ToolSet, Turn
 from .event_writer import EventWriter
-from .events import RunContinued, RunStarted
+from .events import ABSENT, RunContinued, RunStarted
 from .fold import Recorded, fold
 from .function_turn import FunctionTurn
 from .output import model_of
@@ -40,7 +40,8 @@ def turn_of(
         writer.note(RunContinued(resumed=True))
         writer.resumed = writer.journal.resumed = True
     elif "turn" in asked:
-        writer.note(RunContinued())
+        answers = writer.journal.answers = asked.get("answered", {}).get("tools")
+        writer.note(RunContinued(ABSENT if answers is None else answers))
     else:
         writer.note(RunStarted(**model_of(component)))
     if "turn" in asked:

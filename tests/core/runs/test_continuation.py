@@ -165,6 +165,7 @@ def test_a_wish_to_cancel_that_comes_with_the_pause_is_not_forgotten(
         "RunStarted",
         "ModelRequestStarted",
         "ModelRequestCompleted",
+        "ToolCallStarted",
         "RunCancelled",
     ]
 
@@ -195,10 +196,9 @@ def test_what_was_confirmed_is_executed_once_and_the_model_goes_on(
         "assistant",
     ]
     assert stored(client, run) == done
-    assert names(client, run)[-8:] == [
+    assert names(client, run)[-7:] == [
         "RunPaused",
         "RunContinued",
-        "ToolCallStarted",
         "ToolCallCompleted",
         "ModelRequestStarted",
         "ModelRequestCompleted",
@@ -561,7 +561,7 @@ def test_a_run_may_be_continued_without_a_request(client: Client, desk: Desk) ->
     platform: Any = client.platform
     state = turn_at_pause(row)
     assert state is not None
-    program = go_on(platform.context, "main", row, state, stream=False)
+    program = go_on(platform.context, "main", row, state, state, stream=False)
     continued: Continued = client.simulation.run(program)
 
     assert (continued.kept, continued.found) == (True, "PAUSED")

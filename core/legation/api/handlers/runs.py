@@ -22,7 +22,7 @@ from ...http.messages import (
 )
 from ...http.refusals import BadRequest, Conflict, Fault, Invalid, NotFound, Refusal, Unavailable
 from ...http.sse import BadEventId, parse_last_event_id
-from ...runs.approvals import Reply, apply_replies, calls_answered, read_replies
+from ...runs.approvals import apply_replies, calls_answered, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
@@ -318,32 +318,32 @@ def continue_run(
     own = yield from _own_run(call, form.session_id)
     if isinstance(own, Refusal):
         return own
-    state = _ready(own.row, replies)
-    if isinstance(state, Refusal):
-        return state
-    return (yield from _go_on(call, own, state, stream=form.stream))
+    before = _paused_turn(own.row)
+    if isinstance(before, Refusal):
+        return before
+    state = apply_replies(before, replies, own.row.run_id)
+    if not isinstance(state, TurnState):
+        return Invalid(state)
+    return (yield from _go_on(call, own, before, state, stream=form.stream))
 
 
-def _ready(row: RunRow, replies: tuple[Reply, ...]) -> TurnState | Conflict | Invalid:
-    """Return the turn of the run with what was answered, or why it cannot go on so."""
+def _paused_turn(row: RunRow) -> TurnState | Conflict:
+    """Return the turn of a run that waits for answers, or why there are none to be given."""
     if row.status != RunState.PAUSED:
         return Conflict(_NOT_PAUSED[RunState(row.status)])
     if row.parent_run_id is not None:
         return Conflict(_OF_A_MEMBER)
     turn = turn_at_pause(row)
-    if turn is None:
-        return Conflict(_NOT_OURS)
-    state = apply_replies(turn, replies, row.run_id)
-    return state if isinstance(state, TurnState) else Invalid(state)
+    return Conflict(_NOT_OURS) if turn is None else turn
 
 
 def _go_on(
-    call: Call, own: _Own, state: TurnState, *, stream: bool
+    call: Call, own: _Own, before: TurnState, state: TurnState, *, stream: bool
 ) -> Program[Answer | NoRun | Conflict | Unavailable]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
-    continued = yield from go_on(call.context, database, row, state, change, stream=stream)
+    continued = yield from go_on(call.context, database, row, before, state, change, stream=stream)
     if continued.found is None:
         return NotFound(_NO_RUN)
     if continued.busy:
