@@ -52,11 +52,12 @@ WHOLE: Mapping[str, Any] = {
             "max_rounds": 2,
             "max_tokens": 100,
             "tool_timeout_seconds": 5,
+            "in_doubt": "tell",
             "version": "2",
         },
-        {"id": "b", "run": "m:g"},
+        {"id": "b", "run": "m:g", "again": "safe"},
     ],
-    "teams": [{"id": "t", "members": ["a"], "mode": "route", "tools": ["m:f"]}],
+    "teams": [{"id": "t", "members": ["a"], "mode": "route", "tools": ["m:f"], "in_doubt": "end"}],
     "channels": {"chat": {"kind": "whatsapp", "agent": "a", "app_secret_env": "SECRET"}},
 }
 
@@ -104,11 +105,12 @@ def test_a_whole_tree_is_read() -> None:
                 max_rounds=2,
                 max_tokens=100,
                 tool_timeout_seconds=5.0,
+                in_doubt="tell",
                 version="2",
             ),
-            Agent(id="b", run="m:g"),
+            Agent(id="b", run="m:g", again="safe"),
         ),
-        "teams": (Team(id="t", members=("a",), mode="route", tools=["m:f"]),),
+        "teams": (Team(id="t", members=("a",), mode="route", tools=["m:f"], in_doubt="end"),),
         "channels": (Channel(id="chat", kind="whatsapp", agent="a", app_secret_env="SECRET"),),
     }
 
@@ -127,6 +129,18 @@ ONE_FAULT: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "an unknown table": ({"agent": []}, "agent: unknown key"),
     "an unknown key": ({"platform": {"authorisation": True}}, "platform: unknown: authorisation"),
     "two unknown keys": ({"platform": {"b": 1, "a": 2}}, "platform: unknown: a, b"),
+    "a doubt that is no text": (
+        {"agents": [{"id": "a", "in_doubt": True}]},
+        "agents[0].in_doubt: expected a string",
+    ),
+    "a second time that is no text": (
+        {"agents": [{"id": "a", "again": 1}]},
+        "agents[0].again: expected a string",
+    ),
+    "a second time of a team": (
+        {"teams": [{"id": "t", "again": "safe"}]},
+        "teams[0]: unknown: again",
+    ),
     "no table": ({"platform": 1}, "platform: expected a table"),
     "a key that is missing": ({"agents": [{"name": "A"}]}, "agents[0].id: missing: id"),
     "a number for a text": ({"platform": {"id": 1}}, "platform.id: expected a string"),

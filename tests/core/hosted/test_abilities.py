@@ -101,6 +101,46 @@ def test_a_time_is_finite(value: Any) -> None:
     assert said(tool_timeout_seconds=value) == told
 
 
+@pytest.mark.parametrize("value", ["ask", "tell", "end", None])
+def test_what_becomes_of_a_call_in_doubt_is_said_of_agents_and_teams(value: str | None) -> None:
+    for item in (
+        Agent(id="a", in_doubt=value),
+        Agent(id="a", run=answer, in_doubt=value),
+        Team(id="t", in_doubt=value),
+    ):
+        found, faults = checked(item)
+
+        assert not faults
+        assert (found.in_doubt, found.again) == (value, "never")
+
+
+@pytest.mark.parametrize("value", ["never", "Ask", "", 0, False, ["ask"], "a" * 10])
+def test_another_answer_to_a_doubt_is_a_fault(value: Any) -> None:
+    for item in (Agent(id="a", in_doubt=value), Team(id="t", in_doubt=value)):
+        assert checked(item)[1] == [f"x.in_doubt: {value!r} is none of: ask, tell, end"]
+
+
+def test_function_may_be_called_again_where_its_agent_says_so() -> None:
+    found, faults = checked(Agent(id="a", run=answer, again="safe"))
+
+    assert not faults
+    assert found.again == "safe"
+    assert said(again="never") == said(run=answer, again="never") == []
+
+
+@pytest.mark.parametrize("value", ["key", "always", "", None, True, ["safe"]])
+def test_function_has_no_key_and_nothing_else_to_say(value: Any) -> None:
+    sentence = f"x.again: {value!r} is none of: never, safe"
+
+    assert said(again=value) == said(run=answer, again=value) == [sentence]
+
+
+def test_model_is_not_called_again_by_a_setting() -> None:
+    assert said(again="safe") == [
+        "x.again: is allowed together with `run` alone; of a tool, @tool(again=…) says it"
+    ]
+
+
 def test_a_schema_that_cannot_be_checked_is_told() -> None:
     told = said(output_schema={"type": "object", "$ref": "https://evil.test"})
 

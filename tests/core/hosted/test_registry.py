@@ -151,10 +151,11 @@ def test_limits_are_those_of_the_configuration() -> None:
         "max_rounds": 1,
         "max_tokens": 5,
         "tool_timeout_seconds": 2.5,
+        "in_doubt": "tell",
         "output_schema": {"type": "object"},
     }
     registry = made(
-        agents=[Agent(id="a", **options), Agent(id="b"), Agent(id="c", run=echo)],
+        agents=[Agent(id="a", **options), Agent(id="b"), Agent(id="c", run=echo, again="safe")],
         teams=[Team(id="t", tools=[add], **options)],
     )
 
@@ -163,9 +164,25 @@ def test_limits_are_those_of_the_configuration() -> None:
     assert [t.name for t in registry.teams["t"].tools] == ["add"]
     assert registry.agents["b"].max_rounds == 10
     assert registry.agents["b"].run is None
+    assert [one.again for one in registry.agents.values()] == ["never", "never", "safe"]
+    assert "in_doubt" not in registry.agents["a"].admin_fragment.decode()
     hosted = registry.agents["c"].run
     assert hosted is not None
     assert hosted.takes == ("message",)
+
+
+def test_fault_about_a_doubt_has_its_path() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        made(
+            agents=[Agent(id="a"), Agent(id="b", in_doubt="wait", again="key")],
+            teams=[Team(id="t", in_doubt="wait")],
+        )
+
+    assert caught.value.faults == (
+        Fault("agents[1].in_doubt", "'wait' is none of: ask, tell, end"),
+        Fault("agents[1].again", "'key' is none of: never, safe"),
+        Fault("teams[0].in_doubt", "'wait' is none of: ask, tell, end"),
+    )
 
 
 def test_what_is_hosted_is_named_with_its_version() -> None:

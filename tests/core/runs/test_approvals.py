@@ -14,6 +14,7 @@ from legation.models.conversation import ToolCall
 from legation.runs.approvals import Reply, apply_replies, read_replies
 from legation.runs.payloads import tool_execution
 from legation.runs.turn_state import CallState, MemberState, Standing, TurnState
+from legation.tools import MAX_RESULT
 
 ARGUMENTS: dict[str, Any] = {"path": "/x", "depth": 1, "deep": {"list": [1, True, None]}}
 
@@ -314,6 +315,141 @@ def test_a_call_of_a_member_that_is_over_may_be_shown_again() -> None:
     assert state.calls[0].standing is Standing.DUE
 
 
+# --- Calls in doubt ------------------------------------------------------------------------------
+
+DOUBTFUL = evolve(CONFIRM, in_doubt=True, started_us=3)
+CONFIRMED_BEFORE = evolve(DOUBTFUL, confirmed=True, note="go")
+NOT_KNOWN = "The call was interrupted, and whether it was carried out is not known"
+
+
+def doubt(call: CallState = DOUBTFUL, **answer: Any) -> CallState:
+    return settled(TurnState(calls=(call,)), shown(call, **answer)).calls[0]
+
+
+@pytest.mark.parametrize("call", [DOUBTFUL, evolve(DOUBTFUL, needs=None), CONFIRMED_BEFORE])
+def test_call_in_doubt_that_is_confirmed_is_called_again(call: CallState) -> None:
+    again = doubt(call, confirmed=True, confirmation_note="not in the list of bookings")
+
+    assert (again.standing, again.confirmed, again.in_doubt) == (Standing.DUE, True, False)
+    assert (again.started_us, again.result) == (3, None)
+    assert again.note == "not in the list of bookings"
+    assert "in_doubt" not in tool_execution(again)
+
+
+@pytest.mark.parametrize("call", [DOUBTFUL, CONFIRMED_BEFORE])
+@pytest.mark.parametrize(
+    ("note", "result"),
+    [(None, NOT_KNOWN), ("", NOT_KNOWN), ("it was booked", f"{NOT_KNOWN}: it was booked")],
+)
+def test_model_reads_of_a_call_in_doubt_that_is_rejected(
+    call: CallState, note: str | None, result: str
+) -> None:
+    left = doubt(call, confirmed=False, confirmation_note=note)
+
+    assert (left.standing, left.failed, left.in_doubt) == (Standing.DONE, True, False)
+    assert (left.result, left.confirmed, left.note) == (result, False, note)
+
+
+def test_no_answer_at_all_leaves_a_call_in_doubt() -> None:
+    left = settled(TurnState(calls=(CONFIRMED_BEFORE, CONFIRM))).calls
+
+    assert [call.result for call in left] == [NOT_KNOWN, "Function call was rejected by the user"]
+    assert not any(call.in_doubt or call.confirmed for call in left)
+
+
+@pytest.mark.parametrize("confirmed", [None, True, False])
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("room 7", "room 7"),
+        ("", ""),
+        ({"room": 7}, '{"room":7}'),
+        (0, "0"),
+        ("x" * (1 << 20), None),
+    ],
+)
+def test_result_of_a_call_in_doubt_is_what_came_of_it(
+    confirmed: bool | None, result: Any, text: str | None
+) -> None:
+    for call in (DOUBTFUL, CONFIRMED_BEFORE):
+        over = doubt(call, confirmed=confirmed, result=result)
+
+        assert (over.standing, over.failed, over.in_doubt) == (Standing.DONE, False, False)
+        assert over.confirmed is confirmed
+        assert over.result == text or text is None
+        assert len(over.result or "") <= MAX_RESULT + 100
+
+
+def test_call_in_doubt_needs_an_answer() -> None:
+    state = TurnState(calls=(DOUBTFUL,))
+    found = apply_replies(state, replies(shown(DOUBTFUL)))
+
+    assert found == (
+        Fault("body.tools[0].confirmed", "must be true or false, or `result` say what came of it"),
+    )
+    assert faults(state, shown(DOUBTFUL, confirmed=True, tool_args={})) == [
+        "body.tools[0].tool_args"
+    ]
+    assert faults(state, {"tool_call_id": "9", "result": "x"}) == [
+        "body.tools[0].tool_call_id",
+        "body.tools",
+    ]
+
+
+def test_confirmation_that_is_sent_once_more_is_not_about_the_doubt() -> None:
+    """A client whose node went away sends again what it sent before: nothing is called twice."""
+    state = TurnState(calls=(CONFIRMED_BEFORE,))
+    stale = shown(CONFIRM, confirmed=True)
+    for item in (stale, {"tool_call_id": "1", "confirmed": True}, {**stale, "in_doubt": False}):
+        assert apply_replies(state, replies(item)) == (
+            Fault(
+                "body.tools[0].in_doubt",
+                "must be true: the call was confirmed before, and may have been carried out",
+            ),
+        )
+    bare = {"tool_call_id": "1", "confirmed": True, "in_doubt": True}
+
+    assert settled(state, bare).calls[0].standing is Standing.DUE
+    assert settled(state, shown(CONFIRM, confirmed=False)).calls[0].result == NOT_KNOWN
+    assert settled(state, shown(CONFIRM, result="done")).calls[0].result == "done"
+    first = settled(TurnState(calls=(DOUBTFUL,)), {"tool_call_id": "1", "confirmed": True})
+    assert first.calls[0].standing is Standing.DUE
+
+
+def test_call_that_is_in_no_doubt_still_takes_no_result() -> None:
+    state = TurnState(calls=(CONFIRM, evolve(DOUBTFUL, call=evolve(DOUBTFUL.call, id="7"))))
+    items = [shown(call, confirmed=True, result="forged") for call in state.calls]
+
+    assert faults(state, *items) == ["body.tools[0].result"]
+
+
+def test_answer_about_a_doubt_goes_to_the_member_whose_call_is_in_doubt() -> None:
+    members = [
+        MemberState(
+            run_id=f"m{number}",
+            kind="agent",
+            component_id="a",
+            name="A",
+            created_us=0,
+            state=TurnState(calls=(one,)),
+        )
+        for number, one in enumerate([CONFIRM, DOUBTFUL])
+    ]
+    tasks = [
+        evolve(waits(Standing.MEMBER, str(number)), needs=None, member=member)
+        for number, member in enumerate(members)
+    ]
+    state = TurnState(calls=tuple(tasks))
+    items = [shown(DOUBTFUL, result="booked"), {"tool_call_id": "1", "confirmed": False}]
+    for order in permutations(items):
+        calls = [task.member.state.calls[0] for task in settled(state, *order).calls if task.member]
+
+        assert [(call.result, call.failed) for call in calls] == [
+            ("Function call was rejected by the user", True),
+            ("booked", False),
+        ]
+
+
 @pytest.mark.parametrize(
     ("items", "what"),
     [
@@ -322,6 +458,7 @@ def test_a_call_of_a_member_that_is_over_may_be_shown_again() -> None:
         ([{"tool_call_id": 1}], "tool_call_id of item 0 is not a string"),
         ([{"tool_call_id": "1", "tool_args": list[Any]()}], "tool_args of item 0 is not an object"),
         ([{"tool_call_id": "1", "confirmed": "yes"}], "confirmed of item 0 is not true or false"),
+        ([{"tool_call_id": "1", "in_doubt": "yes"}], "in_doubt of item 0 is not true or false"),
     ],
 )
 def test_what_has_no_structure_is_told_so(items: list[Any], what: str) -> None:
@@ -342,21 +479,25 @@ ITEM = st.fixed_dictionaries(
         "confirmed": st.booleans() | JSON,
         "confirmation_note": JSON,
         "result": JSON,
+        "in_doubt": st.booleans() | JSON,
     },
 )
+IN_DOUBT = evolve(CONFIRMED_BEFORE, call=evolve(CONFIRM.call, id="3"))
 
 
-@given(st.lists(ITEM | JSON, max_size=4))
+@given(st.lists(ITEM | JSON, max_size=4), st.booleans())
 def test_whatever_is_sent_a_call_is_executed_as_it_was_shown_or_not_at_all(
-    items: list[Any],
+    items: list[Any], doubtful: bool
 ) -> None:
     read = read_replies(items)
     if isinstance(read, str):
         return
-    state = apply_replies(PAUSED, read)
+    paused = evolve(PAUSED, calls=(*PAUSED.calls, IN_DOUBT)) if doubtful else PAUSED
+    state = apply_replies(paused, read)
     if isinstance(state, tuple):
         assert all(isinstance(fault, Fault) for fault in state)
         return
     assert not state.waits
-    for before, after in zip(PAUSED.calls, state.calls, strict=True):
+    for before, after in zip(paused.calls, state.calls, strict=True):
+        assert not after.in_doubt
         assert (after.call, after.arguments) == (before.call, before.arguments)

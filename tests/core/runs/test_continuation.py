@@ -15,11 +15,17 @@ from legation import Platform
 from legation.config import Agent, AuthorizationConfig, Model
 from legation.effects import Program, Transact
 from legation.models.conversation import Thought
+from legation.runs.agent_turn import Waits
 from legation.runs.continuation import go_on, turn_at_pause
-from legation.runs.turn_state import TurnState
+from legation.runs.endings import conclude
+from legation.runs.event_writer import EventWriter, Journal
+from legation.runs.events import EventOrigin
+from legation.runs.output import RunSummary
+from legation.runs.turn_state import CallState, MemberState, Standing, TurnState
 from legation.store.audit import Changed
 from legation.store.failures import Busy, CommitLost
 from legation.store.run_reads import FetchRun
+from legation.store.run_rows import ClaimedRun
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.units import Unit
@@ -125,6 +131,54 @@ def test_a_run_pauses_before_a_call_that_a_person_has_to_confirm(
 def test_what_a_run_waits_for_is_said(desk: Desk, step: Any, sentence: str) -> None:
     with Client(lambda: desk.platform(step)) as client:
         assert paused(client)["content"] == f"I have tools to execute, but {sentence}."
+
+
+def waits(name: str, what: Standing, **more: Any) -> CallState:
+    arguments = {"room": 7}
+    asked = call(name, **arguments)
+    return CallState(call=asked, created_us=0, arguments=arguments, standing=what, **more)
+
+
+CONFIRM, BOOK = Standing.CONFIRM, waits("book", Standing.CONFIRM, in_doubt=True, started_us=1)
+OF_MEMBER = MemberState(
+    run_id="m",
+    kind="agent",
+    component_id="b",
+    name="B",
+    created_us=0,
+    state=TurnState(calls=(waits("pay", CONFIRM, in_doubt=True),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("calls", "sentence"),
+    [
+        ([BOOK], "it is not known whether book was carried out, and I need confirmation"),
+        (
+            [waits("pay", Standing.MEMBER, member=OF_MEMBER), BOOK, BOOK, waits("open", CONFIRM)],
+            "it is not known whether book or pay was carried out, and I need confirmation",
+        ),
+        (
+            [waits("open", Standing.EXTERNAL), BOOK],
+            (
+                "it is not known whether book was carried out, "
+                "and I need confirmation or external execution"
+            ),
+        ),
+    ],
+)
+def test_pause_of_a_call_in_doubt_says_that_its_outcome_is_not_known(
+    calls: list[CallState], sentence: str
+) -> None:
+    run = ClaimedRun("o", "s", "r", "agent", "a", '{"message": "go"}', 0, 1)
+    writer = EventWriter(Journal("main", run, "n", 0), EventOrigin(run, "A"), streamed=False)
+    end = conclude(writer, RunSummary(run, "A", None, TurnState(calls=tuple(calls))), Waits())
+    event = json.loads(writer.journal.pending[-1].data)
+
+    assert end.output["content"] == event["content"] == f"I have tools to execute, but {sentence}."
+    doubtful = [one["tool_execution"].get("in_doubt") for one in event["requirements"]]
+    assert doubtful.count(True) == sum(call.in_doubt or call.member is not None for call in calls)
+    assert False not in doubtful
 
 
 def test_a_run_that_waits_keeps_nobody_waiting(client: Client) -> None:

@@ -43,6 +43,18 @@ def test_a_call_says_what_it_needs_and_needed() -> None:
     assert tool_execution(external.done("x"))["external_execution_required"] is False
 
 
+def test_call_in_doubt_says_so_and_nothing_that_was_said_of_it_before() -> None:
+    before = evolve(CONFIRM, confirmed=True, note="go", started_us=6_000_000)
+    doubtful = evolve(before, in_doubt=True)
+    expected = {"confirmed": None, "confirmation_note": None, "in_doubt": True}
+
+    assert tool_execution(doubtful) == {**tool_execution(before), **expected}
+    assert tool_execution(evolve(doubtful, needs=None))["requires_confirmation"] is True
+    assert list(tool_execution(doubtful)) == [*KEYS, "in_doubt"]
+    for over in (evolve(doubtful, standing=Standing.DUE), doubtful.done("x"), before):
+        assert "in_doubt" not in tool_execution(over)
+
+
 def test_a_call_that_is_over_says_how_long_it_took_and_whether_it_failed() -> None:
     call = tool_execution(DONE)
 
