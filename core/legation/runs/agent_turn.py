@@ -40,7 +40,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
-from .payloads import call_sentence, tokens, tokens_apart, tool_execution
+from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
 from .turn_state import CallState, Standing, TurnState, unlike
 
@@ -66,7 +66,6 @@ _ROUNDS: Final = "The run was ended: after {} requests to the model there was no
 _TOKENS: Final = "The run was ended: it took {} tokens, and {} are allowed"
 _INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
 _AGAIN: Final = "{} Answer again, with the JSON alone."
-_IN_DOUBT: Final = "The call was interrupted, and whether it was carried out is not known"
 _ENDED_IN_DOUBT: Final = (
     "The run was interrupted: the node that executed it went away, and whether {} was carried out"
     " is not known"
@@ -319,7 +318,7 @@ class Turn:
             elif self.in_doubt == "end":
                 return Stopped(INTERRUPTED, _ENDED_IN_DOUBT.format(call.call.name))
             else:
-                call = evolve(call, in_doubt=False).done(_IN_DOUBT, failed=True)
+                call = evolve(call, in_doubt=False).done(NOT_KNOWN, failed=True)
                 call = evolve(call, ended_us=self.writer.journal.now_us)
                 self._tell(index, call)
             self.state = self.state.with_call(index, call)
