@@ -164,6 +164,8 @@ class Turn:
             CancelAsked: Somebody wants the run to end.
             LeaseLost: The run is no longer ours.
         """
+        if self.state.calls:
+            self._close_answered()
         if self.writer.resumed and (stopped := self._resume()) is not None:
             return stopped
         try:
@@ -299,6 +301,16 @@ class Turn:
         return Stopped("output_invalid", _INVALID) if isinstance(value, str) else Answered(value)
 
     # The tools
+
+    def _close_answered(self) -> None:
+        """Note the end of calls in doubt whose outcome a person has told."""
+        for index in range(self.state.answered, len(self.state.calls)):
+            call = self.state.calls[index]
+            begun = call.started_us is not None and call.ended_us is None
+            if call.standing is Standing.DONE and begun:
+                call = evolve(call, ended_us=self.writer.journal.now_us)
+                self.state = self.state.with_call(index, call)
+                self._tell(index, call)
 
     def _resume(self) -> Stopped | None:
         """Decide what becomes of calls in doubt; return the end of the turn, if it is that.

@@ -138,8 +138,12 @@ class _Folding:
             call = self._calls[index]
             place = f"{self._prefix}{self._rounds}.{index - self._answered + 1}"
             step = self._recorded.steps.get(place)
-            if step is not None and call.standing is not Standing.DONE:
+            if step is None:
+                continue
+            if call.standing is not Standing.DONE:
                 self._calls[index] = self._fold_call(call, place, step)
+            elif step.outcome is not None:  # a person has told it
+                self._calls[index] = evolve(call, ended_us=step.ended_us)
 
     def add_answer(self) -> bool:
         """Add the next answer of the model, and return whether there is one."""

@@ -127,7 +127,8 @@ class FunctionTurn:
         """Decide what becomes of a call that a crash interrupted, or that a person answered."""
         call = next(iter(self.state.calls), None)
         if call is not None and call.standing is Standing.DONE:
-            self._tell(call)
+            if not self.writer.resumed:  # else that is in the log already
+                self._tell(call)
             return Stopped(INTERRUPTED, call.result or "") if call.failed else None
         if not self.writer.resumed or self.again == "safe":
             return None
