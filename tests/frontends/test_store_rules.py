@@ -9,8 +9,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +19,12 @@ from attrs import frozen
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import migrate
+from legation.store.sessions import DeleteSessions
+from legation.store.units import Dialect
 
 from ..drivers import SqliteDriver, drive
 
-OF_USERS: Final = frozenset({"sessions", "runs", "events", "idempotency"})
+OF_USERS: Final = frozenset({"sessions", "runs", "events", "steps", "idempotency"})
 """The tables that hold what belongs to somebody; the inbox and the outbox belong to a channel."""
 
 # Statements that touch those tables without naming one owner, and why they may.
@@ -41,6 +43,8 @@ FOR_ALL_OWNERS: Final = {
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
     "FEW_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
     "MANY_EVENTS": "as FEW_EVENTS",
+    "FEW_STEPS": "as FEW_EVENTS",
+    "MANY_STEPS": "as FEW_EVENTS",
     "FORGET": "what has expired goes, whoever's it was",
 }
 
@@ -152,9 +156,71 @@ def test_the_rule_tells_them_apart(sql: str, one: bool) -> None:
     assert text.names_one_owner is one
 
 
+# --- what belongs to a run goes with it
+
+OF_RUNS: Final = ("events", "steps")
+SOURCES: Final = Path(__file__).parents[2]
+
+
+def left_behind(texts: Iterable[Text]) -> set[tuple[str, str]]:
+    """Return each statement that deletes runs, with a table from which nothing deletes theirs."""
+    deletions = [text.sql for text in texts if text.sql.startswith("delete from")]
+    return {
+        (sql, table)
+        for sql in deletions
+        if sql.startswith("delete from runs")
+        for table in OF_RUNS
+        if _of_them(sql, table) not in deletions
+    }
+
+
+def _of_them(sql: str, table: str) -> str:
+    """Return the statement that deletes from `table` what belongs to the runs of `sql`."""
+    among = sql.replace("delete from runs", "select run_id from runs")
+    return f"delete from {table} where run_id in ( {among})"
+
+
+def test_whatever_deletes_runs_deletes_their_events_and_steps(texts: list[Text]) -> None:
+    assert any(text.sql.startswith("delete from runs") for text in texts)
+    assert left_behind(texts) == set()
+
+
+def test_a_deletion_of_runs_alone_is_found(texts: list[Text]) -> None:
+    alone = "delete from runs where owner = :owner"
+    found = left_behind([*texts, Text("X", alone)])
+    without = [text for text in texts if not text.sql.startswith("delete from steps")]
+
+    assert found == {(alone, table) for table in OF_RUNS}
+    assert {table for _, table in left_behind(without)} == {"steps"}
+
+
+def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
+    """By the time they are gone nobody could say what was theirs."""
+    unit = DeleteSessions((("ada", "s", None),), None, 1)
+    for dialect in Dialect:
+        work = unit.statements(dialect)
+        texts = [next(work).text(dialect)]
+        with suppress(StopIteration):
+            while True:
+                texts.append(work.send([("s",)]).text(dialect))
+        tables = [text.split()[2] for text in texts if text.startswith("delete")]
+        assert tables == [*OF_RUNS, "runs", "sessions"]
+
+
+def test_runs_are_deleted_by_statements_of_the_store_alone() -> None:
+    folders = ("core", "frontends", "examples")
+    found = {
+        path.relative_to(SOURCES).as_posix()
+        for folder in folders
+        for path in (SOURCES / folder).rglob("*.py")
+        if re.search(r"delete\s+from\s+runs\b", path.read_text("utf-8"), re.IGNORECASE)
+    }
+    assert found == {"core/legation/store/sessions.py"}
+
+
 # --- no request walks through everybody's rows
 
-WHOLE: Final = re.compile(r"SCAN (sessions|runs|events|idempotency)\b(?!.*USING)")
+WHOLE: Final = re.compile(r"SCAN (sessions|runs|events|steps|idempotency)\b(?!.*USING)")
 
 
 def plans(texts: list[Text], path: Path) -> Iterator[tuple[Text, str]]:

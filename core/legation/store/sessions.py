@@ -286,10 +286,10 @@ LOCK: Final = Sql(
     """update sessions set version = version + 1 where owner = :owner and session_id = :session_id
     and (cast(:kind as text) is null or kind = :kind) returning session_id"""
 )
-UNFINISHED: Final = Sql(
-    f"""select run_id from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN}"""
-)
+# Whoever is storing events and steps just now is waited for, so that these go as well.
+_UNFINISHED: Final = f"""select run_id from runs where owner = :owner and session_id = :session_id
+    and {ACTIVE_RUN} order by run_no"""
+UNFINISHED: Final = Sql(_UNFINISHED, f"{_UNFINISHED} for update")
 DELETE_EVENTS: Final = Sql(
     """delete from events where run_id in (
         select run_id from runs where owner = :owner and session_id = :session_id)"""

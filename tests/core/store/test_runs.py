@@ -133,7 +133,7 @@ def test_who_ends_a_run_for_a_silent_node_writes_over_nothing(
 def test_nothing_is_appended_without_the_lease() -> None:
     statements, result = played(APPEND, [])
 
-    assert (len(statements), result) == (1, None)
+    assert (len(statements), result) == (1, Undo(None))
 
 
 def test_ids_are_one_parameter_on_each_engine() -> None:
