@@ -26,6 +26,7 @@ FOLLOWED: Final = (
     "howto/audit",
     "howto/authorization",
     "howto/callables",
+    "howto/durable-runs",
     "howto/extending",
     "howto/identity-providers",
     "howto/migrating",

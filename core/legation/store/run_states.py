@@ -10,10 +10,11 @@ r"""The states of a run, and the moves that lead from one to another, as a table
      +-|---queue-------PAUSED
        +--cancel---------+------cancel----> CANCELLED
 
-A run waits (PENDING) while another of its session is active, and again (release) when whoever
-claimed it gave it back before anything had happened.  One that a person lets go on waits in the
-same way (queue) where the session has become busy meanwhile: a paused run keeps nobody waiting.
-Whatever move the table does not hold is illegal; the three last states have none.
+A run waits (PENDING) while another of its session is active, and again (release) when its executor
+went away, or its process ends: whoever claims it next begins it, or goes on from its steps.  One
+that a person lets go on waits in the same way (queue) where the session has become busy meanwhile:
+a paused run keeps nobody waiting.  Whatever move the table does not hold is illegal; the three last
+states have none.
 
 The run of a team's member has no turn and no lease of its own: it begins as RUNNING, is never
 given back, and ends with the run that it is part of, so that one that waits for a person may fail.
