@@ -37,10 +37,11 @@ class Ear:
 
     pieces: list[str] = field(factory=list[str])
     thoughts: list[str] = field(factory=list[str])
-    streamed: bool = True
+    begun_anew: int = 0
 
     def listen(self) -> None:
         self.pieces.clear()
+        self.begun_anew += 1
 
     def think(self, piece: str) -> None:
         self.thoughts.append(piece)
@@ -70,6 +71,7 @@ class Outcome:
         said: What was heard, piece by piece.
         thought: What was seen of the model's thoughts, piece by piece.
         effects: Everything that was asked for.
+        begun_anew: How often the answer was.
     """
 
     reply: Reply | None
@@ -77,6 +79,7 @@ class Outcome:
     said: tuple[str, ...]
     effects: tuple[Effect, ...]
     thought: tuple[str, ...] = ()
+    begun_anew: int = 0
 
     @property
     def reason(self) -> str | None:
@@ -122,10 +125,9 @@ def asked(
     model: ModelProtocol,
     prompt: Prompt,
     *responses: Played | Unreachable,
-    streamed: bool = True,
 ) -> Outcome:
     """Ask `model`, with a provider that sends `responses`; all of them, and no more."""
-    ear, provider = Ear(streamed=streamed), _Provider(list(responses))
+    ear, provider = Ear(), _Provider(list(responses))
     reply, failure = None, None
     try:
         _, reply = effects_of(model.respond(prompt, ear), provider.answer)
@@ -133,7 +135,7 @@ def asked(
         failure = error
     assert provider.responses == []
     said, thought = tuple(ear.pieces), tuple(ear.thoughts)
-    return Outcome(reply, failure, said, tuple(provider.effects), thought)
+    return Outcome(reply, failure, said, tuple(provider.effects), thought, ear.begun_anew)
 
 
 def sse(events: Iterable[tuple[str, str]]) -> bytes:

@@ -138,7 +138,7 @@ class AnswerMessage(Job):
                 session_id=session_id,
                 run_id=run_id,
                 message=attached.text,
-                stream=False,
+                pieces=False,
                 details={**attached.files, "in_doubt": "tell"},
             )
             yield from self._start(channel, new)

@@ -178,13 +178,8 @@ class ModelFailed(Exception):
 class Listener(Protocol):
     """A listener follows an answer while it is made."""
 
-    @property
-    def streamed(self) -> bool:
-        """Whether somebody may read each piece as it comes: then nothing can be unsaid."""
-        ...
-
     def listen(self) -> None:
-        """Begin with an answer, and forget the pieces of any other one."""
+        """Begin anew with the answer: the pieces until now are no part of it."""
         ...
 
     def hear(self, piece: str) -> None:

@@ -4,10 +4,8 @@ Answers are always asked for as a stream, so that a run can be cancelled in the 
 model that falls silent is noticed.  A provider that sends its answer whole is read all the same.
 
 Asking again is for what passes (RFC 9110 section 15: 408, 429 and 5xx; 409 too, as the providers'
-own clients do).  Where somebody reads the answer as it comes, it ends when the first piece was
-heard: nothing can be unsaid.  Anywhere else the answer begins anew, however much of it was there:
-a run that is not streamed, one in the background, a channel.  What was only thought until then may
-be thought once more.  What a provider writes about an error stays here: it may quote the
+own clients do).  The answer begins anew, however much of it was there; whoever reads it as it comes
+is told so by the listener.  What a provider writes about an error stays here: it may quote the
 conversation, or the key.
 """
 
@@ -112,19 +110,17 @@ class Answer(Protocol):
 
 @define
 class _Progress:
-    """The progress over all attempts; `may_be_read` says that somebody may have read a piece."""
+    """The progress over all attempts."""
 
     listener: Listener
     heard: bool = False
+    thought: bool = False
     unsettled: bool = False
 
-    @property
-    def may_be_read(self) -> bool:
-        return self.heard and self.listener.streamed
-
     def begin_anew(self) -> None:
-        if self.heard:
-            self.heard = False
+        if self.heard or self.thought:
+            self.heard = self.thought = False
+            self.unsettled = True
             self.listener.listen()
 
     def hear(self, piece: str) -> None:
@@ -134,7 +130,7 @@ class _Progress:
 
     def think(self, pieces: Iterable[str]) -> None:
         if piece := "".join(pieces):
-            self.unsettled = True
+            self.thought = self.unsettled = True
             self.listener.think(piece)
 
     def settle(self) -> Program[None]:
@@ -156,7 +152,7 @@ def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener
         if isinstance(outcome, Reply):
             return evolve(outcome, usage=spent.plus(outcome.usage))
         pause: float | None = None
-        if tries.has_left(outcome) and not progress.may_be_read:
+        if tries.has_left(outcome):
             pause = yield from _pause(outcome, tries.count)
         yield from _log(question, outcome, tries.count, pause)
         if pause is None:

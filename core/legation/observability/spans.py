@@ -254,6 +254,8 @@ class Recorder:
         """Begin or end a span: that of a call to a model or a tool, or the run's own."""
         now_us = stored.at_us
         match event:
+            case ModelRequestStarted(again=True) if "chat" in run.parts:
+                pass  # the same answer, which began anew
             case ModelRequestStarted():
                 chat = {genai.OPERATION: genai.CHAT, **_model(event)}
                 title = f"{genai.CHAT} {event.model}"

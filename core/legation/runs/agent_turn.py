@@ -189,10 +189,10 @@ class Turn:
     def _ask(self) -> Program[Reply]:
         """Ask the model once; all that it reads is stored before."""
         writer = self.writer
-        writer.listen()
         message_id = f"{writer.origin.run.run_id}.{len(self.state.said) + 1}"
         again = True if self._again else ABSENT
-        writer.note(ModelRequestStarted(self.model.id, self.model.provider, message_id, again))
+        request = ModelRequestStarted(self.model.id, self.model.provider, message_id, again)
+        writer.note_request(request)
         self._again = False
         if self.state.calls or self.state.corrected:
             yield from writer.settle()

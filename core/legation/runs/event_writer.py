@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ..effects import AwaitNudge, Now, Nudge, Program, Publish
 from ..models.conversation import storable
@@ -22,7 +22,7 @@ from ..store.member_runs import CheckLease, MemberMove, Root
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
-from .events import Event, EventOrigin, RunContent
+from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .membership import Membership
 from .retry import never, persist
 from .step_outcomes import START, encode_outcome
@@ -212,6 +212,7 @@ class EventWriter:
         resumed: Its start is in the journal already, from an attempt before.
         start: The definition with which it began, and what its start is stored with; None once
             that is noted.
+        request: The request to the model that was noted last; None before.
         heard: The pieces of its last answer.
         first_us: When the first piece of the last answer was there; None before.
     """
@@ -222,6 +223,7 @@ class EventWriter:
     prefix: str = ""
     resumed: bool = False
     start: tuple[Definition, Mapping[str, Any]] | None = None
+    request: ModelRequestStarted | None = None
     heard: list[str] = field(factory=list[str])
     first_us: int | None = None
     _listening: bool = field(default=False, init=False)
@@ -262,8 +264,19 @@ class EventWriter:
         at_us = self.origin.run.created_us
         self.note_step(START, StepKind.START, definition.component_id, at_us, outcome)
 
+    def note_request(self, request: ModelRequestStarted) -> None:
+        """Begin with the answer to `request`."""
+        self._forget_answer()
+        self.request = request
+        self.note(request)
+
     def listen(self) -> None:
-        """Begin with the next answer."""
+        """Begin anew with the answer; those who follow it live are told."""
+        self._forget_answer()
+        if self.streamed and self.request is not None:
+            self.note(evolve(self.request, again=True))
+
+    def _forget_answer(self) -> None:
         self.heard.clear()
         self.first_us, self._listening = None, False
 

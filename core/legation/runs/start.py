@@ -31,7 +31,9 @@ _NAME_LENGTH: Final = 500
 class NewRun:
     """A run that is asked for: whose, in which session, with which message.
 
-    `state` is merged into the session's; `details` are members of the input beside the message.
+    `pieces`: what its model says is stored piece by piece, for whoever follows the run, now or
+    later.  `state` is merged into the session's; `details` are members of the input beside the
+    message.
     `waits` False: while another run of the session is active, this one is not taken.
     """
 
@@ -39,7 +41,7 @@ class NewRun:
     session_id: str
     run_id: str
     message: str
-    stream: bool
+    pieces: bool
     state: Mapping[str, Any] = field(factory=dict[str, Any])
     details: Mapping[str, Any] = field(factory=dict[str, Any])
     waits: bool = True
@@ -63,7 +65,7 @@ def start(
             kind=component.kind,
             component_id=component.id,
             version=component.version,
-            input=compact_json({"message": new.message, "stream": new.stream, **new.details}),
+            input=compact_json({"message": new.message, "stream": new.pieces, **new.details}),
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,

@@ -208,20 +208,11 @@ SPOILED = Played((said("Go"), sse([("", '{"choices": [{"delta"')])))
 
 
 @pytest.mark.parametrize("broken", [BROKEN, SPOILED], ids=["broken", "spoiled"])
-def test_nothing_is_asked_again_once_something_was_read(broken: Played) -> None:
-    outcome = asked(MODEL, HELLO, broken)
-
-    assert outcome.reason == "broken"
-    assert outcome.said == ("Go",)
-    assert attempts_of(outcome) == [("model_failed", "broken", None, 1)]
-
-
-@pytest.mark.parametrize("broken", [BROKEN, SPOILED], ids=["broken", "spoiled"])
-def test_an_answer_that_breaks_off_begins_anew_where_nobody_reads_it(broken: Played) -> None:
-    outcome = asked(MODEL, HELLO, broken, broken, GOOD, streamed=False)
+def test_an_answer_that_breaks_off_begins_anew(broken: Played) -> None:
+    outcome = asked(MODEL, HELLO, broken, broken, GOOD)
 
     assert outcome.reply == Reply("Hi")
-    assert outcome.said == ("Hi",)
+    assert (outcome.said, outcome.begun_anew) == (("Hi",), 2)
     assert attempts_of(outcome) == [
         ("model_retried", "broken", None, 1),
         ("model_retried", "broken", None, 2),
@@ -231,7 +222,7 @@ def test_an_answer_that_breaks_off_begins_anew_where_nobody_reads_it(broken: Pla
 def test_what_cannot_be_read_from_its_beginning_is_not_asked_for_again() -> None:
     nonsense = Played((sse([("", '{"choices": [{"delta"')]),))
 
-    assert asked(MODEL, HELLO, nonsense, streamed=False).reason == "broken"
+    assert asked(MODEL, HELLO, nonsense).reason == "broken"
 
 
 def test_what_an_answer_cost_that_broke_off_is_counted() -> None:
@@ -239,7 +230,7 @@ def test_what_an_answer_cost_that_broke_off_is_counted() -> None:
     broken = Played((said("Go") + count, Unreachable("protocol")))
     good = Played((said("Hi", "stop") + count + DONE,))
 
-    outcome = asked(MODEL, HELLO, broken, good, streamed=False)
+    outcome = asked(MODEL, HELLO, broken, good)
 
     assert outcome.reply == Reply("Hi", Usage(14, 4))
 
@@ -249,23 +240,24 @@ def test_after_an_answer_that_breaks_off_there_are_four_tries_for_one(retries: i
     model = ChatCompletions(id="gpt", retries=retries)
     broken = [BROKEN] * 4 * retries
 
-    assert asked(model, HELLO, *broken, BROKEN, streamed=False).reason == "broken"
-    assert asked(model, HELLO, *broken, GOOD, streamed=False).reply == Reply("Hi")
+    assert asked(model, HELLO, *broken, BROKEN).reason == "broken"
+    assert asked(model, HELLO, *broken, GOOD).reply == Reply("Hi")
 
 
 def test_breaks_and_failures_are_counted_apart() -> None:
     down, plan = Played(status=500), [BROKEN] * 5
 
-    assert asked(MODEL, HELLO, down, *plan, down, GOOD, streamed=False).reply == Reply("Hi")
-    outcome = asked(MODEL, HELLO, down, *plan, down, down, streamed=False)
+    assert asked(MODEL, HELLO, down, *plan, down, GOOD).reply == Reply("Hi")
+    outcome = asked(MODEL, HELLO, down, *plan, down, down)
     assert outcome.reason == "unreachable"
 
 
 def test_what_was_heard_before_trouble_in_the_same_piece_counts() -> None:
     error = sse([("", '{"error": {"code": 500}}')])
 
-    assert asked(MODEL, HELLO, Played((said("Go") + error,))).said == ("Go",)
-    assert asked(MODEL, HELLO, Played((error,)), GOOD).said == ("Hi",)
+    for body, anew in ((said("Go") + error, 1), (error, 0)):
+        outcome = asked(MODEL, HELLO, Played((body,)), GOOD)
+        assert (outcome.said, outcome.begun_anew) == (("Hi",), anew)
 
 
 def test_silence_behind_a_whole_answer_does_no_harm() -> None:
@@ -327,4 +319,5 @@ def test_who_breaks_off_while_it_thinks_is_asked_again() -> None:
     outcome = asked(MODEL, HELLO, Played((thought("Hm"),)), GOOD)
 
     assert outcome.reply == Reply("Hi")
-    assert outcome.thought == ("Hm",)
+    assert (outcome.thought, outcome.begun_anew) == (("Hm",), 1)
+    assert asked(MODEL, HELLO, Played(status=500), GOOD).begun_anew == 0

@@ -231,6 +231,33 @@ def test_a_tool_that_failed_is_told(noted: Event, error: str | None) -> None:
     assert folded(events)[0].error == error
 
 
+def test_call_that_waited_has_its_span_when_it_is_made() -> None:
+    waits = {**TOOL, "requires_confirmation": True}
+    made = {
+        **TOOL,
+        "requires_confirmation": False,
+        "confirmed": True,
+        "metrics": {"start_time": 4.5, "end_time": 5.0, "duration": 0.5},
+    }
+    outside = {**TOOL, "tool_call_id": "c2", "external_execution_required": True}
+    announced = (event(2, ToolCallStarted(waits)), event(3, ToolCallStarted(outside)))
+    on = (event(5, RunContinued([made])), event(6, ToolCallCompleted("", made)), TURN[6])
+    first, tool, second = folded((TURN[0], *announced, event(4, PAUSED), *on))
+
+    assert (first.name, second.name) == ("invoke_agent Alpha", "invoke_agent Alpha")
+    assert (tool.name, tool.parent_id) == ("execute_tool weather", second.span_id)
+    assert (tool.start_us, tool.end_us, tool.error) == (4_500_000, 6_000_000, None)
+
+
+def test_answer_that_began_anew_is_one_call_to_the_model() -> None:
+    again = event(3, ModelRequestStarted(*MODEL, "r1.2", again=True))
+    chat, _ = folded((TURN[0], TURN[1], again, event(4, ANSWERED), TURN[6]))
+    resumed, _ = folded((TURN[0], again, event(4, ANSWERED), TURN[6]))
+
+    assert (chat.name, chat.start_us, chat.end_us) == ("chat gpt-5", 2_000_000, 4_000_000)
+    assert (resumed.name, resumed.start_us) == ("chat gpt-5", 3_000_000)
+
+
 def test_a_pause_ends_a_span_and_going_on_begins_one() -> None:
     paused, again = event(3, PAUSED), event(4, RunContinued())
     first, second = folded((TURN[0], paused, again, TURN[6]))

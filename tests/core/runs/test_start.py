@@ -15,7 +15,7 @@ from legation_testing import play
 PLATFORM = Platform(agents=(Agent(id="a"),))
 MEMBER = PLATFORM.context.cluster.member("main")
 MEMBER.beaten_us, MEMBER.late_us = 1, 2
-NEW = NewRun("o", "s", "r", "hello", stream=False)
+NEW = NewRun("o", "s", "r", "hello", pieces=False)
 ROW = RunRow(
     *("o", "s", 1, "r", None, "agent", "a", "RUNNING", "{}", None, None, 0, 0, None, 0),
     *("n", 9, 1),

@@ -90,7 +90,7 @@ def start_run(
         session_id=session_id,
         run_id=run_id,
         message=form.message,
-        stream=form.stream and not form.background,
+        pieces=form.stream or form.background,
         state=_state(call, form.session_state or {}),
         details=_with_claims(call, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
