@@ -341,11 +341,14 @@ class Turn:
         writer = self.writer
         for index in due:
             call = self.state.calls[index]
-            if call.started_us is None:
-                call = evolve(call, started_us=writer.journal.now_us)
-                self.state = self.state.with_call(index, call)
-                if not call.announced:
-                    writer.note(ToolCallStarted(tool_execution(call)))
+            if call.started_us is not None and call.member is not None:
+                continue  # the member goes on
+            begins = call.started_us is None
+            call = evolve(call, started_us=writer.journal.now_us)
+            self.state = self.state.with_call(index, call)
+            if begins and not call.announced:
+                writer.note(ToolCallStarted(tool_execution(call)))
+            if begins:
                 self._note_call(index, call)
         yield from writer.settle()
         self._in_hand = len(due)

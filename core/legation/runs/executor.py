@@ -224,7 +224,9 @@ class ExecuteRun(Job):
         recorded: Recorded | None = None
         try:
             if run.events:
-                recorded = yield from fetch_recorded(self.database, run, work.asked)
+                recorded = yield from fetch_recorded(
+                    self.database, run, work.asked, self.context.is_over
+                )
         except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
             return error
         seconds = self.context.registry.config.run_timeout_seconds

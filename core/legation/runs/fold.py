@@ -25,6 +25,8 @@ from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
 
 __all__ = ["Recorded", "find_last", "fold"]
 
+# A run may have waited since it was asked for, and a member may have gone on after a crash.
+_LONG_AGO: Final = (StepKind.START, StepKind.MEMBER)
 _OVER: Final = tuple(state.value for state in RunState if state.final)
 
 
@@ -68,8 +70,9 @@ class Recorded:
         for place, step in self.steps.items():
             if step.attempt > self.attempt and place.startswith(prefix):
                 ended_us = step.begun_us if step.ended_us is None else step.ended_us
-                first, last = spans.get(step.attempt, (step.begun_us, ended_us))
-                spans[step.attempt] = (min(first, step.begun_us), max(last, ended_us))
+                begun_us = ended_us if step.kind in _LONG_AGO else step.begun_us
+                first, last = spans.get(step.attempt, (begun_us, ended_us))
+                spans[step.attempt] = (min(first, begun_us), max(last, ended_us))
         return sum(last - first for first, last in spans.values())
 
     @property
@@ -138,12 +141,13 @@ class _Folding:
             call = self._calls[index]
             place = f"{self._prefix}{self._rounds}.{index - self._answered + 1}"
             step = self._recorded.steps.get(place)
-            if step is None:
-                continue
-            if call.standing is not Standing.DONE:
+            if call.standing is Standing.DONE:
+                if step is not None and step.outcome is not None:  # a person has told it
+                    self._calls[index] = evolve(call, ended_us=step.ended_us)
+            elif step is not None:
                 self._calls[index] = self._fold_call(call, place, step)
-            elif step.outcome is not None:  # a person has told it
-                self._calls[index] = evolve(call, ended_us=step.ended_us)
+            elif call.member is not None:  # it paused at a release that kept no steps
+                self._calls[index] = self._fold_member(call, place)
 
     def add_answer(self) -> bool:
         """Add the next answer of the model, and return whether there is one."""
@@ -170,7 +174,8 @@ class _Folding:
 
     def _fold_call(self, call: CallState, place: str, step: Step) -> CallState:
         if step.outcome is not None:
-            return decode_call(call, decode_outcome(step.outcome), step)
+            done = decode_call(call, decode_outcome(step.outcome), step)
+            return evolve(done, response=self._find_response(done.child_run_id))
         begun = evolve(call, standing=Standing.DUE, started_us=step.begun_us, announced=True)
         if step.kind != StepKind.MEMBER:
             return evolve(begun, in_doubt=True)
@@ -180,14 +185,18 @@ class _Folding:
         """Return a call that was given to a member: with its output, or with how far it came."""
         recorded, below = self._recorded, f"{place}/"
         run_id = recorded.run_of(place) if call.member is None else call.member.run_id
-        status, output = recorded.members.get(run_id, ("", ""))
-        if status in _OVER:
-            over = json.loads(output)
+        if (over := self._find_response(run_id)) is not None:
             return evolve(call, member=None, child_run_id=run_id, response=over)
         member = call.member or self._begin_member(call, run_id, below)
         if member is None:
             return call
         return evolve(call, member=evolve(member, state=fold(recorded, below, member.state)))
+
+    def _find_response(self, run_id: str | None) -> Mapping[str, Any] | None:
+        """Return the run of a member as clients read it; None where it is not over."""
+        status, output = self._recorded.members.get(run_id or "", ("", ""))
+        response: Mapping[str, Any] | None = json.loads(output) if status in _OVER else None
+        return response
 
     def _begin_member(self, call: CallState, run_id: str, below: str) -> MemberState | None:
         """Return a member as it began; None where nobody knows that it did."""

@@ -189,6 +189,7 @@ class Membership:
 
     def _begin_to_doubt(self, reason: str) -> None:
         self.doubt, self.compared_us, self.orphans = reason, 0, None
+        self.defined.clear()
 
     def _measure(self, before_us: int, database_us: int, after_us: int) -> tuple[Log, ...]:
         """Keep how far the clocks differ, which is nothing where the answer fits in between."""

@@ -79,6 +79,9 @@ def _turn(
 ) -> Taking:
     schema = asked.get("output_schema") or component.output_schema
     in_doubt = component.in_doubt or writer.journal.in_doubt
+    if component.kind == "agent" and state.calls and (component.run is None) == (state.rounds == 0):
+        # Its calls are of what it was when the run began: a function, or the user of a model.
+        state = TurnState(before=state.before, said=state.said[:1], worked_us=state.worked_us)
     if component.run is not None:
         return FunctionTurn(
             writer,

@@ -46,6 +46,9 @@ class StepKind(StrEnum):
 class Step:
     """One step; without an outcome it has begun, and nobody knows more.
 
+    `attempt` is that of the executor which ended it, or began it; of one that was begun a second
+    time, the second time counts.
+
     `asked` is the id of the model or of the member, or the name of the tool; `outcome` is text.
     """
 
@@ -91,7 +94,8 @@ NO_RECORDS: Final = Records()
 
 # A step that ended is written over by nothing.
 _MERGE: Final = """on conflict (run_id, place) do update
-    set ended_us = excluded.ended_us, outcome = excluded.outcome
+    set attempt = excluded.attempt, begun_us = excluded.begun_us,
+        ended_us = excluded.ended_us, outcome = excluded.outcome
     where steps.outcome is null and excluded.outcome is not null"""
 _COLUMNS: Final = "(run_id, attempt, place, kind, asked, begun_us, ended_us, outcome)"
 _UNNESTED: Final = f"""insert into steps {_COLUMNS}

@@ -592,6 +592,9 @@ def test_what_was_begun_when_its_node_died_is_asked_about(desk: Desk) -> None:
 
         assert (done["status"], desk.called) == ("PAUSED", [])
         assert "it is not known whether delete was carried out" in done["content"]
+        assert [one["in_doubt"] for one in done["tools"]] == [True]
+        assert confirm(client, done).json()["status"] == "COMPLETED"
+        assert desk.called == ["/x"]
         assert client.run("sloth", "next", session_id="s")["status"] == "COMPLETED"
 
 

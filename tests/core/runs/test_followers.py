@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any
 
@@ -73,13 +74,24 @@ def test_a_stream_of_a_run_that_is_executed_here_has_the_whole_drain(client: Cli
     assert closing.done
 
 
-def test_a_stream_whose_run_is_broken_off_ends_with_the_reason(client: Client) -> None:
-    exchange, _ = streamed(client)
+def test_a_stream_whose_run_is_broken_off_is_cut_and_the_run_goes_on_elsewhere(
+    client: Client, peer: Client
+) -> None:
+    exchange, run_id = streamed(client)
     drain(client, 2.0)
+    client.advance(4)
 
-    last = exchange.response().events()[-1]
-    assert last.name == "RunError"
-    assert "interrupted" in last.data
+    assert exchange.received.endswith(departure(SLOW, run_id, 2))
+    events = peer.get(f"{SLOW}/{run_id}/events").events()
+    assert [event.name for event in events[1:5]] == [
+        "ModelRequestStarted",
+        "RunContinued",
+        "ModelRequestStarted",
+        "RunContent",
+    ]
+    assert [json.loads(event.data).get("again") for event in events[1:4]] == [None, None, True]
+    assert json.loads(events[2].data)["resumed"] is True
+    assert events[-1].name == "RunCompleted"
 
 
 def test_a_stream_of_a_run_that_another_executes_is_cut_after_the_grace(
@@ -132,13 +144,13 @@ def test_a_stream_of_a_run_that_waits_is_cut_and_the_run_goes_on_elsewhere(
 
 
 def test_a_stream_of_a_run_that_is_given_back_is_cut(client: Client, peer: Client) -> None:
-    """Nothing has happened in it: whoever comes next executes it, and no end is stored."""
+    """Whoever comes next executes it, and no end is stored."""
     first, _ = streamed(client)
     second, run_id = streamed(client)
     drain(client, 1.0, 0.5)
     client.advance(4)
 
-    assert names(first)[-1] == "RunError"
+    assert names(first)[-1] == "ModelRequestStarted"
     assert second.received.endswith(departure(SLOW, run_id, 0))
     assert peer.get(f"{SLOW}/{run_id}/events").events()[-1].name == "RunCompleted"
 

@@ -97,13 +97,21 @@ def test_a_run_whose_end_can_never_be_stored_is_taken_up_three_times_and_fails(
     exchange = begin(client, "s")
     client.advance(MINUTES)
     run = exchange.response().json()
-    (fields,) = logged(client, "run_failed")
+    (fields,) = logged(client, "run_given_up")
 
     assert (run["status"], len(model.prompts)) == ("ERROR", MOST_TRIES)
-    assert fields["incident"] in run["content"]
-    assert (fields["run_id"], fields["error"]) == (run["run_id"], "LeftWithoutTrace")
+    assert run["content"] == (
+        "The run was given up: the nodes that executed it went away at step 1 (the model), one"
+        " after the other"
+    )
+    assert fields == {
+        "run_id": run["run_id"],
+        "database": "main",
+        "place": "1",
+        "asked": "the model",
+    }
     (event,) = client.get(f"{PATH}/{run['run_id']}/events").events()
-    assert json.loads(event.data)["error_type"] == "run_failed"
+    assert json.loads(event.data)["error_type"] == "gave_up"
 
 
 def test_a_run_that_kills_its_node_kills_three_and_not_all(client: Client) -> None:
@@ -116,7 +124,7 @@ def test_a_run_that_kills_its_node_kills_three_and_not_all(client: Client) -> No
         seen += client.get("/sessions/s/runs").json()
 
     assert [run["status"] for run in seen] == [*["RUNNING"] * (MOST_TRIES - 1), "ERROR"]
-    assert "incident" in seen[-1]["content"]
+    assert "given up" in seen[-1]["content"]
 
 
 def test_the_next_run_of_the_session_goes_on_after_one_that_failed_so(client: Client) -> None:

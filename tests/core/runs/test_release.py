@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from legation.effects import Nudge, RandomBytes, Sleep, ThisNode, Transact
+from legation.effects import Now, Nudge, RandomBytes, Sleep, ThisNode, Transact
 from legation.runs.release import release_run
+from legation.runs.retry import FEW, never
 from legation.store.failures import Unavailable
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_rows import ClaimedRun, RunLease
 from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
-RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1)))
+RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1), tried=False))
 
 
 def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:
@@ -31,3 +32,13 @@ def test_a_database_that_does_not_answer_keeps_the_lease() -> None:
         script += [(RandomBytes(2), b"\0\0"), (Sleep(pause), None), (RELEASE, Unavailable())]
 
     assert not play(release_run("main", RUN), script)
+
+
+def test_a_run_that_was_executed_is_released_for_as_long_as_its_database_is_away() -> None:
+    tried = Transact("main", ReleaseRun("o", "r", RunLease("n", 1), tried=True))
+    script: list[tuple[Any, Any]] = [(ThisNode(), "n")]
+    for _ in range(FEW + 2):
+        script += [(tried, Unavailable()), (Now, 1), (RandomBytes(2), b"\0\0"), (Sleep, None)]
+    script += [(tried, True), (Nudge("runs:main", "main"), None)]
+
+    assert play(release_run("main", RUN, never, tried=True), script)

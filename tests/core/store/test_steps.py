@@ -177,7 +177,7 @@ def test_an_outcome_is_written_once(database: Database, size: int) -> None:
     assert len(fetch(database)) == size
 
 
-def test_a_step_remembers_who_began_it(database: Database) -> None:
+def test_a_step_that_is_done_again_is_of_who_did_it(database: Database) -> None:
     start(database)
     append(database, BEGUN)
     release(database)
@@ -187,7 +187,7 @@ def test_a_step_remembers_who_began_it(database: Database) -> None:
     assert fetch(database)["1.1"] == evolve(BEGUN, attempt=1)
 
     append(database, evolve(again, ended_us=60, outcome="booked"), attempt=2)
-    assert fetch(database)["1.1"] == evolve(BEGUN, attempt=1, ended_us=60, outcome="booked")
+    assert fetch(database)["1.1"] == evolve(again, attempt=2, ended_us=60, outcome="booked")
 
 
 @pytest.mark.parametrize("size", [1, 5])
