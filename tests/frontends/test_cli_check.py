@@ -62,6 +62,25 @@ def test_two_databases_on_one_file_are_found(operator: Operator) -> None:
             assert told in " ".join(refused.output.split())
 
 
+def test_settings_about_crashes_are_checked_and_not_listed(operator: Operator) -> None:
+    agent = '[[agents]]\nid = "desk"\n'
+    Path("platform.toml").write_text(agent)
+    listed = operator.run("check", "platform.toml").output
+    Path("platform.toml").write_text(f'{agent}in_doubt = "tell"\n')
+    assert operator.run("check", "platform.toml").output == listed
+    for line, told in (
+        ('in_doubt = "wait"', "agents[0].in_doubt: 'wait' is none of: ask, tell, end"),
+        ('again = "key"', "agents[0].again: 'key' is none of: never, safe"),
+        ('again = "safe"', "agents[0].again: is allowed together with `run` alone"),
+        ("again = 1", "agents[0].again: expected a string"),
+    ):
+        Path("platform.toml").write_text(f"{agent}{line}\n")
+        for command in ("check", "serve"):
+            refused = operator.run(command, "platform.toml")
+            assert refused.exit_code == 2
+            assert told in " ".join(refused.output.split())
+
+
 def test_a_script_gets_json(operator: Operator) -> None:
     operator.keys()
     safe = json.loads(operator.run("check", "--json").stdout)

@@ -18,6 +18,8 @@ from legation.runs.team_turn import DELEGATE
 from legation.store.runs import AppendEvents, Ended, FinishRun
 from legation_testing import Client, ScriptedModel, call
 
+from ...providers import deliveries
+from ...providers.strict import WhatsAppApi
 from ...two_databases import IN_MEMORY
 
 NOT_KNOWN: Final = "The call was interrupted, and whether it was carried out is not known"
@@ -272,6 +274,62 @@ def test_key_of_a_member_is_the_same_before_and_after_a_crash(desk: Desk) -> Non
 
     assert run["status"] == "COMPLETED"
     assert desk.called == [f"{run['run_id']}:1.1/1.1"] * 2
+
+
+# --- Who decides ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("in_doubt", "status"),
+    [(None, "PAUSED"), ("ask", "PAUSED"), ("tell", "COMPLETED"), ("end", "ERROR")],
+)
+def test_team_decides_of_its_own_tools(in_doubt: str | None, status: str) -> None:
+    called: list[int] = []
+
+    def book(room: int) -> str:
+        """Book a room."""
+        called.append(room)
+        return "booked"
+
+    def platform() -> Platform:
+        member = Agent(id="desk", in_doubt="end")
+        wants: list[Any] = [call("book", room=7), repeat]
+        model = ScriptedModel(wants)
+        members, tools = ["desk"], [book]
+        team = Team(id="team", model=model, members=members, tools=tools, in_doubt=in_doubt)
+        return Platform(databases=IN_MEMORY, agents=[member], teams=[team])
+
+    with Client(platform) as client:
+        client.fail_at(AppendEvents, None, skip=1)
+        run = go_until_it_waits(client, "/teams/team/runs")
+
+    assert (run["status"], called) == (status, [7])
+
+
+@pytest.mark.parametrize("in_doubt", [None, "ask"])
+def test_nobody_is_asked_in_a_channel_unless_the_agent_says_so(in_doubt: str | None) -> None:
+    provider, called = WhatsAppApi(), list[int]()
+
+    def book(room: int) -> str:
+        """Book a room."""
+        called.append(room)
+        return "booked"
+
+    def platform() -> Platform:
+        wants: list[Any] = [call("book", room=7), repeat]
+        agent = Agent(id="concierge", model=ScriptedModel(wants), tools=[book], in_doubt=in_doubt)
+        return deliveries.platform(agents=[agent])
+
+    with Client(platform, fetch=provider) as client:
+        client.fail_at(AppendEvents, None, skip=1)
+        sent = deliveries.whatsapp(("4911", "m", "a room"))
+        client.post(sent.target, headers=sent.headers, body=sent.body)
+        client.advance(2 * LEASE_SECONDS)
+
+    asked = "it is not known whether book was carried out, and I need confirmation."
+    (said,) = (message.text for message in provider.seen)
+    assert (said == f"Heard: {NOT_KNOWN}", said.endswith(asked)) == (not in_doubt, bool(in_doubt))
+    assert called == [7]
 
 
 # --- A function that answers ---------------------------------------------------------------------
