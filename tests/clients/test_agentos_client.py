@@ -390,12 +390,12 @@ def test_confirmation_in_streams(work: Call) -> None:
         "RunStarted",
         "ModelRequestStarted",
         "ModelRequestCompleted",
+        "ToolCallStarted",
         "RunContentCompleted",
         "RunPaused",
     ]
     assert [event.event for event in after] == [
         "RunContinued",
-        "ToolCallStarted",
         "ToolCallCompleted",
         "ModelRequestStarted",
         "RunContent",

@@ -143,6 +143,33 @@ def test_a_run_is_cancelled_and_followed_from_another_node(postgres: str) -> Non
     trio.run(main)
 
 
+def test_a_run_in_the_background_is_followed_piece_by_piece_live_and_late(url: str) -> None:
+    async def main() -> None:
+        async with nodes(url, 2, delay=0.2) as (one, two):
+            accepted = await one.ask(
+                "POST", RUNS.format("sloth"), message="a b c d", session_id="s", background="true"
+            )
+            target = f"{RUNS.format('sloth')}/{accepted['run_id']}/events"
+            told: dict[str, list[Any]] = {}
+
+            async def follow(name: str, node: Node) -> None:
+                told[name] = await node.ask("GET", target)
+
+            with anyio.fail_after(30):
+                async with anyio.create_task_group() as tasks:
+                    for name, node in (("here", one), ("there", two)):
+                        tasks.start_soon(follow, name, node)
+                for name, node in (("late here", one), ("late there", two)):
+                    await follow(name, node)
+        first, *others = told.values()
+        assert "".join(e["content"] for e in first if e["event"] == "RunContent") == "a b c d"
+        assert [e["event"] for e in first].count("RunContent") == 4
+        assert first[-1]["event"] == "RunCompleted"
+        assert others == [first] * 3
+
+    trio.run(main)
+
+
 class Lost(Hub):
     """Hears nothing."""
 

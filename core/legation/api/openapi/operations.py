@@ -279,7 +279,8 @@ def _start(kind: str) -> Operation:
         },
         "With `stream` (the default) the answer is a stream of events; without it, the run at its"
         " end; with `background`, at once where to look. A client that goes away ends nothing: a"
-        " run goes on, and its events can be read again from where a client stopped.",
+        " run goes on, and its events can be read again from where a client stopped; those of a run"
+        " in the background can be followed too, piece by piece.",
         body=Body(
             {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
