@@ -141,12 +141,20 @@ class Journal:
             LeaseLost: It is not.
             CancelAsked: Somebody wants it to end.
         """
-        if self.member is None or now_us - self.stored_us < self.member.terms.lease_us:
-            return
+        if self.member is not None and now_us - self.stored_us >= self.member.terms.lease_us:
+            yield from self.confirm_lease()
+            self.stored_us = now_us
+
+    def confirm_lease(self) -> Program[None]:
+        """Look whether the run is still ours.
+
+        Raises:
+            LeaseLost: It is not.
+            CancelAsked: Somebody wants it to end.
+        """
         run = self.run
         root = Root(run.owner, run.session_id, run.run_id, self.lease())
         self._heed((yield from persist(self.database, CheckLease(root), self.is_over)))
-        self.stored_us = now_us
 
     def _wait(self) -> Program[None]:
         """Wait until the batch of another is stored, or was not to be."""

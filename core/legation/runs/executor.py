@@ -270,15 +270,17 @@ class ExecuteRun(Job):
             yield from Log("warning", "run_released", fields)
             if self.run.tries >= MOST_TRIES:
                 return lost
+        database, is_over = self.database, self.context.is_over
         try:
             yield from journal.settle()
+            if (yield from release_run(database, self.run, is_over, tried=not drained)):
+                return lost
+            yield from journal.confirm_lease()  # somebody may have asked to cancel it meanwhile
         except CancelAsked as error:
             return error
         except (LeaseLost, StoreFailure):
             return lost
-        is_over = None if drained else self.context.is_over
-        released = yield from release_run(self.database, self.run, is_over, tried=not drained)
-        return outcome if drained and not released else lost
+        return outcome if drained else lost
 
     def _attempt(self, work: _Work, recorded: Recorded | None) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""

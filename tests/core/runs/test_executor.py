@@ -12,15 +12,17 @@ import pytest
 from legation import Platform
 from legation.config import Agent
 from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
-from legation.models.conversation import Image, ModelFailed, Reply, Usage
+from legation.models.conversation import Image, ModelFailed, Prompt, Reply, Usage
 from legation.runs.executor import ExecuteRun
 from legation.runs.retry import MOST_TRIES, OUTAGE_US
 from legation.store.failures import StatementFailed, Unavailable
+from legation.store.member_runs import CheckLease
 from legation.store.nodes import Beat
 from legation.store.run_keeping import ReleaseRun
 from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, RunLease
-from legation.store.runs import FinishRun
+from legation.store.runs import AppendEvents, FinishRun
+from legation.store.steps import StepKind
 from legation.tools import ToolError, tool
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
@@ -427,3 +429,186 @@ def test_a_run_whose_database_refuses_what_it_reads_fails() -> None:
         client.fail_at(RecentRuns, StatementFailed("no"))
 
         assert client.run("clerk", "second", session_id="s")["status"] == "ERROR"
+
+
+# --- drains --------------------------------------------------------------------------------------
+
+LEASES_END = 45.0
+
+
+class Till:
+    """An agent that takes money, and then thinks for a while; two nodes host it."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.think_seconds = 5.0
+
+    def make(self) -> Platform:
+        def pay(cents: int) -> str:
+            """Take money."""
+            self.paid.append(cents)
+            return f"took {cents}"
+
+        def answer(prompt: Prompt) -> Any:
+            if prompt.messages[-1].role == "tool":
+                return Says("Paid.", after_seconds=self.think_seconds)
+            return [call("pay", cents=7), call("pay", cents=8)]
+
+        model = ScriptedModel([answer] * 20)
+        return Platform(agents=[Agent(id="clerk", model=model, tools=[pay])])
+
+
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
+def ask(client: Client) -> str:
+    form = {"message": "x", "session_id": "s", "stream": False, "background": True}
+    run_id: str = client.post(PATH, form=form).json()["run_id"]
+    return run_id
+
+
+def drain(client: Client) -> None:
+    """End the process at once."""
+    made = client.platform
+    assert isinstance(made, Platform)
+    client.simulation.start(made.shutdown(0.0, 0.0), "closing", node=client.node)
+
+
+def status(client: Client, run_id: str) -> str:
+    found: str = client.get(f"{PATH}/{run_id}").json()["status"]
+    return found
+
+
+def appends(effect: Effect) -> bool:
+    """Whether a batch with the outcome of a call is about to be stored."""
+    unit = effect.unit if isinstance(effect, Transact) else None
+    return isinstance(unit, AppendEvents) and any(
+        step.kind == StepKind.CALL and step.outcome is not None for step in unit.records.steps
+    )
+
+
+def test_what_is_known_when_the_process_ends_is_stored_and_another_goes_on_at_once(
+    till: Till,
+) -> None:
+    with Client(till.make) as client, client.peer() as peer:
+        fault = client.fail_at(appends, Unavailable("away"), times=None)
+        run_id = ask(client)
+        client.advance(0.5)
+        assert till.paid == [7, 8]
+        drain(client)
+        fault.disarm()
+        client.advance(till.think_seconds + 1)
+
+        assert status(peer, run_id) == "COMPLETED"
+        assert sorted(till.paid) == [7, 8], "nothing is in doubt"
+
+
+def test_a_wish_to_cancel_that_meets_the_end_of_the_process_is_heeded(till: Till) -> None:
+    with Client(till.make) as client, client.peer() as peer:
+        run_id = ask(client)
+        client.advance(0.5)
+        cancelled: list[Any] = []
+
+        def released(effect: Effect) -> bool:
+            unit = effect.unit if isinstance(effect, Transact) else None
+            if isinstance(unit, ReleaseRun) and not cancelled:
+                cancelled.append(unit)
+                peer.begin("POST", f"{PATH}/{run_id}/cancel")
+                return True
+            return False
+
+        # The first release gets no answer; when it is tried again, somebody has asked.
+        client.fail_at(released, Unavailable("away"))
+        drain(client)
+        client.advance(3)
+
+        assert cancelled
+        assert status(peer, run_id) == "CANCELLED"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["stored", "not stored"])
+def test_a_lease_that_is_lost_when_the_process_ends_is_left_to_others(
+    till: Till, kept: bool
+) -> None:
+    with Client(till.make) as client, client.peer() as peer:
+        fault = client.fail_at(appends, Unavailable("away"), times=None)
+        run_id = ask(client)
+        client.advance(0.5)
+        fault.disarm()
+        client.fail_at(AppendEvents, None, after=kept)
+        drain(client)
+        client.advance(LEASES_END)
+
+        assert status(peer, run_id) == ("COMPLETED" if kept else "PAUSED")
+        assert sorted(till.paid) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("units", "times", "seconds"),
+    [((ReleaseRun,), 10, 15.0), ((ReleaseRun, CheckLease), None, LEASES_END + 60)],
+    ids=["for a moment", "until the process is gone"],
+)
+def test_a_database_that_is_away_when_the_process_ends_costs_no_run(
+    till: Till, units: tuple[type[Any], ...], times: int | None, seconds: float
+) -> None:
+    def away(effect: Effect) -> bool:
+        return isinstance(effect, Transact) and isinstance(effect.unit, units)
+
+    with Client(till.make) as client, client.peer() as peer:
+        run_id = ask(client)
+        client.advance(0.5)
+        fault = client.fail_at(away, Unavailable("away"), times=times)
+        drain(client)
+        client.advance(10)
+        client.crash()
+        fault.disarm()
+        peer.advance(seconds)
+
+        assert status(peer, run_id) == "COMPLETED"
+        assert sorted(till.paid) == [7, 8]
+
+
+def test_a_run_ends_interrupted_where_a_release_without_steps_could_claim_it(till: Till) -> None:
+    with Client(till.make) as client, client.peer() as peer:
+        run_id = ask(client)
+        client.advance(0.5)
+        client.fail_at(ReleaseRun, False)
+        drain(client)
+        client.advance(3)
+
+        assert status(peer, run_id) == "ERROR"
+        events = peer.get(f"{PATH}/{run_id}/events").events()
+        assert json.loads(events[-1].data)["error_type"] == "interrupted"
+
+
+def test_a_run_whose_database_was_away_goes_on_under_another_lease(till: Till) -> None:
+    with Client(till.make) as client:
+        back_s = client.clock.elapsed + OUTAGE_US / 1_000_000 + 5
+
+        def is_away(effect: Effect) -> bool:
+            return client.clock.elapsed < back_s and appends(effect)
+
+        client.fail_at(is_away, Unavailable("away"), times=None)
+        run_id = ask(client)
+        client.advance(back_s + 2 * LEASES_END)
+
+        assert status(client, run_id) == "COMPLETED"
+        assert sorted(till.paid) == [7, 8], "what was not stored in time is stored with the release"
+
+
+def test_who_asked_to_cancel_while_the_database_was_away_is_heeded_when_it_is_back(
+    till: Till,
+) -> None:
+    with Client(till.make) as client:
+        run_id = ask(client)
+        client.advance(0.5)
+        client.fail_at(ReleaseRun, False)
+        client.fail_at(CheckLease, True)
+        client.post(f"{PATH}/{run_id}/cancel")
+        drain(client)
+        client.advance(3)
+        client.restart()
+
+        assert status(client, run_id) == "CANCELLED"
