@@ -91,10 +91,10 @@ class Toolbox:
     def again(self, call: CallState) -> Again:
         """Return whether the call may be made a second time, as its tool says.
 
-        One of a tool that was taken away is answered with a sentence, which does nothing twice.
+        Of a tool that was taken away nobody knows: a call that had begun may have been carried out.
         """
         tool = self._named.get(call.call.name)
-        return "safe" if tool is None else tool.again
+        return "never" if tool is None else tool.again
 
     def step(self, call: CallState) -> tuple[StepKind, str]:
         """Return the kind of the step that the call is, and the name of its tool."""
