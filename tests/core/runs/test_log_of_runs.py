@@ -67,7 +67,7 @@ class Reading:
             case "RunContinued":
                 self.over |= {
                     one["tool_call_id"]: one
-                    for one in members["tools"]
+                    for one in members.get("tools", ())
                     if one["result"] is not None and one.get("member_run_id") in OWN
                 }
             case "RunCompleted":
@@ -84,13 +84,12 @@ def read(events: Iterable[Any]) -> dict[str, Reading]:
     readings: dict[str, Reading] = {}
     for event in events:
         members = json.loads(event.data)
-        tools = members.get("tools")
-        if event.name.endswith("RunContinued"):  # a member's says who its calls are of as well
-            members["tools"] = [
+        if event.name.endswith("RunContinued") and "tools" in members:
+            members["tools"] = [  # a member's says who its calls are of as well
                 {**one, "member_run_id": None}
                 if one.get("member_run_id") == members["run_id"]
                 else one
-                for one in tools
+                for one in members["tools"]
             ]
         reading = readings.setdefault(members["run_id"], Reading())
         reading.take(event.name.removeprefix("Team"), members)
@@ -290,6 +289,47 @@ def test_call_that_cannot_be_made_begins_in_the_log_before_it_fails() -> None:
     assert (started["tool_call_error"], started["result"]) == (None, None)
     assert failed["tool_call_error"] is True
     assert failed["result"] == "There are no tools"
+
+
+@tool(again="safe")
+async def look(number: int) -> str:
+    """Look at something, slowly."""
+    return f"{number} looked at"
+
+
+def slow_team() -> Platform:
+    """Return a team in which everything takes three seconds."""
+
+    def slow(*steps: Any) -> ScriptedModel:
+        def step(prompt: Prompt) -> Says:  # a process that starts knows nothing of the one before
+            number = sum(message.role == "assistant" for message in prompt.messages)
+            pieces = (f"{number} ", "is", ".")
+            return Says(pieces, steps[number], after_seconds=1.0, between_seconds=1.0)
+
+        return ScriptedModel([step] * 9)
+
+    looks = [call("look", number=n) for n in range(2)]
+    agents = [Agent(id=name, model=slow(looks, ()), tools=[look]) for name in ("ann", "bob")]
+    leader = slow([ask("ann"), ask("bob")], [call("look", number=3)], ())
+    top = Team(id="desk", model=leader, members=["ann", "bob"], tools=[look])
+    return Platform(agents=agents, teams=[top])
+
+
+@pytest.mark.parametrize("second", range(0, 20, 2))
+def test_log_of_a_run_that_went_on_after_a_crash_says_what_is_stored(second: int) -> None:
+    with Client(slow_team) as client:
+        form = {"message": "go", "session_id": "s", "background": True}
+        run_id = client.post("/teams/desk/runs", form=form).json()["run_id"]
+        client.advance(second + 0.5)
+        client.crash()
+        client.restart()
+        client.advance(120)
+        run = client.get(f"/teams/desk/runs/{run_id}").json()
+        log = [*client.get(f"/teams/desk/runs/{run_id}/events").events()]
+
+    names = [event.name for event in log]
+    assert names.count("TeamRunContinued") == (second < 15)
+    check(log, run)
 
 
 # --- Pieces ------------------------------------------------------------------------------------
