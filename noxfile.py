@@ -244,9 +244,9 @@ def quick(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def nightly(session: nox.Session) -> None:
-    """Try with processes what CI tries in part: signals, long rolling restarts, real outages."""
+    """Try with processes what CI tries in part: signals, long rolling restarts, outages, kills."""
     install(session, "test")
-    names = ("signals", "rolling_streams", "cluster_outage", "cluster_clocks")
+    names = ("signals", "rolling_streams", "cluster_outage", "cluster_clocks", "runs_go_on")
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
 
@@ -352,7 +352,7 @@ COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks t
 # Those that write their figures where they are told.
 WRITING = frozenset({"http_load", "memory", "model_stream", "scaling", "startup"})
 # What benchmarks use, and what needs more than the session has.
-APART = frozenset({"fuzz_peer", "model_server", "peer", "plot"})
+APART = frozenset({"fuzz_peer", "model_server", "peer", "plot", "steps"})
 
 
 @nox.session(default=False)
