@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -24,12 +25,23 @@ from urllib.parse import urlencode
 import trio
 
 from legation import Agent, Database, Platform, Request
+from legation.effects import Program, Transact
 from legation.http.messages import Streamed
+from legation.models.conversation import Message, Prompt, ToolCall
+from legation.runs.fold import fold
+from legation.runs.recorded import fetch_recorded
+from legation.runs.turn_state import ModelTurn, TurnState
+from legation.store.run_reads import FetchRun
+from legation.store.run_rows import RunRow
 from legation_host.hosting import open_platform
+from legation_testing import ScriptedModel, call
 
 __all__ = ["ROUNDS", "main"]
 
 ROUNDS: Final = 31
+STEPS: Final = 50
+"""The calls of a run that goes on after a crash: each is a step, and so is each wish for one."""
+
 _OURS: Final = tuple(
     f"{Path(sys.modules[name].__file__ or '').parent}/" for name in ("legation", "legation_host")
 )
@@ -66,7 +78,7 @@ def written() -> int:
     return int(fields["wchar"])
 
 
-async def measured(operation: Callable[[], Awaitable[None]]) -> dict[str, float]:
+async def measured(operation: Callable[[], Awaitable[object]]) -> dict[str, float]:
     """Return the median of each count over `ROUNDS` rounds."""
     rounds: list[dict[str, int]] = []
     for number in range(2 * ROUNDS):
@@ -80,33 +92,70 @@ async def measured(operation: Callable[[], Awaitable[None]]) -> dict[str, float]
     return {name: median(counts.get(name, 0) for counts in rounds) for name in names}
 
 
+async def look(number: int) -> str:
+    """Look at something."""
+    return f"{number} looked at"
+
+
+def answer(calls: int, prompt: Prompt) -> str | ToolCall:
+    """Want so many calls, one after the other, and answer then."""
+    made = sum(message.role == "tool" for message in prompt.messages)
+    return "Done." if made == calls else call("look", number=made)
+
+
+def clerk(name: str, calls: int, runs: int) -> Agent:
+    """Return an agent whose runs have so many calls of a tool."""
+    model = ScriptedModel([partial(answer, calls)] * (runs * (calls + 1)))
+    return Agent(id=name, model=model, tools=[look], max_rounds=calls + 1)
+
+
+def read(run_id: str) -> Program[RunRow | None]:
+    """Return a run as it is stored."""
+    return (yield from Transact("main", FetchRun(run_id, None, any_owner=True)))
+
+
 async def count(folder: str) -> dict[str, dict[str, float]]:
-    """Return the counts of each operation, on a platform with one agent and one SQLite file."""
+    """Return the counts of each operation, on a platform with agents and one SQLite file."""
     platform = Platform(
-        agents=[Agent(id="concierge")], databases=[Database("main", f"sqlite:///{folder}/main.db")]
+        agents=[Agent(id="concierge"), clerk("clerk", 1, 4 * ROUNDS), clerk("porter", STEPS, 1)],
+        databases=[Database("main", f"sqlite:///{folder}/main.db")],
     )
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_platform(platform))
         for connection in connections:
             connection.set_trace_callback(trace)
 
-        async def ask(method: str, path: str, form: dict[str, str] | None = None) -> None:
+        async def ask(method: str, path: str, form: dict[str, str] | None = None) -> bytes:
             body = urlencode(form or {}).encode()
             headers = (*_FORM, (b"content-length", str(len(body)).encode()))
             request = Request(method, path, headers)
             answer = await host.run(platform.answer(request), body=Body(body))
             assert answer.status == 200, answer
-            if isinstance(answer, Streamed):
-                await host.run(answer.body, sink=Sink())
+            if not isinstance(answer, Streamed):
+                return answer.body
+            await host.run(answer.body, sink=Sink())
+            return b""
 
-        async def run(stream: str) -> None:
+        async def run(stream: str, agent: str = "concierge") -> bytes:
             form = {"message": "hello", "stream": stream}
-            await ask("POST", "/agents/concierge/runs", form)
+            return await ask("POST", f"/agents/{agent}/runs", form)
+
+        stored = await host.run(read(json.loads(await run("false", "porter"))["run_id"]))
+        assert stored is not None
+        base = TurnState(said=(ModelTurn(Message("user", "hello"), 0),))
+
+        async def go_on() -> None:
+            recorded = await host.run(fetch_recorded("main", stored.claim, {}))
+            assert recorded is not None
+            assert fold(recorded, "", base).rounds == STEPS
 
         return {
             "GET /agents": await measured(lambda: ask("GET", "/agents")),
             "joined run": await measured(lambda: run("false")),
             "streamed run": await measured(lambda: run("true")),
+            "joined run, one call": await measured(lambda: run("false", "clerk")),
+            "streamed run, one call": await measured(lambda: run("true", "clerk")),
+            "going on with 101 steps": await measured(go_on),
         }
 
 

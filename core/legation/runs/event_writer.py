@@ -274,19 +274,16 @@ class EventWriter:
 
     def note_request(self, request: ModelRequestStarted) -> None:
         """Begin with the answer to `request`."""
-        self._forget_answer()
-        self.request = request
+        self.heard.clear()
+        self.first_us, self._listening, self.request = None, False, request
         self.note(request)
 
     def listen(self) -> None:
         """Begin anew with the answer; those who follow it live are told."""
-        self._forget_answer()
-        if self.streamed and self.request is not None:
-            self.note(evolve(self.request, again=True))
-
-    def _forget_answer(self) -> None:
         self.heard.clear()
         self.first_us, self._listening = None, False
+        if self.streamed and self.request is not None:
+            self.note(evolve(self.request, again=True))
 
     def hear(self, piece: str) -> None:
         """Keep a piece of the answer, and note it for the sake of those who follow it live."""
