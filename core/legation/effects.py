@@ -368,7 +368,7 @@ class Publish(_Immediate[None]):
     """Show events just stored to the followers of `run_id` on this node.  A hint.
 
     Followers on other nodes of `database`, where there can be some, learn that there are events,
-    but not which.
+    but not which.  Without events followers on this node alone are woken.
     """
 
     run_id: str

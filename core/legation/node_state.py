@@ -124,9 +124,13 @@ class NodeState(Generic[W]):
     # --- Events ---------------------------------------------------------------------------------
 
     def publish(self, run_id: str, events: Sequence[StoredEvent], now: float) -> tuple[W, ...]:
-        """Keep `events` for a while, from `now` on in seconds; return who follows `run_id`."""
+        """Keep `events` for a while, from `now` on in seconds; return who follows `run_id`.
+
+        Where there are none, nothing is kept, and whoever is woken asks the database.
+        """
+        place = ("event", digest(run_id))
         if not events:
-            return ()
+            return self._take(place) if place in self._waiting else ()
         feed = self._feeds.setdefault(run_id, _Feed())
         before = feed.characters
         feed.extend(events, self.events_of_a_run)
@@ -134,7 +138,6 @@ class NodeState(Generic[W]):
         self._characters += feed.characters - before
         self._feeds.move_to_end(run_id)
         self._forget(now - REMEMBERED_SECONDS)
-        place = ("event", digest(run_id))
         return self._take(place) if place in self._waiting else ()
 
     def hear_event(self, key: str, seq: int) -> tuple[W, ...]:

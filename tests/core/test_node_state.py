@@ -81,10 +81,13 @@ def test_whatever_is_published_what_is_held_follows_what_was_seen(
     assert [event.seq for event in held] == list(range(after + 1, after + 1 + len(held)))
 
 
-def test_publishing_nothing_is_nothing() -> None:
+def test_publishing_nothing_keeps_nothing_and_wakes_who_follows() -> None:
+    """A run that is released has nothing to show, and whoever follows it has to look."""
     state = fresh()
     state.next_events("r", 0, "me")
+    state.next_events("other", 0, "you")
 
+    assert state.publish("r", (), 0.0) == ("me",)
     assert state.publish("r", (), 0.0) == ()
     assert (state.runs_held, state.followers) == (0, 1)
 

@@ -6,7 +6,7 @@ import json
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -146,7 +146,7 @@ def test_what_comes_to_its_end_within_the_limit_is_finished_by_the_node_itself(
     assert rows(tmp_path, "select state, lease_by from outbox") == [("ready", None)]
 
 
-def test_a_run_that_does_not_is_ended_visibly(
+def test_a_run_that_does_not_is_released_with_its_steps(
     tmp_path: Path, provider: tuple[WhatsAppApi, str]
 ) -> None:
     _, address = provider
@@ -160,7 +160,7 @@ def test_a_run_that_does_not_is_ended_visibly(
         assert one.ended() == 0
 
     runs = "select status, reason, lease_by from runs where session_id = 's' order by run_no"
-    assert rows(tmp_path, runs) == [("ERROR", "interrupted", None), ("PENDING", None, None)]
+    assert rows(tmp_path, runs) == [("PENDING", "recorded", None), ("PENDING", None, None)]
     inbox = "select state, lease_by, lease_us from inbox"
     assert rows(tmp_path, inbox) == [("ready", None, None)]
 
@@ -170,14 +170,14 @@ def test_who_waits_for_a_run_is_told_before_the_connection_ends(
 ) -> None:
     _, address = provider
     url = f"sqlite:///{tmp_path}/main.db"
-    answers: list[Mapping[str, Any]] = []
-    with node(tmp_path, url, address, 60.0, "drain_seconds=3", "grace_seconds=1") as one:
+    answers: list[tuple[int, Any]] = []
+    with node(tmp_path, url, address, 60.0, "drain_seconds=8", "grace_seconds=1") as one:
         port = one.port()
 
         def ask() -> None:
             form = urlencode({"message": "hi", "stream": "false"})
             kind = {"content-type": "application/x-www-form-urlencoded"}
-            answers.append(send(port, "POST", "/agents/concierge/runs", form, **kind)[1])
+            answers.append(send(port, "POST", "/agents/concierge/runs", form, **kind))
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
@@ -188,8 +188,11 @@ def test_who_waits_for_a_run_is_told_before_the_connection_ends(
         trio.run(main)
         assert one.ended() == 0
 
-    assert [answer["status"] for answer in answers] == ["ERROR"]
-    assert "interrupted" in answers[0]["content"]
+    (waiting,) = rows(tmp_path, "select run_id, status from runs")
+    assert waiting[1] == "PENDING"
+    ((status, answer),) = answers
+    assert status == 503
+    assert waiting[0] in answer["detail"]
 
 
 def test_a_second_signal_gives_back_too_and_waits_for_nothing(
@@ -225,7 +228,7 @@ def hosting(folder: Path, delay: float) -> Platform:
 
 
 @pytest.mark.parametrize(
-    ("delay", "ended"), [(1.0, ("COMPLETED", None)), (60.0, ("ERROR", "interrupted"))]
+    ("delay", "ended"), [(1.0, ("COMPLETED", None)), (60.0, ("PENDING", "recorded"))]
 )
 def test_the_shut_down_of_an_asgi_server_drains_as_well(
     tmp_path: Path, delay: float, ended: tuple[str, str | None]

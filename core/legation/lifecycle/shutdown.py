@@ -6,11 +6,10 @@
    for hours.
 3. Messages and replies still under a lease are released, so that another node claims them at
    once.  A reply that was being sent is sent again, under its key.
-4. Runs still executed are broken off.  One in which nothing has happened yet waits again, for any
-   node; any other ends `ERROR`, as interrupted, and its followers get that event.
+4. Runs still executed are broken off and released, with their steps: any node goes on with them.
+   Who waits for one is told so, and its streams are cut.
 
-Messages come before runs: a worker that saw the run of its message interrupted would begin another
-one, and has no lease for it any more.
+Messages come before runs: a worker waits for the run of its message, which goes on elsewhere.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_f
 from .executor import ExecutorContext
 from .retry import never, persist
 
-__all__ = ["Followed", "RunStalled", "join", "resume", "tail", "tail_of_member"]
+__all__ = ["Followed", "RunLeft", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 
 # A run of another node tells nothing here: the database is asked soon after something happened,
 # and less and less often while nothing does.
@@ -42,6 +42,14 @@ _LEFT_SECONDS: Final = 15.0
 
 class RunStalled(StoreFailure):
     """Nobody executes the run or ends it: a database that takes no writes is the likely reason."""
+
+
+class RunLeft(Exception):
+    """The process ends, and the run goes on elsewhere."""
+
+
+def _always() -> bool:
+    return True
 
 
 @frozen
@@ -183,6 +191,16 @@ class _Follower:
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
 
+    def hear(self, *, stays: bool) -> Program[tuple[tuple[StoredEvent, ...], bool]]:
+        """Return the next events, and whether the run is left behind them.
+
+        It is where it no longer `stays`: what ends while it is listened to is heard to its end.
+        """
+        if not stays:
+            self.poll = 0.0
+        events = yield from self.listen()
+        return events, not (stays or self.ended or self.over)
+
     def show(self, events: tuple[StoredEvent, ...]) -> Program[None]:
         for event in events:
             data = event.data
@@ -191,14 +209,11 @@ class _Follower:
             yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
-        """Emit what comes until the run is over, a comment now and then while nothing does.
-
-        What ends while it is listened to is heard to its end, so that is asked before.
-        """
+        """Emit what comes until the run is over, a comment now and then while nothing does."""
         while not self.over:
-            stays = followed.stays
-            yield from self.show((yield from self.listen()))
-            if not (stays or self.ended or self.over):
+            events, left = yield from self.hear(stays=followed.stays)
+            yield from self.show(events)
+            if left:
                 return (yield from followed.depart(self.after))
             yield from self.beat()
         return None
@@ -216,17 +231,21 @@ def join(
     run_id: str,
     after: int = 0,
     is_over: Callable[[], bool] = never,
+    stays: Callable[[], bool] = _always,
 ) -> Program[None]:
     """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
 
-    `is_over` says whether the process ends.
+    `is_over` says whether the process ends, `stays` whether the run still comes to its end here.
 
     Raises:
+        RunLeft: It does not.
         RunStalled: Nobody executes it or ends it.
     """
     follower = _Follower(database, owner, run_id, after, is_over=is_over)
     while not follower.over:
-        yield from follower.listen()
+        _, left = yield from follower.hear(stays=stays())
+        if left:
+            raise RunLeft(run_id)
 
 
 def tail(followed: Followed, after: int) -> Program[Unfinished | None]:

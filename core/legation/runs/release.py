@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..effects import Nudge, Program, ThisNode
+from ..effects import Nudge, Program, Publish, ThisNode
 from ..store.failures import StoreFailure
 from ..store.run_keeping import ReleaseRun
 from ..store.run_rows import ClaimedRun, RunLease
@@ -40,4 +40,5 @@ def release_run(
         return False
     if given:
         yield from Nudge(runs_topic(database), database)
+        yield from Publish(run.run_id, (), database)  # who follows it here may have to leave it
     return given

@@ -11,7 +11,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent
-from legation.effects import Effect, Interrupted, Interruptible, Nudge, ThisNode, Transact
+from legation.effects import Effect, Interrupted, Interruptible, Nudge, Publish, ThisNode, Transact
 from legation.models.conversation import Image, ModelFailed, Prompt, Reply, Usage
 from legation.runs.executor import ExecuteRun
 from legation.runs.retry import MOST_TRIES, OUTAGE_US
@@ -284,9 +284,10 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
 
     effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
 
-    assert isinstance(effects[-2], Transact)
-    assert effects[-2].unit == ReleaseRun("o", "r", RunLease("n", 1), tried=False)
-    assert effects[-1] == Nudge("runs:main", "main")  # other nodes are told
+    release, *told = effects[-3:]
+    assert isinstance(release, Transact)
+    assert release.unit == ReleaseRun("o", "r", RunLease("n", 1), tried=False)
+    assert told == [Nudge("runs:main", "main"), Publish("r", (), "main")]
 
 
 def test_a_run_of_what_this_node_does_not_host_fails() -> None:

@@ -233,3 +233,33 @@ def test_a_stream_that_does_not_end_is_no_work_at_hand(client: Client) -> None:
 
     assert closing.done
     assert "shutdown_incomplete" not in [log.event for log in client.logs]
+
+
+def test_who_waits_for_a_run_that_is_broken_off_is_told_where_it_goes_on(
+    client: Client, peer: Client
+) -> None:
+    """The same request under the same key finds the run, on whatever node."""
+    form = {"message": "hi", "session_id": "s", "stream": False}
+    headers = {"idempotency-key": "k"}
+    waiting = client.begin("POST", SLOW, form=form, headers=headers)
+    client.settle()
+    drain(client, 2.0)
+    client.advance(2.1)
+
+    response = waiting.response()
+    assert (response.status, response.header("retry-after")) == (503, "1")
+    assert "goes on elsewhere" in response.json()["detail"]
+    (run,) = client.get("/sessions/s/runs").json()
+    assert run["run_id"] in response.json()["detail"]
+    peer.advance(15)
+    again = peer.post(SLOW, form=form, headers=headers).json()
+    assert (again["run_id"], again["status"]) == (run["run_id"], "COMPLETED")
+
+
+def test_who_follows_a_run_that_is_released_is_told_at_once(client: Client) -> None:
+    exchange, run_id = streamed(client)
+    client.advance(5)
+    drain(client, 2.0)
+    client.advance(2.2)
+
+    assert exchange.received.endswith(departure(SLOW, run_id, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from legation.effects import Now, Nudge, RandomBytes, Sleep, ThisNode, Transact
+from legation.effects import Now, Nudge, Publish, RandomBytes, Sleep, ThisNode, Transact
 from legation.runs.release import release_run
 from legation.runs.retry import FEW, never
 from legation.store.failures import Unavailable
@@ -14,10 +14,12 @@ from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "clerk", "{}", 0, 1)
 RELEASE = Transact("main", ReleaseRun("o", "r", RunLease("n", 1), tried=False))
+# Other nodes may take it up, and whoever follows it here may have to leave it.
+TOLD = [(Nudge("runs:main", "main"), None), (Publish("r", (), "main"), None)]
 
 
 def test_other_nodes_are_told_of_a_run_that_waits_again() -> None:
-    script = [(ThisNode(), "n"), (RELEASE, True), (Nudge("runs:main", "main"), None)]
+    script = [(ThisNode(), "n"), (RELEASE, True), *TOLD]
 
     assert play(release_run("main", RUN), script)
 
@@ -39,6 +41,6 @@ def test_a_run_that_was_executed_is_released_for_as_long_as_its_database_is_away
     script: list[tuple[Any, Any]] = [(ThisNode(), "n")]
     for _ in range(FEW + 2):
         script += [(tried, Unavailable()), (Now, 1), (RandomBytes(2), b"\0\0"), (Sleep, None)]
-    script += [(tried, True), (Nudge("runs:main", "main"), None)]
+    script += [(tried, True), *TOLD]
 
     assert play(release_run("main", RUN, never, tried=True), script)

@@ -26,7 +26,7 @@ from ...runs.approvals import apply_replies, calls_answered, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
-from ...runs.followers import Followed, RunStalled, join, resume, tail, tail_of_member
+from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
 from ...runs.output import run_json, run_listed
 from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
@@ -71,6 +71,7 @@ _STALLED: Final = (
     " {} later"
 )
 _STALLED_RETRY_SECONDS: Final = 30
+_LEFT: Final = "This server ends, and the run goes on elsewhere: ask for run {} there"
 
 
 def start_run(
@@ -106,7 +107,7 @@ def start_run(
     if form.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
         return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
-    return (yield from _join_run(hosted.database, owner, run_id))
+    return (yield from _join_run(call, hosted.database, owner, run_id))
 
 
 _HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
@@ -353,7 +354,7 @@ def _go_on(
     if stream:
         followed = _follow_run(call, own.hosted, own.origin)
         return _stream(tail(followed, row.events))
-    return (yield from _join_run(database, row.owner, row.run_id, row.events))
+    return (yield from _join_run(call, database, row.owner, row.run_id, row.events))
 
 
 def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
@@ -368,11 +369,15 @@ def _stream(events: Program[Unfinished | None]) -> Streamed:
 
 
 def _join_run(
-    database: str, owner: str, run_id: str, after: int = 0
+    call: Call, database: str, owner: str, run_id: str, after: int = 0
 ) -> Program[Response | Conflict | Unavailable]:
     """Return a run when it is over, or waits for a person."""
+    context = call.context
+    stays = partial(context.stays, database, run_id)
     try:
-        yield from join(database, owner, run_id, after)
+        yield from join(database, owner, run_id, after, stays=stays)
+    except RunLeft:
+        return Unavailable(_LEFT.format(run_id))
     except RunStalled:
         return Unavailable(_STALLED.format(run_id), retry_after=_STALLED_RETRY_SECONDS)
     row = yield from with_retry(database, FetchRun(run_id, owner))
