@@ -244,9 +244,16 @@ def quick(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def nightly(session: nox.Session) -> None:
-    """Try with processes what CI tries in part: signals, long rolling restarts, outages, kills."""
+    """Try what CI tries in part: signals, long rolling restarts, outages, kills, crashes."""
     install(session, "test")
-    names = ("signals", "rolling_streams", "cluster_outage", "cluster_clocks", "runs_go_on")
+    names = (
+        "signals",
+        "rolling_streams",
+        "cluster_outage",
+        "cluster_clocks",
+        "runs_go_on",
+        "runs_go_on_points",
+    )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
 
