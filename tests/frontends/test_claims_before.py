@@ -1,6 +1,6 @@
-"""A node of the release before claims whatever waits: how much of it that is, beside one of this.
+"""A node of the release before claims beside one of this one what it hosts, and nothing else.
 
-Both look in turn, so each takes half of what both may take, and the older one the rest as well.
+Both look in turn, so each takes half of what both host, and all of what it hosts alone.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from legation.store.run_keeping import ClaimWaiting
 from legation.store.runs import StartRun
 
 from ..one_database import Database
-from .release_before import Claim256
+from .release_before import Claim260
 
 OLD, NEW = ("agent:both", "agent:old"), ("agent:both", "agent:new")
 
 
-def test_a_node_of_the_release_before_takes_what_only_the_new_one_hosts(
-    figures: Callable[[str], None],
-) -> None:
+def test_nodes_of_two_releases_take_what_they_host(figures: Callable[[str], None]) -> None:
     database = Database()
-    for number in range(500):
-        agent = ("both", "new")[number % 2]
+    for number in range(600):
+        agent = ("both", "new", "old")[number % 3]
         session = f"s{number}"
         database.run(StartRun("o", session, f"r{number}", "agent", agent, "{}", "", "n", number))
     database.connection.execute(
@@ -31,13 +29,15 @@ def test_a_node_of_the_release_before_takes_what_only_the_new_one_hosts(
     taken: Counter[tuple[str, str]] = Counter()
     while True:
         mine = database.run(ClaimWaiting("new", 900, NEW))
-        theirs = database.run(Claim256("old", 900, 1_000))
+        theirs = database.run(Claim260("old", 900, OLD))
         taken.update(("new", run.component_id) for run in (mine,) if run is not None)
         taken.update(("old", run.component_id) for run in (theirs,) if run is not None)
         if mine is None and theirs is None:
             break
 
-    lost = taken["old", "new"]
-    figures(f"claims: of 500 runs a node of the release before takes {lost} that it does not host")
-    assert sum(taken.values()) == 500
-    assert 0 < lost <= 250
+    figures(f"claims beside a node of the release before: {sorted(taken.items())}")
+    assert sum(taken.values()) == 600
+    assert taken["old", "new"] == taken["new", "old"] == 0
+    assert min(taken["old", "both"], taken["new", "both"]) > 0
+    recorded = "select lease_by, count(*) from runs where recorded = attempt group by 1"
+    assert database.ask(recorded) == [("new", taken["new", "new"] + taken["new", "both"])]
