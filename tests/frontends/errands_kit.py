@@ -101,6 +101,7 @@ class Site:
 
     def kill(self, number: int) -> None:
         """Kill all processes of a node, and start another one in its place."""
+        self._spare()
         node = self.nodes[number]
         left = self._leave({*node.workers, node.popen.pid})
         for pid in node.workers:
@@ -112,6 +113,7 @@ class Site:
 
     def kill_worker(self, number: int) -> None:
         """Kill one of the workers of a node, in whose place the node starts another one."""
+        self._spare()
         node, serving = self.nodes[number], len(self.nodes[number].named("worker_serves"))
         left = self._leave({victim := min(node.workers)})
         os.kill(victim, signal.SIGKILL)
@@ -130,6 +132,14 @@ class Site:
         assert node.ended() == 0, "\n".join(node.lines[-20:])
         self._replace(number)
         left.check_by(over if len(self.nodes) > 1 else time.monotonic())
+
+    def _spare(self) -> None:
+        """Wait until no run is at its third try of a step: one that fails there is given up."""
+        third = "select 1 from runs where status in ('RUNNING', 'PENDING') and tries > 2"
+        due = time.monotonic() + PATIENCE
+        while rows(self.url, third):
+            assert time.monotonic() < due
+            time.sleep(0.02)
 
     def _leave(self, processes: set[int]) -> Left:
         """Watch the runs of the nodes that are these processes."""
