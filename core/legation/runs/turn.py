@@ -98,11 +98,10 @@ def _turn(
         hands: ToolSet = Toolbox(component.tools, component.tool_timeout_seconds)
         return Turn(writer, component.model, hands, state, limits, schema, in_doubt=in_doubt)
     leading = _leader_tools(component, state)
-    if component.mode == "collaborate" and component.members and len(state.said) == 1:
+    if component.mode == "collaborate" and component.members and writer.start is not None:
         state = delegate_to_all(component, state, writer.journal.now_us)
-        if writer.start is not None:
-            definition, members = writer.start
-            writer.start = definition, {**members, "calls": encode_calls(state.calls)}
+        definition, members = writer.start
+        writer.start = definition, {**members, "calls": encode_calls(state.calls)}
     choice = leading.tool_choice
     return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt=in_doubt)
 

@@ -8,9 +8,12 @@ import pytest
 from legation.effects import AwaitNudge, Now, Nudge, Publish, RandomBytes, Sleep, Transact
 from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from legation.runs.events import EventOrigin, RunContinued, RunStarted, ToolCallStarted
+from legation.runs.membership import Membership, NodeTerms
 from legation.store.failures import CommitLost, StatementFailed
+from legation.store.member_runs import CheckLease
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
+from legation.store.steps import StepKind
 from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1)
@@ -173,3 +176,47 @@ def test_a_run_that_goes_on_counts_its_events_on() -> None:
     assert [event.seq for event in journal.pending] == [8, 9]
     journal.forget(8)
     assert (names(journal), journal.seq) == (["RunContinued"], 8)
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+def test_steps_without_events_are_stored_and_nothing_is_shown() -> None:
+    kept = writer()
+    kept.note_step("1.1", StepKind.CALL, "book", 3)
+    settling = kept.settle()
+    settling.send(None)
+    asked: Any = settling.send(5)
+
+    assert (asked.unit.events, asked.unit.last) == ((), 0)
+    assert [step.place for step in asked.unit.records.steps] == ["1.1"]
+    with pytest.raises(StopIteration):
+        settling.send(False)
+    assert kept.journal.steps == {}
+
+
+def test_a_step_that_ends_while_its_beginning_is_stored_is_stored_again() -> None:
+    kept = writer()
+    kept.note_step("1.1", StepKind.CALL, "book", 3)
+    settling = kept.settle()
+    settling.send(None)
+    settling.send(5)
+    kept.note_step("1.1", StepKind.CALL, "book", 3, {"result": "booked"})
+    with pytest.raises(StopIteration):
+        settling.send(False)
+
+    assert kept.journal.steps["1.1"].outcome == '{"f":1,"result":"booked"}'
+
+
+@pytest.mark.parametrize(("answer", "error"), [(None, LeaseLost), (True, CancelAsked)])
+def test_a_node_that_was_silent_for_a_lease_looks_whether_the_run_is_still_its_own(
+    answer: bool | None, error: type[Exception]
+) -> None:
+    journal = writer().journal
+    play(journal.check_lease(10**9), [])  # it is in no cluster
+    journal.member = Membership("main", NodeTerms(60, (), "2.7.0"))
+    play(journal.check_lease(59), [])
+    play(journal.check_lease(60), [(CheckLease, False)])
+    play(journal.check_lease(119), [])
+    with pytest.raises(error):
+        play(journal.check_lease(120), [(CheckLease, answer)])

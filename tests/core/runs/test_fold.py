@@ -200,6 +200,25 @@ def test_a_member_that_paused_at_a_release_without_steps_goes_on_from_its_own() 
     assert (over.member, over.response) == (None, OUTPUT)
 
 
+def test_a_member_that_had_asked_all_of_its_own_goes_on_with_those() -> None:
+    asked = ["call_1", "delegate_task_to_member", '{"member_id":"b","task":"u"}', "due"]
+    start = {"f": 1, "definition": "d", "kind": "team", "name": "T", "calls": [asked]}
+    call = folded(ASKED, evolve(START, outcome=json.dumps(start)))
+
+    assert call.member is not None
+    assert [one.call.id for one in call.member.state.calls] == ["call_1"]
+    assert [one.message.role for one in call.member.state.said] == ["user", "assistant"]
+
+
+def test_an_answer_of_the_wrong_shape_is_followed_by_what_asked_for_another() -> None:
+    outcome = {"f": 1, "content": "{}", "correction": "Again.", "usage": [1, 2, 0, 0, 0]}
+    answered = Step("1", StepKind.MODEL, "m", 3, 4, json.dumps(outcome))
+    state = fold(Recorded("r", 0, {"1": answered}), "", TurnState())
+
+    assert [one.message.content for one in state.said] == ["{}", "Again."]
+    assert (state.corrected, state.rounds, state.usage.total_tokens) == (True, 1, 3)
+
+
 def test_the_time_of_an_outcome_that_a_person_told_is_kept() -> None:
     told = BASE.with_call(0, DELEGATION.done("told"))
     ended = evolve(ASKED, ended_us=9, outcome='{"f":1,"result":"told"}')

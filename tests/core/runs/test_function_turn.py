@@ -26,11 +26,11 @@ from legation.runs.agent_turn import Answered, Stopped
 from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from legation.runs.events import EventOrigin, RunStarted
 from legation.runs.function_turn import MAX_ANSWER, FunctionTurn
-from legation.runs.turn_state import ModelTurn, TurnState
+from legation.runs.turn_state import CallState, ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun
 from legation.tools import Hosted, ToolError
-from legation_testing import Client, effects_of
+from legation_testing import Client, effects_of, play
 
 RUN = ClaimedRun("ada", "s", "r", "agent", "a", "{}", 0, 1, state='{"a":1}')
 ASKED = {"message": "hello", "dependencies": {"d": 2}, "metadata": {"m": 3}}
@@ -283,3 +283,14 @@ def test_function_is_no_model_of_the_platform() -> None:
     model = session["agent_data"]["model"]
     assert model == {"name": "Function", "provider": "Function", "id": "nothing"}
     assert session["total_tokens"] == 0
+
+
+def test_what_a_person_said_of_a_doubt_is_told_once_whatever_crashes() -> None:
+    again = called()
+    again.writer.resumed = True
+    told = CallState(call=ToolCall("call_1", "f", "{}"), created_us=0).done("no", failed=True)
+    again.state = evolve(again.state, calls=(told,))
+    before = len(again.writer.journal.pending)
+
+    assert play(again.take(), []) == Stopped("interrupted", "no")
+    assert len(again.writer.journal.pending) == before
