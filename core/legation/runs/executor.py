@@ -94,10 +94,6 @@ class ExecutorContext:
         """Return whether the process ends, and what is executed is to be broken off."""
         return self.ending
 
-    def stays(self, database: str, run_id: str) -> bool:
-        """Return whether a run may still come to its end before the process does."""
-        return not self.ending or (database, run_id) in self.executing
-
     @property
     def accepting(self) -> bool:
         """Whether one more run that waits may be taken up."""

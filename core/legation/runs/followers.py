@@ -48,10 +48,6 @@ class RunLeft(Exception):
     """The process ends, and the run goes on elsewhere."""
 
 
-def _always() -> bool:
-    return True
-
-
 @frozen
 class Followed:
     """A run that a stream follows.
@@ -191,16 +187,6 @@ class _Follower:
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
 
-    def hear(self, *, stays: bool) -> Program[tuple[tuple[StoredEvent, ...], bool]]:
-        """Return the next events, and whether the run is left behind them.
-
-        It is where it no longer `stays`: what ends while it is listened to is heard to its end.
-        """
-        if not stays:
-            self.poll = 0.0
-        events = yield from self.listen()
-        return events, not (stays or self.ended or self.over)
-
     def show(self, events: tuple[StoredEvent, ...]) -> Program[None]:
         for event in events:
             data = event.data
@@ -209,11 +195,15 @@ class _Follower:
             yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
-        """Emit what comes until the run is over, a comment now and then while nothing does."""
+        """Emit what comes until the run is over, a comment now and then while nothing does.
+
+        What ends while it is listened to is heard to its end, so that is asked before.
+        """
         while not self.over:
-            events, left = yield from self.hear(stays=followed.stays)
-            yield from self.show(events)
-            if left:
+            stays = followed.stays
+            self.poll = self.poll if stays else 0.0
+            yield from self.show((yield from self.listen()))
+            if not (stays or self.ended or self.over):
                 return (yield from followed.depart(self.after))
             yield from self.beat()
         return None
@@ -231,20 +221,23 @@ def join(
     run_id: str,
     after: int = 0,
     is_over: Callable[[], bool] = never,
-    stays: Callable[[], bool] = _always,
+    context: ExecutorContext | None = None,
 ) -> Program[None]:
     """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
 
-    `is_over` says whether the process ends, `stays` whether the run still comes to its end here.
+    `is_over` says whether the process ends.  With `context` nobody waits beyond that for a run that
+    is not executed there.
 
     Raises:
-        RunLeft: It does not.
+        RunLeft: It is not.
         RunStalled: Nobody executes it or ends it.
     """
     follower = _Follower(database, owner, run_id, after, is_over=is_over)
     while not follower.over:
-        _, left = yield from follower.hear(stays=stays())
-        if left:
+        stays = context is None or not context.ending or (database, run_id) in context.executing
+        follower.poll = follower.poll if stays else 0.0
+        yield from follower.listen()
+        if not (stays or follower.ended or follower.over):
             raise RunLeft(run_id)
 
 

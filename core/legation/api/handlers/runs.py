@@ -372,10 +372,8 @@ def _join_run(
     call: Call, database: str, owner: str, run_id: str, after: int = 0
 ) -> Program[Response | Conflict | Unavailable]:
     """Return a run when it is over, or waits for a person."""
-    context = call.context
-    stays = partial(context.stays, database, run_id)
     try:
-        yield from join(database, owner, run_id, after, stays=stays)
+        yield from join(database, owner, run_id, after, context=call.context)
     except RunLeft:
         return Unavailable(_LEFT.format(run_id))
     except RunStalled:
