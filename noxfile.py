@@ -252,6 +252,7 @@ def nightly(session: nox.Session) -> None:
         "cluster_outage",
         "cluster_clocks",
         "runs_go_on",
+        "runs_go_on_nodes",
         "runs_go_on_points",
     )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)

@@ -249,6 +249,14 @@ class Simulation:
         if not any(node.alive for node in self.nodes):
             self._world.databases.close_files()
 
+    def stall(self, node: Node) -> None:
+        """Give no program of `node` a turn until it may `go_on`; time passes for them as well."""
+        self._scheduler.stall(node)
+
+    def go_on(self, node: Node) -> None:
+        """Let the programs of a stalled node go on where they stand."""
+        self._scheduler.go_on(node)
+
     def restart(self) -> Node:
         """Start a new process: what was stored is there, what was in memory is not."""
         self._crash_at = None
