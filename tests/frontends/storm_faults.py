@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -15,9 +15,12 @@ from attrs import evolve, frozen
 from legation import node_state
 from legation.api.call import Call
 from legation.effects import FindDead, Program
-from legation.runs.ids import new_id
-from legation.store import inbox, leases, nodes, run_keeping, run_rows, run_steering, runs
-from legation.store.units import Dialect, Sql, Statements
+from legation.runs import agent_turn, executor, fold, team_turn, turn_state
+from legation.runs.ids import member_run_id, new_id
+from legation.store import inbox, leases, nodes, run_keeping, run_steering, runs
+from legation.store.run_states import RunState
+from legation.store.steps import NO_RECORDS, Step, write_records
+from legation.store.units import Dialect, Sql, Statements, Undo
 from legation_testing.performing import PERFORMERS
 
 __all__ = ["FAULTS", "PlantedFault"]
@@ -102,6 +105,49 @@ def beat_by_own_clock(unit: nodes.Beat, dialect: Dialect) -> Statements[nodes.Be
         answer = yield statement
 
 
+def recall_nothing(*_: object) -> Program[None]:
+    """Read no steps: the run begins again."""
+    yield from ()
+
+
+_append = runs.AppendEvents.statements
+_finish = runs.FinishRun.statements
+
+
+def append_without_fence(unit: runs.AppendEvents, dialect: Dialect) -> Statements[Any]:
+    """Store the steps, whoever has the lease."""
+    stored = yield from _append(unit, dialect)
+    if isinstance(stored, Undo):
+        attempt = unit.lease.attempt
+        yield from write_records(dialect, unit.run_id, attempt, unit.now_us, unit.records)
+        return None
+    return stored
+
+
+def finish_without_steps(unit: runs.FinishRun, dialect: Dialect) -> Statements[Any]:
+    """Leave out the steps of the batch with which a run pauses."""
+    paused = unit.status == RunState.PAUSED.value
+    return _finish(evolve(unit, records=NO_RECORDS) if paused else unit, dialect)
+
+
+def fold_as_done(
+    folding: Any, call: turn_state.CallState, place: str, step: Step
+) -> turn_state.CallState:
+    """Take a call that began for one that came to its end."""
+    if step.outcome is None and step.kind == "call":
+        return call.done("done")
+    return _fold_call(folding, call, place, step)
+
+
+_fold_call = fold._Folding._fold_call
+_numbers = count()
+
+
+def draw_member_id(run_id: str, place: str, created_us: int) -> str:
+    """Return an id that nobody finds again."""
+    return member_run_id(run_id, f"{place}:{next(_numbers)}", created_us)
+
+
 @contextmanager
 def together(
     one: AbstractContextManager[None], other: AbstractContextManager[None]
@@ -125,6 +171,7 @@ class PlantedFault:
 
 
 _THERE: Final = leases.lapsed("runs").partition("and not ")[2].rstrip(")") + ")"
+_LAPSED: Final = (run_keeping.ANY_EXPIRED, run_keeping.RELEASE, runs.FINISH)
 _BUSY: Final = leases.held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
 
 FAULTS: Final = {
@@ -132,7 +179,7 @@ FAULTS: Final = {
         lambda: rewrite(
             (runs.ADVANCE,), f"and lease_by = :node and attempt = :attempt and {runs._GOES_ON}", ""
         ),
-        44, ("runs",), ("stalls", "partitions"),
+        3, ("runs",), ("stalls", "partitions"),
     ),
     "the end of a run claims the last that waits": PlantedFault(
         lambda: rewrite((runs.NEXT,), "order by run_no", "order by run_no desc"),
@@ -140,15 +187,15 @@ FAULTS: Final = {
     ),
     "a claim of messages ignores what is under work": PlantedFault(
         lambda: rewrite((inbox.CLAIM,), _BUSY, "0"),
-        162, ("messages",), ("kills", "stalls"),
+        18, ("messages",), ("kills", "stalls"),
     ),
     "the run of a message is not noted": PlantedFault(
         lambda: rewrite((inbox.ATTACH,), "set run_id = :run_id", "set run_id = run_id"),
-        22, ("messages",), ("kills", "stalls", "lost answers", "refusals"),
+        1, ("messages",), ("kills", "stalls", "lost answers", "refusals"),
     ),
     "a key does not name its run": PlantedFault(
         lambda: replace(Call, "new_id", draw_id),
-        49, ("runs",), ("kills", "lost answers"),
+        3, ("runs",), ("kills", "lost answers"),
     ),
     "a follower skips what a lost hint left out": PlantedFault(
         lambda: replace(node_state._Feed, "behind", behind_without_looking),
@@ -156,25 +203,60 @@ FAULTS: Final = {
     ),
     "a cancellation forgets its wish": PlantedFault(
         lambda: rewrite((run_steering.ASK_TO_CANCEL,), "coalesce(cancel_us, :now_us)", "cancel_us"),
-        174, ("runs", "cancels"), ("hints",),
+        179, ("runs", "cancels"), ("hints",),
     ),
-    "a run is released in which something happened": PlantedFault(
-        lambda: together(
-            rewrite((run_keeping.RELEASE,), run_rows.UNTOUCHED, "1"),
-            replace(run_rows.RunRow, "untouched", property(lambda row: True)),
-        ),
+    "a run begins again in place of going on": PlantedFault(
+        lambda: replace(executor, "fetch_recorded", recall_nothing),
         4, ("runs",), ("kills",),
+    ),
+    "the steps of a pause are dropped": PlantedFault(
+        lambda: replace(runs.FinishRun, "statements", finish_without_steps),
+        1, ("runs", "continues"), ("kills",),
+    ),
+    "steps are stored without a fence": PlantedFault(
+        lambda: replace(runs.AppendEvents, "statements", append_without_fence),
+        122, ("runs", "deletes"), ("kills",),
+    ),
+    "a claim counts for no try": PlantedFault(
+        lambda: rewrite((runs.CLAIM,), "tries = tries + 1", "tries = tries"),
+        3, ("runs",), ("poison", "kills"),
+    ),
+    "nobody is asked about a doubt": PlantedFault(
+        lambda: replace(agent_turn.Turn, "_resume", lambda turn: None),
+        28, ("runs",), ("kills",),
+    ),
+    "a call in doubt is taken for done": PlantedFault(
+        lambda: replace(fold._Folding, "_fold_call", fold_as_done),
+        1, ("runs",), ("kills",),
+    ),
+    "a fold leaves out the answers of the model": PlantedFault(
+        lambda: replace(fold._Folding, "add_answer", lambda folding: False),
+        1, ("runs",), ("kills",),
+    ),
+    "places count from the first answer": PlantedFault(
+        lambda: replace(
+            turn_state.TurnState, "place", lambda state, index: f"1.{index - state.answered + 1}"
+        ),
+        1, ("runs",), ("kills",),
+    ),
+    "the id of a member is drawn anew": PlantedFault(
+        lambda: replace(team_turn, "member_run_id", draw_member_id),
+        4, ("teams",), ("kills",),
+    ),
+    "a drain ends what it breaks off": PlantedFault(
+        lambda: replace(executor.ExecuteRun, "_is_releasable", lambda run, outcome: False),
+        1, ("runs",), ("drains",),
     ),
     "an outage counts as up-time": PlantedFault(
         lambda: replace(nodes, "advance", advance_always),
-        7, ("runs",), ("outages",),
+        56, ("runs",), ("outages",),
     ),
     "a beat renews no lease": PlantedFault(
         lambda: rewrite((nodes._ENTER,), "until_us = excluded.until_us", "until_us = until_us"),
         0, ("runs",), ("hints",),
     ),
     "a lease does not ask for its node": PlantedFault(
-        lambda: rewrite((run_keeping.ANY_EXPIRED, runs.FINISH), "not " + _THERE, "1"),
+        lambda: rewrite(_LAPSED, "not " + _THERE, "1"),
         0, ("runs",), ("kills",),
     ),
     "a node that is ahead buries the others": PlantedFault(

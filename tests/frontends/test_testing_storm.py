@@ -25,10 +25,12 @@ from legation_testing.storm import (
     Decision,
     Delete,
     Deliver,
+    Drain,
     Kill,
     Misbehave,
     PowerCut,
     PromiseBroken,
+    Settle,
     Stall,
     Start,
     StormReport,
@@ -43,7 +45,11 @@ from .storm_faults import FAULTS, PlantedFault
 
 ROOT: Final = Path(__file__).parents[2]
 PARTS: Final = 16
-SEEDS_OF_A_PART: Final = 20
+SEEDS_OF_A_PART: Final = 14
+GUARD: Final = Ask(0.0, 0, "r1", "s1", "guard", "use:3.0 say:1")
+LOOK: Final = Ask(0.0, 0, "r1", "s1", "clerk", "look:1.0 say:1", "background")
+BESIDE: Final = Ask(0.0, 0, "r1", "s1", "clerk", "look:0.5+use:3.0 use:1.0 say:1", "background")
+MEMBER: Final = Ask(0.0, 0, "r1", "t1", "desk", "helper(look:3.0,say:1) say:1", "background")
 RUNS: Final = Ask(0.0, 0, "r1", "s1", "clerk", "use:1.0 say:3", "streamed", key=True)
 
 
@@ -128,14 +134,33 @@ def test_planted_fault_is_found(fault: PlantedFault) -> None:
     [
         ([Start(0), RUNS, PowerCut(1.0)], "all nodes died at once"),
         ([Start(0), RUNS, Misbehave(0.0, "tool", "hangs")], "tool took too long"),
-        ([Start(0), Start(1), RUNS, Kill(1.0, 0)], "run ended for a dead node"),
-        ([Start(0), Start(1), RUNS, Stall(1.0, 0, 17.0)], "taken over while its node was stalled"),
+        ([Start(0), Start(1), GUARD, Kill(1.0, 0)], "run ended by a doubt"),
+        (
+            [Start(0), Start(1), RUNS, Cancel(2.5, 1, "r1"), Kill(1.0, 0)],
+            "run ended for a dead node",
+        ),
+        (
+            [Start(0), Start(1), RUNS, Stall(1.0, 0, 17.0)],
+            "taken over while its node was stalled",
+        ),
+        ([Start(0), Start(1), LOOK, Kill(1.0, 0, down=30.0)], "run gone on with on another node"),
+        ([Start(0), LOOK, Drain(1.0, 0, 0.0)], "run gone on with behind a drain"),
+        ([Start(0), RUNS, Drain(1.5, 0, 0.0)], "person asked about a doubt"),
+        ([Start(0), RUNS, Drain(2.5, 0, 0.0)], "model asked again"),
+        ([Start(0), BESIDE, Kill(2.0, 0)], "call known beside one in doubt"),
+        ([Start(0), MEMBER, Kill(2.0, 0)], "member gone on with"),
+        ([Start(0), LOOK, Misbehave(0.0, "tool", "kills", 4)], "run given up"),
+        ([Start(0), RUNS, Drain(1.5, 0, 0.0), Settle(5.0, 0, "r1")], "doubt answered: confirm"),
+        (
+            [Start(0), RUNS, Drain(1.5, 0, 0.0), Settle(5.0, 0, "r1", "result")],
+            "doubt answered: result",
+        ),
         ([Start(0), RUNS, Ask(1.0, 0, "r2", "s1", "clerk", "say:1")], "run waits for its session"),
         ([Start(0), RUNS, Delete(1.0, 0, "s1", "main")], "run deleted under its followers"),
         (
             [
                 Start(0),
-                Ask(0.0, 0, "r1", "s1", "desk", "member:permit:1.0,say:1 say:2"),
+                Ask(0.0, 0, "r1", "s1", "desk", "helper(permit:1.0,say:1) say:2"),
                 Continue(1.0, 0, "r1", times=2),
             ],
             "continue met continue",

@@ -21,6 +21,7 @@ from .decisions import (
     PowerCut,
     SetClock,
     SetDatabaseClock,
+    Settle,
     Stall,
     Start,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "Run",
     "SetClock",
     "SetDatabaseClock",
+    "Settle",
     "Stall",
     "Start",
     "Storm",

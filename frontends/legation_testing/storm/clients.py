@@ -18,8 +18,8 @@ from legation.http.messages import Request, Streamed
 
 from ..event_stream import ServerSentEvent, parse_events
 from ..scheduling import Task
-from .decisions import Ask, Cancel, Continue, Decision, Delete, Deliver, Follow
-from .scene import CHANNEL, COMPONENTS, sign
+from .decisions import Ask, Cancel, Continue, Decision, Delete, Deliver, Follow, Settle
+from .scene import BY_HAND, COMPONENTS, sign
 from .tempest import Machine, Tempest
 
 __all__ = ["Asked", "Clients", "Delivered", "Exchange", "Followed"]
@@ -29,6 +29,13 @@ _LONGEST_SECONDS: Final = 40.0
 """So long a client waits for an answer, or for its turn."""
 
 _MOST_TRIES: Final = 30
+_DOUBTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "confirm": {"confirmed": True},
+    "reject": {"confirmed": False, "confirmation_note": "nobody knows"},
+    "result": {"result": BY_HAND},
+}
+"""The answers to the doubt whether a tool was carried out."""
+
 _FORM: Final = ((b"host", b"x"), (b"content-type", b"application/x-www-form-urlencoded"))
 
 
@@ -68,7 +75,8 @@ class Asked:
         run_ids: Its ids, as they came with a success; more than one is a broken promise.
         ended: The final state that a client was told.
         cancelled: When a cancellation was confirmed, in seconds.
-        continued: How many answers to its pause were taken.
+        continued: How many answers to its pauses were taken.
+        confirmed: The calls that somebody confirmed: the run that each is of, and its id.
     """
 
     ask: Ask
@@ -76,6 +84,7 @@ class Asked:
     ended: str | None = None
     cancelled: float | None = None
     continued: list[int] = field(factory=list[int])
+    confirmed: set[tuple[str, str]] = field(factory=set[tuple[str, str]])
     machine: int = 0
 
     @property
@@ -175,13 +184,15 @@ class Clients:
                 return self._deliver(self.delivered[decision.name])
             case Delete():
                 return self._delete(decision)
-            case Follow() | Continue() | Cancel() if decision.name in self.asked:
+            case Follow() | Continue() | Settle() | Cancel() if decision.name in self.asked:
                 asked = self.asked[decision.name]
                 match decision:
                     case Follow():
                         return self._follow_later(decision, asked)
                     case Continue():
                         return self._answer_pause(decision, asked)
+                    case Settle():
+                        return self._settle(decision, asked)
                     case _:
                         return self._cancel(decision, asked)
             case _:
@@ -369,27 +380,60 @@ class Clients:
         """Look until the run waits for a person, and answer it, from several sides at once."""
         yield from Sleep(decision.at)
         yield from self._know(asked)
+        machine, run = yield from self._await_pause(asked, decision.node)
+        if run is None:
+            return
+        doubt = "confirm" if decision.confirmed else "reject"
+        form = self._answers(asked, run, doubt, confirmed=decision.confirmed)
+        form["stream"] = "true" if decision.stream else "false"
+        for _ in range(decision.times):
+            self._start("answer", self._go_on(asked, machine, form))
+            machine = self._next(machine)
+
+    def _settle(self, decision: Settle, asked: Asked) -> Program[None]:
+        """Answer one pause of the run after the other."""
+        yield from Sleep(decision.at)
+        yield from self._know(asked)
         machine = decision.node
+        for _ in range(decision.times):
+            machine, run = yield from self._await_pause(asked, machine)
+            if run is None:
+                return
+            form = self._answers(asked, run, decision.doubt, confirmed=True)
+            yield from self._go_on(asked, machine, {**form, "stream": "false"})
+
+    def _await_pause(
+        self, asked: Asked, machine: int
+    ) -> Program[tuple[int, Mapping[str, Any] | None]]:
+        """Look until the run waits for a person; return it, and where it was seen."""
         for _ in range(_MOST_TRIES):
             sent = self.send(machine, "GET", f"{asked.path}/{asked.run_id}")
             yield from self._wait(sent, _LONGEST_SECONDS)
             run: dict[str, Any] = sent.json() if sent.status == 200 else {"status": ""}
             if run["status"] == "PAUSED":
-                break
+                return machine, run
             if run["status"] in ("COMPLETED", "CANCELLED", "ERROR") or sent.status == 404:
-                return
+                break
             machine = self._next(machine)
             yield from Sleep(_PAUSE_SECONDS)
-        else:
-            return
-        calls = [
-            {**one["tool_execution"], "confirmed": decision.confirmed}
-            for one in run["requirements"]
-        ]
-        form = {"tools": json.dumps(calls), "stream": "true" if decision.stream else "false"}
-        for _ in range(decision.times):
-            self._start("answer", self._go_on(asked, machine, form))
-            machine = self._next(machine)
+        return machine, None
+
+    def _answers(
+        self, asked: Asked, run: Mapping[str, Any], doubt: str, *, confirmed: bool
+    ) -> dict[str, str]:
+        """Return the form that answers each requirement: a doubt as `doubt` says."""
+        answers: list[dict[str, Any]] = []
+        for one in run["requirements"]:
+            call, own = one["tool_execution"], confirmed
+            answer: Mapping[str, Any] = {"confirmed": confirmed}
+            if call.get("in_doubt"):
+                self.tempest.sightings.note(f"doubt answered: {doubt}")
+                answer, own = _DOUBTS[doubt], doubt == "confirm"
+            if own:
+                of = one.get("member_run_id") or run["run_id"]
+                asked.confirmed.add((of, call["tool_call_id"]))
+            answers.append({**call, **_member(one), **answer})
+        return {"tools": json.dumps(answers)}
 
     def _go_on(self, asked: Asked, machine: int, form: Mapping[str, str]) -> Program[None]:
         """Answer a pause, and again as long as nobody says that it was answered."""
@@ -453,7 +497,7 @@ class Clients:
         machine, left = deliver.node, deliver.times
         for _ in range(_MOST_TRIES):
             signed = sign(deliver.name, clock.start_us + clock.elapsed_us, body)
-            sent = self.send(machine, "POST", f"/{CHANNEL}/webhook", None, signed, body)
+            sent = self.send(machine, "POST", f"/{deliver.channel}/webhook", None, signed, body)
             yield from self._wait(sent, _LONGEST_SECONDS)
             if sent.status == 200:
                 delivered.taken = True
@@ -462,3 +506,9 @@ class Clients:
                     return
             machine = self._next(machine)
             yield from Sleep(_PAUSE_SECONDS)
+
+
+def _member(requirement: Mapping[str, Any]) -> dict[str, str]:
+    """Return what says of which member of a team the call is."""
+    member = requirement.get("member_run_id")
+    return {} if member is None else {"member_run_id": member}

@@ -30,6 +30,7 @@ __all__ = [
     "PowerCut",
     "SetClock",
     "SetDatabaseClock",
+    "Settle",
     "Stall",
     "Start",
     "end_of",
@@ -120,6 +121,22 @@ class Continue:
 
 
 @frozen
+class Settle:
+    """A client answers every pause of a run, up to so many `times`.
+
+    Attributes:
+        doubt: Where it is in doubt whether a tool was carried out: confirm (call it again), reject
+            (the model is told) or result (that was its outcome).
+    """
+
+    at: float
+    node: int
+    name: str
+    doubt: str = "confirm"
+    times: int = 3
+
+
+@frozen
 class Cancel:
     """A client cancels a run, and repeats it until it has an answer."""
 
@@ -148,6 +165,7 @@ class Deliver:
     sender: str
     steps: str
     times: int = 1
+    channel: str = "letters"
 
 
 # --- Faults -------------------------------------------------------------------------------------
@@ -261,7 +279,8 @@ class Misbehave:
     Attributes:
         who: model, people (who take replies) or tool.
         kind: For a model refuses, overloaded, silent, cut or nonsense; for people refuses,
-            overloaded, silent or cut (taken, and the answer lost); for a tool fails or hangs.
+            overloaded, silent or cut (taken, and the answer lost); for a tool fails, hangs or kills
+            its node, which starts again a second later.
     """
 
     at: float
@@ -280,6 +299,7 @@ Decision: TypeAlias = (
     | Ask
     | Follow
     | Continue
+    | Settle
     | Cancel
     | Delete
     | Deliver

@@ -32,6 +32,7 @@ from .decisions import (
     PowerCut,
     SetClock,
     SetDatabaseClock,
+    Settle,
     Stall,
     Start,
 )
@@ -43,6 +44,10 @@ _YEAR: Final = 365 * 86_400.0
 _ASK_SECONDS: Final = 10.0
 _FAULT_SECONDS: Final = 16.0
 _MODES: Final = ("joined", "streamed", "streamed", "background")
+_AGENTS: Final = ("clerk", "clerk", "clerk", "porter", "porter", "guard", "form")
+_TEAMS: Final = ("desk", "desk", "window", "panel", "house")
+_MEMBERS: Final = ("helper", "helper", "aide")
+_TOOLS: Final = ("use", "use", "look", "book")
 
 
 @define(eq=False)
@@ -86,12 +91,17 @@ Draws: TypeAlias = Callable[[_Drawer], Iterator[Decision]]
 def _runs(d: _Drawer) -> Iterator[Decision]:
     sessions = [f"s{number}" for number in range(1, d.chance.randint(2, 4))]
     for _ in range(d.chance.randint(2, 6)):
-        yield _ask(d, d.chance.choice(sessions), d.chance.choice(("clerk", "clerk", "porter")))
+        yield _ask(d, d.chance.choice(sessions), d.chance.choice(_AGENTS))
+
+
+def _functions(d: _Drawer) -> Iterator[Decision]:
+    for _ in d.some(2):
+        yield _ask(d, d.chance.choice(("s1", "f1")), d.chance.choice(("worker", "steady")))
 
 
 def _teams(d: _Drawer) -> Iterator[Decision]:
     for _ in d.some(2):
-        yield _ask(d, "t1", "desk")
+        yield _ask(d, d.chance.choice(("t1", "t1", "t2")), d.chance.choice(_TEAMS))
 
 
 def _ask(d: _Drawer, session: str, component: str) -> Ask:
@@ -104,21 +114,80 @@ def _ask(d: _Drawer, session: str, component: str) -> Ask:
 
 
 def _steps(d: _Drawer, component: str) -> str:
-    """Return a script: a few calls of tools, one of them perhaps with a person's consent."""
-    steps = [_use(d) for _ in range(d.chance.choice((0, 0, 1, 1, 2, 4)))]
-    if d.chance.random() < 0.3:
-        steps.append(f"permit:{d.seconds(0, 1)}")
-    if component == "desk":
-        inner = [_use(d) for _ in range(d.chance.choice((0, 1, 2)))]
-        if d.chance.random() < 0.3:
-            inner.append(f"permit:{d.seconds(0, 1)}")
-        steps.append(f"member:{','.join([*inner, f'say:{d.chance.randint(1, 3)}'])}")
+    """Return a script for a component."""
+    match component:
+        case "worker" | "steady":
+            return f"use:{d.seconds(0, 4)} {_say(d)}"
+        case "form":
+            botch = ["botch"] if d.chance.random() < 0.3 else []
+            return " ".join([*_work(d), *botch, _say(d)])
+        case "window":
+            return f"{_member(d)} {_say(d)}"
+        case "panel":
+            return " ".join([f"each({','.join(_inner(d))})", *_work(d), _say(d)])
+        case "desk":
+            return " ".join([*_mix(d, [*_work(d), _members(d)]), _say(d)])
+        case "house":
+            return " ".join([*_mix(d, [*_work(d), _teams_within(d)]), _say(d)])
+        case _:
+            return " ".join([*_work(d), _say(d)])
+
+
+def _mix(d: _Drawer, steps: list[str]) -> list[str]:
     d.chance.shuffle(steps)
-    return " ".join([*steps, f"say:{d.chance.choice((1, 2, 3, 8))}"])
+    return steps
 
 
-def _use(d: _Drawer) -> str:
-    return "use:" + "+".join(str(d.seconds(0, 3)) for _ in range(d.chance.choice((1, 1, 2))))
+def _work(d: _Drawer) -> list[str]:
+    """Return a few calls of tools, one of them perhaps with a person's consent."""
+    steps = [_calls(d) for _ in range(d.chance.choice((0, 0, 1, 1, 2, 4)))]
+    if d.chance.random() < 0.25:
+        beside = f"+{_call(d)}" if d.chance.random() < 0.4 else ""
+        steps.append(f"permit:{d.seconds(0, 1)}{beside}")
+    return _mix(d, steps)
+
+
+def _calls(d: _Drawer) -> str:
+    """Return calls of tools, side by side if there are several."""
+    return "+".join(_call(d) for _ in range(d.chance.choice((1, 1, 2, 3))))
+
+
+def _call(d: _Drawer) -> str:
+    return f"{d.chance.choice(_TOOLS)}:{d.seconds(0, 3)}"
+
+
+def _say(d: _Drawer) -> str:
+    return f"say:{d.chance.choice((1, 2, 3, 8))}"
+
+
+def _inner(d: _Drawer) -> list[str]:
+    """Return the script of a member."""
+    steps = [_calls(d) for _ in range(d.chance.choice((0, 1, 1, 2)))]
+    if d.chance.random() < 0.2:
+        steps.append(f"permit:{d.seconds(0, 1)}")
+    return [*steps, f"say:{d.chance.randint(1, 3)}"]
+
+
+def _member(d: _Drawer) -> str:
+    return f"{d.chance.choice(_MEMBERS)}({','.join(_inner(d))})"
+
+
+def _members(d: _Drawer) -> str:
+    """Return the task of a member, perhaps beside another, or beside a call."""
+    beside = d.chance.choice(("", "", "", "member", "call"))
+    other = {"member": _member, "call": _call}.get(beside)
+    return _member(d) if other is None else f"{_member(d)}+{other(d)}"
+
+
+def _teams_within(d: _Drawer) -> str:
+    """Return the task of a team that is itself a member."""
+    team = d.chance.choice(("desk", "window", "panel"))
+    steps = {
+        "desk": lambda: [_calls(d), _member(d)],
+        "window": lambda: [_member(d)],
+        "panel": lambda: [f"each({','.join(_inner(d))})"],
+    }[team]()
+    return f"{team}({','.join([*steps, 'say:1'])})"
 
 
 def _followers(d: _Drawer) -> Iterator[Decision]:
@@ -139,6 +208,13 @@ def _continues(d: _Drawer) -> Iterator[Decision]:
                 yield Cancel(at + d.chance.choice((0.0, 0.0, 1.0, 2.0)), d.node(), ask.name)
 
 
+def _doubts(d: _Drawer) -> Iterator[Decision]:
+    for ask in d.asks:
+        if d.chance.random() < 0.7:
+            how = d.chance.choice(("confirm", "confirm", "reject", "result"))
+            yield Settle(ask.at + d.seconds(0, 5), d.node(), ask.name, how)
+
+
 def _cancels(d: _Drawer) -> Iterator[Decision]:
     for ask in d.asks:
         if d.chance.random() < 0.4:
@@ -156,17 +232,22 @@ def _messages(d: _Drawer) -> Iterator[Decision]:
     senders = ("ada", "bob")[: d.chance.randint(1, 2)]
     for number in range(d.chance.randint(1, 5)):
         times = d.chance.choice((1, 1, 2))
-        steps = f"say:{d.chance.choice((1, 2, 6))}"
+        channel = d.chance.choice(("letters", "letters", "letters", "slips"))
+        calls = [_calls(d) for _ in range(d.chance.choice((0, 0, 1, 2)))]
+        steps = " ".join([*calls, f"say:{d.chance.choice((1, 2, 6))}"])
         yield Deliver(
-            d.at(_ASK_SECONDS), d.node(), f"m{number + 1}", d.chance.choice(senders), steps, times
-        )
+            d.at(_ASK_SECONDS), d.node(), f"m{number + 1}", d.chance.choice(senders), steps, times,
+            channel,
+        )  # fmt: skip
 
 
 WORKLOADS: Final[Mapping[str, Draws]] = {
     "runs": _runs,
+    "functions": _functions,
     "teams": _teams,
     "followers": _followers,
     "continues": _continues,
+    "doubts": _doubts,
     "cancels": _cancels,
     "deletes": _deletes,
     "messages": _messages,
@@ -270,6 +351,11 @@ def _tools(d: _Drawer) -> Iterator[Decision]:
         yield Misbehave(d.at(), "tool", d.chance.choice(("fails", "hangs")))
 
 
+def _poison(d: _Drawer) -> Iterator[Decision]:
+    for _ in d.some(2):
+        yield Misbehave(d.at(), "tool", "kills", d.chance.choice((1, 1, 4)))
+
+
 FAULTS: Final[Mapping[str, Draws]] = {
     "kills": _kills,
     "power cuts": _power_cuts,
@@ -285,6 +371,7 @@ FAULTS: Final[Mapping[str, Draws]] = {
     "providers": _providers,
     "people": _people,
     "tools": _tools,
+    "poison": _poison,
 }
 """What befalls them, by name."""
 

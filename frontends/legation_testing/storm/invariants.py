@@ -76,6 +76,7 @@ INVARIANTS: Final = (
         (AttachRun,),
         """select old.message_id from inbox as new join inbox as old on old.sender = new.sender
         where new.message_id = :message_id and old.rowid < new.rowid and old.state = 'ready'
+        and old.channel = new.channel
         and (old.received_us, old.position) < (new.received_us, new.position)""",
         _attached,
     ),

@@ -20,26 +20,73 @@ from ..event_stream import ServerSentEvent
 from .clients import Asked, Clients, Followed
 from .decisions import SetClock, Start, end_of
 from .promises import Broken
-from .scene import DATABASES, Script
+from .scene import DATABASES, ENDS_IN_DOUBT, FUNCTIONS, RESULTS, Script, expected_contents
 from .tempest import Tempest
 
 __all__ = ["ORACLES", "Aftermath", "Oracle", "Run", "find_broken"]
 
 _FINAL: Final = ("COMPLETED", "CANCELLED", "ERROR")
+_MOST_TRIES: Final = 3
+_OF_CHANNELS: Final = "~channel:"
+"""The beginning of the owners of what channels ask for."""
+
+_ONCE: Final = ("use", "permit", "worker")
+"""What is not carried out again unless a person says so."""
+
 _ENDS: Final = ("RunCompleted", "RunCancelled", "RunError", "RunPaused")
 _CANCEL_SECONDS: Final = 3.0
 """So soon after a cancellation, and after the last fault, nothing more is done for a run."""
 
 
 @frozen
+class Event:
+    """An event as it is stored: its name is without what a team's have before it."""
+
+    seq: int
+    full_name: str
+    text: str
+    name: str
+    data: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, seq: int, name: str, text: str) -> Event:
+        """Return the event of a row."""
+        return cls(seq, name, text, name.removeprefix("Team"), json.loads(text))
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is of, which may be that of a member."""
+        run_id: str = self.data["run_id"]
+        return run_id
+
+    @property
+    def call(self) -> tuple[str, str]:
+        """The call that it is about: its run, and its id."""
+        return self.run_id, self.data["tool"]["tool_call_id"]
+
+
+@frozen
+class Step:
+    """A step as it is stored."""
+
+    run_id: str
+    place: str
+    kind: str
+    asked: str
+    ended: bool
+
+
+@frozen
 class Run:
-    """A run as it is stored, with its events: their numbers, names and data."""
+    """A run as it is stored, with its events: those of its members are among them."""
 
     database: str
+    owner: str
     session: str
     run_no: int
     run_id: str
     parent: str | None
+    component: str
     status: str
     message: str
     output: str | None
@@ -47,7 +94,32 @@ class Run:
     last: int
     lease_by: str | None
     cancel_us: int | None
-    events: tuple[tuple[int, str, str], ...]
+    attempt: int
+    events: tuple[Event, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its script."""
+        return Script.of(self.message, self.component).name
+
+    @property
+    def answered(self) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+        """The calls that people answered, each with the run that it is of, and its id."""
+        for event in self.events:
+            if event.name == "RunContinued" and event.run_id == self.run_id:
+                for call in event.data.get("tools", ()):
+                    of = call.get("member_run_id") or self.run_id
+                    yield (of, call["tool_call_id"]), call
+
+    @property
+    def settled(self) -> Counter[tuple[str, str]]:
+        """The calls that were over when people had answered."""
+        return Counter(one for one, call in self.answered if not call["confirmed"])
+
+    @property
+    def pauses(self) -> int:
+        """How often it paused."""
+        return sum(one.name == "RunPaused" and one.run_id == self.run_id for one in self.events)
 
 
 @define(eq=False)
@@ -57,6 +129,7 @@ class Aftermath:
     tempest: Tempest
     clients: Clients
     runs: dict[str, Run] = field(factory=dict[str, Run])
+    steps: dict[str, list[Step]] = field(factory=lambda: defaultdict[str, list[Step]](list))
 
     def __attrs_post_init__(self) -> None:
         for database in DATABASES:
@@ -68,26 +141,53 @@ class Aftermath:
         return connection.execute(select).fetchall()
 
     def _read(self, database: str) -> None:
-        events: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+        events: dict[str, list[Event]] = defaultdict(list)
         for run_id, *event in self.rows(
             database, "select run_id, seq, name, data from events order by run_id, seq"
         ):
-            events[run_id].append((event[0], event[1], event[2]))
+            events[run_id].append(Event.of(*event))
         for row in self.rows(
             database,
-            """select session_id, run_no, run_id, parent_run_id, status, input, output, reason,
-            events, lease_by, cancel_us from runs order by session_id, run_no""",
+            """select owner, session_id, run_no, run_id, parent_run_id, component_id, status, input,
+            output, reason, events, lease_by, cancel_us, attempt
+            from runs order by session_id, run_no""",
         ):
-            message = json.loads(row[5])["message"]
-            stored: tuple[Any, ...] = tuple(events.get(row[2], ()))
-            columns: tuple[Any, ...] = (database, *row[:5], message, *row[6:], stored)
+            message = json.loads(row[7])["message"]
+            stored: tuple[Any, ...] = tuple(events.get(row[3], ()))
+            columns: tuple[Any, ...] = (database, *row[:7], message, *row[8:], stored)
             run = Run(*columns)
             self.runs[run.run_id] = run
+        select = "select run_id, place, kind, asked, outcome is not null from steps"
+        for run_id, *step in self.rows(database, select):
+            self.steps[run_id].append(Step(run_id, *step))
 
     @property
     def of_clients(self) -> Iterator[Run]:
         """The runs that are no member's."""
         return (run for run in self.runs.values() if run.parent is None)
+
+    @property
+    def by_name(self) -> Mapping[str, Run]:
+        """The runs that are no member's, by the names of their scripts."""
+        return {run.name: run for run in self.of_clients}
+
+    @property
+    def gone(self) -> set[str]:
+        """The names of the runs whose session was deleted, or was to be.
+
+        A request that comes again behind the deletion of its session begins anew.
+        """
+        return {name for name, asked in self.clients.asked.items() if self.is_deleted(asked)}
+
+    @property
+    def confirmed(self) -> Counter[tuple[str, str]]:
+        """How often each call was gone on with that a person confirmed: by its script and place."""
+        return Counter(
+            _place_of(call, run)
+            for run in self.of_clients
+            for _, call in run.answered
+            if call["confirmed"]
+        )
 
     @property
     def clocks_agree(self) -> bool:
@@ -111,8 +211,10 @@ class Aftermath:
 
     @property
     def replies_wait(self) -> bool:
-        """Whether a reply waits for the clock of its database."""
-        return bool(self.rows("main", "select 1 from outbox where state = 'ready'"))
+        """Whether a reply waits for the clock of its database, or is too old by a node's."""
+        dead = self.rows("main", "select 1 from outbox where state = 'dead'")
+        waiting = self.rows("main", "select 1 from outbox where state = 'ready'")
+        return bool(waiting) or (bool(dead) and not self.clocks_agree)
 
     def is_deleted(self, asked: Asked) -> bool:
         """Tell whether somebody deleted the session of a run, or tried to."""
@@ -124,6 +226,12 @@ class Aftermath:
         return max((end_of(one) for one in self.tempest.decisions), default=0.0)
 
 
+def _place_of(call: Mapping[str, Any], run: Run) -> tuple[str, str]:
+    """Return the script and the place of a call; that of a function has none."""
+    arguments = call["tool_args"]
+    return arguments.get("name", run.name), arguments.get("place", "")
+
+
 Oracle: TypeAlias = Callable[[Aftermath], Iterator[str]]
 
 
@@ -131,11 +239,61 @@ Oracle: TypeAlias = Callable[[Aftermath], Iterator[str]]
 
 
 def _calls_of_tools(after: Aftermath) -> Iterator[str]:
-    # A request that comes again behind the deletion of its session begins anew.
-    gone = {name for name, asked in after.clients.asked.items() if after.is_deleted(asked)}
-    for (name, place), times in after.tempest.scene.carried_out.items():
-        if times > 1 and name.partition("/")[0] not in gone:
-            yield f"the call {place} of #{name} was carried out {times} times"
+    gone, confirmed, runs = after.gone, after.confirmed, after.by_name
+    for (kind, name, place), times in after.tempest.scene.carried_out.items():
+        top = name.partition("/")[0]
+        if times == 1 or top in gone:
+            continue
+        if kind in _ONCE:
+            most = max(1, (kind != "permit") + confirmed[name, place])
+        else:
+            most = runs[top].attempt if top in runs else times
+        if times > most:
+            yield f"{kind} {place} of #{name} was carried out {times} times"
+
+
+def _results(after: Aftermath) -> Iterator[str]:
+    """What a tool is said to have returned is what one did that was carried out."""
+    for run in after.of_clients:
+        for event in run.events:
+            if event.name != "ToolCallCompleted" or event.call in run.settled:
+                continue
+            call = event.data["tool"]
+            kind, place = call["tool_name"], _place_of(call, run)
+            done = after.tempest.scene.carried_out[kind, *place]
+            if kind in RESULTS and not call["tool_call_error"] and not done:
+                yield f"{kind} {place} returned {call['result']}, and was not carried out"
+
+
+def _confirmations(after: Aftermath) -> Iterator[str]:
+    for name, asked in after.clients.asked.items():
+        run = after.runs.get(asked.run_id or "")
+        for one, call in () if run is None else run.answered:
+            if call["confirmed"] and one not in asked.confirmed:
+                yield f"{call} of {name} is confirmed, and nobody did that"
+
+
+def _keys(after: Aftermath) -> Iterator[str]:
+    places: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for call, keys in after.tempest.scene.keys.items():
+        if len(keys) > 1 and call[0].partition("/")[0] not in after.gone:
+            yield f"book {call[1]} of #{call[0]} has the keys {sorted(keys)}"
+        for key in keys:
+            places[key].add(call)
+    for key, calls in places.items():
+        if len(calls) > 1:
+            yield f"the key {key} is that of {sorted(calls)}"
+
+
+def _questions(after: Aftermath) -> Iterator[str]:
+    """Each time that a run is taken up, an answer is asked for at most once."""
+    gone, runs = after.gone, after.by_name
+    for (name, number), times in after.tempest.scene.asked.items():
+        run = runs.get(name.partition("/")[0])
+        if run is None or run.name in gone:
+            continue
+        if times > (most := max(1, run.attempt - run.pauses + 1)):
+            yield f"answer {number} of #{name} was asked for {times} times, and not {most}"
 
 
 def _answers_to_messages(after: Aftermath) -> Iterator[str]:
@@ -167,6 +325,7 @@ def _order_of_messages(after: Aftermath) -> Iterator[str]:
         "main",
         """select old.sender, old.message_id, new.message_id from inbox as old
         join inbox as new on new.sender = old.sender and new.rowid > old.rowid
+        and new.channel = old.channel
         and (new.received_us, new.position) > (old.received_us, old.position)
         where old.state = 'done' and new.state = 'done'""",
     )
@@ -176,9 +335,7 @@ def _order_of_messages(after: Aftermath) -> Iterator[str]:
 
 
 def _runs_of_messages(after: Aftermath) -> Iterator[str]:
-    begun = Counter(
-        Script.of(run.message).name for run in after.of_clients if run.reason != "interrupted"
-    )
+    begun = Counter(run.name for run in after.of_clients)
     for name in after.clients.delivered:
         if begun[name] > 1:
             yield f"{begun[name]} runs answered the message {name}"
@@ -189,7 +346,7 @@ def _runs_of_messages(after: Aftermath) -> Iterator[str]:
 
 def _numbers(after: Aftermath) -> Iterator[str]:
     for run in after.runs.values():
-        numbers = [seq for seq, _, _ in run.events]
+        numbers = [event.seq for event in run.events]
         if run.parent is None and numbers != list(range(1, run.last + 1)):
             yield f"run {run.run_id} has the events {numbers} of {run.last}"
     sessions: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -212,7 +369,7 @@ def _ends(after: Aftermath) -> Iterator[str]:
 
 def _last_event(run: Run) -> Iterator[str]:
     """Yield what is wrong with the end of a run, as its events tell it."""
-    name = run.events[-1][1] if run.events else "none"
+    name = run.events[-1].full_name if run.events else "none"
     expected = {"ERROR": "Error"}.get(run.status, run.status.capitalize())
     if not name.endswith(f"Run{expected}"):
         yield f"run {run.run_id} is {run.status}, and its last event is {name}"
@@ -220,9 +377,84 @@ def _last_event(run: Run) -> Iterator[str]:
 
 def _contents(after: Aftermath) -> Iterator[str]:
     for run in after.runs.values():
-        expected = "".join(Script.of(run.message).pieces)
-        if run.status == "COMPLETED" and json.loads(run.output or "{}")["content"] != expected:
+        if run.status != "COMPLETED":
+            continue
+        expected = expected_contents(run.component, run.message)
+        if json.loads(run.output or "{}")["content"] not in expected:
             yield f"run {run.run_id} ({run.message}) is complete with {run.output}"
+
+
+def _spending(after: Aftermath) -> Iterator[str]:
+    for run in after.runs.values():
+        if run.status not in ("COMPLETED", "PAUSED") or run.component in FUNCTIONS:
+            continue
+        top = run
+        while top.parent is not None:
+            top = after.runs[top.parent]
+        answers = [
+            one.data
+            for one in top.events
+            if one.name == "ModelRequestCompleted" and one.run_id == run.run_id
+        ]
+        spent = json.loads(run.output or "{}")["metrics"]
+        for tokens in ("input_tokens", "output_tokens"):
+            if spent[tokens] != (total := sum(one[tokens] for one in answers)):
+                yield f"run {run.run_id} says {tokens} {spent[tokens]}; its answers: {total}"
+
+
+# --- What happened, as it is told ---------------------------------------------------------------
+
+
+def _lives(after: Aftermath) -> Iterator[str]:
+    """The log of a run says of each thing once that it began, and once that it ended."""
+    for run in after.of_clients:
+        counts, settled = Counter(_life(event) for event in run.events), run.settled
+        for (name, *what), times in counts.items():
+            if name and times > 1:
+                yield f"run {run.run_id} has {times} times {name} of {what}"
+            if name == "ToolCallCompleted" and not counts["ToolCallStarted", *what]:
+                yield f"run {run.run_id} has the end of the call {what}, and no begin"
+            if name == "ToolCallStarted" and run.status == "COMPLETED":
+                over = counts["ToolCallCompleted", *what] + counts["ToolCallError", *what]
+                if not over and not settled[what[0], what[1]]:
+                    yield f"run {run.run_id} is complete, and the call {what} has no end"
+
+
+def _life(event: Event) -> tuple[str, ...]:
+    match event.name:
+        case "RunStarted" | "RunCompleted" | "RunCancelled" | "RunError":
+            return event.name, event.run_id
+        case "ToolCallStarted" | "ToolCallCompleted" | "ToolCallError":
+            return event.name, *event.call
+        case _:
+            return ("",)
+
+
+def _answers_of_models(after: Aftermath) -> Iterator[str]:
+    """No answer that is stored is asked for again: of a complete run each is there once."""
+    for run in after.of_clients:
+        answered = Counter(
+            event.run_id for event in run.events if event.name == "ModelRequestCompleted"
+        )
+        for run_id, times in answered.items():
+            one = after.runs.get(run_id)
+            if one is None or one.status != "COMPLETED":
+                continue
+            script = Script.of(one.message, one.component)
+            asked = sum(name == script.name for name, _ in after.tempest.scene.asked)
+            if times > asked:
+                yield f"run {run_id} has {times} answers to {asked} questions"
+
+
+def _steps(after: Aftermath) -> Iterator[str]:
+    for run_id, steps in after.steps.items():
+        run = after.runs.get(run_id)
+        if run is None or run.parent is not None:
+            yield f"there are {len(steps)} steps of {run_id}, which is no run at the top"
+            continue
+        begun = [step for step in steps if not step.ended]
+        if run.status == "COMPLETED" and len(begun) > run.settled.total():
+            yield f"run {run_id} is complete, and {begun} have no outcome"
 
 
 _AUDIT: Final = ", ".join(one.name for one in fields(AuditEntry))
@@ -252,7 +484,7 @@ def _sessions(after: Aftermath) -> Iterator[str]:
 
 
 def _acknowledged(after: Aftermath) -> Iterator[str]:
-    names = Counter(Script.of(run.message).name for run in after.of_clients)
+    names = Counter(run.name for run in after.of_clients)
     for name, asked in after.clients.asked.items():
         if len(asked.run_ids) > 1:
             yield f"the request {name} became the runs {list(asked.run_ids)}"
@@ -263,8 +495,8 @@ def _acknowledged(after: Aftermath) -> Iterator[str]:
             yield f"run {asked.run_id} of the request {name} was acknowledged, and is nowhere"
         if run is not None and asked.ended is not None and asked.ended != run.status:
             yield f"run {run.run_id} was {asked.ended} to a client, and is {run.status}"
-        if len(asked.continued) > 1:
-            yield f"the pause of {name} was answered {len(asked.continued)} times"
+        if run is not None and len(asked.continued) > run.pauses:
+            yield f"{run.pauses} pauses of {name} were answered {len(asked.continued)} times"
 
 
 def _followers(after: Aftermath) -> Iterator[str]:
@@ -286,7 +518,7 @@ def _seen(followed: Followed, run: Run | None, *, gone: bool) -> Iterator[str]:
         yield f"the stream of {name} came to its end behind {numbers[-1]}, which is none"
     if run is None or gone:
         return
-    stored = {seq: (event, data) for seq, event, data in run.events}
+    stored = {one.seq: (one.full_name, one.text) for one in run.events}
     for number, event in zip(numbers, followed.seen, strict=True):
         if stored.get(number) != (event.name, event.data):
             yield f"a client saw {event} as number {number} of {name}: {stored.get(number)}"
@@ -311,9 +543,26 @@ def _cancellations(after: Aftermath) -> Iterator[str]:
 def _interruptions(after: Aftermath) -> Iterator[str]:
     tempest = after.tempest
     for run in after.of_clients:
+        if run.reason != "interrupted":
+            continue
         executors = tempest.executors.get(run.run_id, set())
-        if run.reason == "interrupted" and executors and not executors & tempest.doubted:
+        if executors and not executors & tempest.doubted:
             yield f"run {run.run_id} of {sorted(executors)}, who lived, ended as interrupted"
+        if run.component == "worker" and (run.owner.startswith(_OF_CHANNELS) or run.settled):
+            continue
+        if run.component not in ENDS_IN_DOUBT:
+            yield f"run {run.run_id} of {run.component} ended as interrupted"
+        elif all(step.ended for step in after.steps[run.run_id] if step.kind == "call"):
+            yield f"run {run.run_id} ended as interrupted, and no call of it is in doubt"
+
+
+def _give_ups(after: Aftermath) -> Iterator[str]:
+    for run in after.of_clients:
+        if run.reason == "gave_up" and (tries := after.tempest.tried[run.run_id]) < _MOST_TRIES:
+            yield f"run {run.run_id} was given up after {tries} tries"
+    for run_id, tries in after.tempest.tries.items():
+        if tries > _MOST_TRIES:
+            yield f"run {run_id} was tried {tries} times, and came no further"
 
 
 def _statuses(after: Aftermath) -> Iterator[str]:
@@ -328,19 +577,28 @@ def _programs(after: Aftermath) -> Iterator[str]:
 ORACLES: Final[Mapping[str, Oracle]] = {
     "no program raises anything": _programs,
     "no request ends in an error of ours": _statuses,
-    "a call of a tool is carried out at most once": _calls_of_tools,
+    "a call of a tool is carried out as often as it may be": _calls_of_tools,
+    "what is said to be done was done": _results,
+    "a person confirmed what is said to be confirmed": _confirmations,
+    "a call has one key, and no other call has it": _keys,
+    "an answer is asked for once each time a run is taken up": _questions,
     "a message is answered once": _answers_to_messages,
     "a sender is answered in order": _order_of_messages,
     "a message has one run": _runs_of_messages,
     "numbers are dense": _numbers,
     "every run comes to an end": _ends,
     "a complete run has its whole answer": _contents,
+    "a run says what its answers cost": _spending,
+    "each thing begins once and ends once": _lives,
+    "an answer that is stored is not asked for again": _answers_of_models,
+    "steps are of runs, and those of a complete run are over": _steps,
     "the audit trail is whole": _audit,
     "a session takes a new run": _sessions,
     "what was acknowledged is there, once": _acknowledged,
     "a follower sees what is stored, without gap or repeat": _followers,
     "a cancelled run is not worked on": _cancellations,
-    "a run is interrupted only with its node": _interruptions,
+    "a run is interrupted where it says so, with its node": _interruptions,
+    "a run is given up after three tries, and not before": _give_ups,
 }
 """The promises, by the sentence that a failure shows."""
 

@@ -21,6 +21,7 @@ from legation.store.outbox import OUTBOX
 from legation.store.run_keeping import ClaimWaiting, ExpireRuns, ReleaseRun
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, FinishRun, StartRun
+from legation.store.steps import FetchSteps, Step
 from legation.store.units import Unit
 
 from ..matching import is_audited
@@ -44,6 +45,8 @@ class Sightings:
     _buried: set[str] = field(factory=set[str])
     _released: dict[str, str] = field(factory=dict[str, str])
     _claimed: dict[tuple[str, str], str] = field(factory=dict[tuple[str, str], str])
+    _executed: dict[str, str] = field(factory=dict[str, str])
+    _drained: set[str] = field(factory=set[str])
 
     def note(self, name: str) -> None:
         """Count a state."""
@@ -67,6 +70,23 @@ class Sightings:
         """Remember who released a run."""
         self._released[run_id] = node.name
         return True
+
+    def execute(self, node: Node, run_id: str) -> bool:
+        """Remember who executed a run; tell whether that was another node before."""
+        before = self._executed.get(run_id, node.name)
+        self._executed[run_id] = node.name
+        return before != node.name
+
+    def drain(self, run_id: str) -> bool:
+        """Remember that a run was released in order."""
+        self._drained.add(run_id)
+        return True
+
+    def was_drained(self, run_id: str) -> bool:
+        """Tell, once, whether a run was released in order."""
+        was_drained = run_id in self._drained
+        self._drained.discard(run_id)
+        return was_drained
 
     def bury(self, names: Iterable[str]) -> bool:
         """Remember who was taken for dead; tell whether anybody was."""
@@ -118,8 +138,9 @@ def _for_dead(at: Glance) -> bool:
     return at.executor is not None and not at.executor.alive
 
 
-def _for_stalled(at: Glance) -> bool:
-    return at.executor is not None and at.executor.alive and at.executor.stalled
+def _from_stalled(at: Glance) -> bool:
+    node = at.seen.find(at.unit.lease.node) if at.answer and at.unit.lapsed else None
+    return node is not None and node.alive and node.stalled
 
 
 def _lost_at_the_end(at: Glance) -> bool:
@@ -135,6 +156,45 @@ def _buried_beside(at: Glance) -> bool:
     return at.seen.bury([name for name in at.answer if name != at.node.name])
 
 
+def _stored(at: Glance, name: str, text: str) -> bool:
+    """Tell whether an event of this name, with this in its data, was stored."""
+    return at.answer is not None and any(
+        event.name.endswith(name) and text in event.data for event in at.unit.events
+    )
+
+
+def _resumed(at: Glance) -> bool:
+    return _stored(at, "RunContinued", _RESUMED)
+
+
+def _resumed_elsewhere(at: Glance) -> bool:
+    elsewhere = at.answer is not None and at.seen.execute(at.node, at.unit.run_id)
+    return elsewhere and _resumed(at)
+
+
+def _resumed_behind_a_drain(at: Glance) -> bool:
+    return _resumed(at) and at.seen.was_drained(at.unit.run_id)
+
+
+def _is_half_known(at: Glance) -> bool:
+    calls = [step for step in at.answer if step.kind != "model"]
+    ended = {_answer_before(step) for step in calls if step.outcome is not None}
+    return any(_answer_before(step) in ended for step in calls if step.outcome is None)
+
+
+def _answer_before(step: Step) -> str:
+    """Return the place of the answer that a call is of."""
+    return step.place.rpartition(".")[0] or step.place
+
+
+def _asks_about_doubt(at: Glance) -> bool:
+    return at.answer.kept and at.unit.status == "PAUSED" and _IN_DOUBT in at.unit.output
+
+
+def _ended_so(reason: str) -> Shows:
+    return lambda at: at.answer.kept and at.unit.reason == reason
+
+
 def _claimed_elsewhere(queue: object) -> Shows:
     def shows(at: Glance) -> bool:
         if at.unit.queue is not queue:
@@ -146,14 +206,44 @@ def _claimed_elsewhere(queue: object) -> Shows:
     return shows
 
 
+_RESUMED: Final = '"resumed":true'
+_IN_DOUBT: Final = '"in_doubt":true'
+
 SEEN_IN_ANSWERS: Final = (
+    State("run gone on with", AppendEvents, _resumed),
+    State("run gone on with on another node", AppendEvents, _resumed_elsewhere),
+    State("run gone on with behind a drain", AppendEvents, _resumed_behind_a_drain),
+    State(
+        "run released in a drain",
+        ReleaseRun,
+        lambda at: at.answer and not at.unit.tried and at.seen.drain(at.unit.run_id),
+    ),
+    State(
+        "model asked again",
+        AppendEvents,
+        lambda at: _stored(at, "ModelRequestStarted", '"again":true'),
+    ),
+    State("call known beside one in doubt", FetchSteps, _is_half_known),
+    State(
+        "member gone on with",
+        FetchSteps,
+        lambda at: any("/" in step.place for step in at.answer),
+    ),
+    State(
+        "lease lost while storing steps",
+        AppendEvents,
+        lambda at: at.answer is None and bool(at.unit.records.steps),
+    ),
+    State("person asked about a doubt", FinishRun, _asks_about_doubt),
+    State("run ended by a doubt", FinishRun, _ended_so("interrupted")),
+    State("run given up", FinishRun, _ended_so("gave_up")),
     State("lease lost while storing", AppendEvents, lambda at: at.answer is None),
     State("cancel heard while storing", AppendEvents, lambda at: bool(at.answer)),
     State("cancel met a pause", FinishRun, lambda at: at.answer.cancel_asked),
     State("lease lost at the end", FinishRun, _lost_at_the_end),
     State("end claimed the next run", FinishRun, lambda at: at.answer.following is not None),
     State("run ended for a dead node", FinishRun, _for_dead),
-    State("taken over while its node was stalled", FinishRun, _for_stalled),
+    State("taken over while its node was stalled", ReleaseRun, _from_stalled),
     State("cancelled while it waited", CancelRun, lambda at: at.answer in ("PENDING", "PAUSED")),
     State("cancel met the end", CancelRun, lambda at: at.answer in ("COMPLETED", "ERROR")),
     State("run waits for its session", StartRun, lambda at: at.answer.claim is None),
@@ -197,6 +287,10 @@ NOTED: Final[Mapping[str, str]] = {
     "all nodes died at once": "Tempest: a power cut",
     "died with the answer unheard": "Tempest: a node was killed behind a unit of work",
     "tool took too long": "Tempest: the answer to a call came after its time",
+    "tool killed its node": "Tempest: a call was carried out, and nobody heard of it",
+    "doubt answered: confirm": "clients: a person had a call made once more",
+    "doubt answered: reject": "clients: a person did not",
+    "doubt answered: result": "clients: a person said what came of a call",
     "reply came twice under its key": "Scene: people got a reply that they had",
     "stream resumed on another node": "clients: Last-Event-ID was sent to another node",
     "stream resumed within a run": "clients: events came before and after the client came back",

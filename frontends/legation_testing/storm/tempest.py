@@ -29,7 +29,10 @@ from legation.effects import (
 )
 from legation.node_state import digest
 from legation.store.failures import Busy, CommitLost, StoreFailure, Unavailable
-from legation.store.runs import AppendEvents, FinishRun
+from legation.store.run_keeping import ClaimWaiting, ExpireRuns, ReleaseRun
+from legation.store.run_rows import ClaimedRun
+from legation.store.run_steering import ContinueRun
+from legation.store.runs import AppendEvents, FinishRun, StartRun
 
 from ..faults import Performed
 from ..matching import show
@@ -55,7 +58,7 @@ from .decisions import (
 )
 from .invariants import BY_UNIT
 from .promises import Broken
-from .scene import Scene
+from .scene import Scene, Script
 from .sometimes import Sightings, unit_of
 
 __all__ = ["Machine", "Tempest"]
@@ -64,6 +67,14 @@ _LIMIT: Final = 100_000
 """So many effects are more than any storm has that comes to its end."""
 
 _LATE_SECONDS: Final = 1.5
+_HANG_SECONDS: Final = 9.0
+"""So long takes what hangs and may take any time."""
+
+_THEFT: Final = "a run is taken only from a node that may be dead"
+_POISON: Final = Kill(0.0, 0)
+_FRESH: Final = (StartRun, ContinueRun)
+"""The claims of what has not been tried."""
+
 _FAILURES: Final[dict[str, type[StoreFailure]]] = {
     "busy": Busy,
     "unavailable": Unavailable,
@@ -100,6 +111,8 @@ class Tempest:
         effects: Every effect that the nodes asked for, in order.
         broken: The invariants that were broken.
         executors: The nodes that stored something of a run, by its id.
+        tried: How often each run was taken up since it last came further.
+        tries: How often that was, at most.
         doubted: The nodes that others may take for dead, by their names.
         quiet: The time behind which nothing is decided any more, in seconds.
         sightings: The states that were reached.
@@ -127,7 +140,10 @@ class Tempest:
         self.sightings = Sightings(self.nodes)
         self.broken: list[Broken] = []
         self.executors: dict[str, set[str]] = {}
+        self.tries: dict[str, int] = {}
+        self.tried: dict[str, int] = {}
         self.doubted: set[str] = set()
+        self._at_work: set[tuple[str, int]] = set()
         starts = [one for one in self.decisions if isinstance(one, Start)]
         self.machines = {
             one.node: Machine(one.node, one.place, round(one.skew * 1_000_000)) for one in starts
@@ -438,6 +454,8 @@ class Tempest:
         if unit is not effect.unit:
             answer = answer.result
         self.sightings.look(node, kind, unit, answer)
+        self._count_tries(kind, unit, answer)
+        self._look_for_theft(kind, unit, answer)
         for invariant in BY_UNIT.get(kind, ()):
             parameters = invariant.parameters(unit, answer)
             connection = self.world.databases.connection(effect.database)
@@ -445,14 +463,41 @@ class Tempest:
                 found = f"{effect.database}, behind {show(unit)}: {[row for (row,) in rows]}"
                 self.broken.append(Broken(invariant.promise, found))
 
+    def _look_for_theft(self, kind: Any, unit: Any, answer: Any) -> None:
+        """Look whether a run is taken from a node that lives and executes it."""
+        if kind is AppendEvents and answer is not None:
+            self._at_work.add((unit.run_id, unit.lease.attempt))
+        elif kind is ExpireRuns:
+            self._at_work -= {(run_id, attempt) for run_id, attempt in unit.runs}
+        elif kind is ReleaseRun and answer and unit.lapsed:
+            lives = unit.lease.node not in self.doubted
+            if lives and (unit.run_id, unit.lease.attempt) in self._at_work:
+                found = f"run {unit.run_id} was taken from {unit.lease.node}, who lived"
+                self.broken.append(Broken(_THEFT, found))
+
+    def _count_tries(self, kind: Any, unit: Any, answer: Any) -> None:
+        """Count how often a run is taken up before a step of it ends."""
+        if claim := _claim_of(kind, answer):
+            before = 0 if kind in _FRESH else self.tried.get(claim.run_id, 0)
+            self.tried[claim.run_id] = before + 1
+            self.tries[claim.run_id] = max(before + 1, self.tries.get(claim.run_id, 0))
+        elif kind is ReleaseRun and answer and not unit.tried:
+            self.tried[unit.run_id] -= 1
+        elif kind is AppendEvents and answer is not None and unit.records.progress:
+            self.tried[unit.run_id] = 1
+
     def _call_function(self, task: Task[Any], effect: CallFunction) -> Any:
-        seconds = float(effect.arguments["seconds"])
+        seconds = _seconds_of(effect)
         answer = perform(self.world, task, effect)
         match self.scene.take_trouble("tool"):
             case "fails":
                 answer = Raised(RuntimeError("storm"))
             case "hangs":
-                seconds = effect.timeout_seconds
+                seconds = min(effect.timeout_seconds, _HANG_SECONDS)
+            case "kills":
+                self.sightings.note("tool killed its node")
+                self._fell(task.node, _POISON)
+                return WAITS
             case _:
                 pass
         if seconds >= effect.timeout_seconds:
@@ -513,3 +558,22 @@ class Tempest:
         for waiting in node.state.hear_nudge(digest(effect.topic)):
             waiting.catch_up(effect.topic)
             self.scheduler.wake(waiting, None)
+
+
+def _claim_of(kind: Any, answer: Any) -> ClaimedRun | None:
+    """Return the run that a unit claimed, if it did."""
+    claim: ClaimedRun | None = None
+    if kind is ClaimWaiting:
+        claim = answer
+    elif kind is FinishRun:
+        claim = answer.following
+    elif kind is StartRun or kind is ContinueRun:
+        claim = answer.claim
+    return claim
+
+
+def _seconds_of(effect: CallFunction) -> float:
+    """Return how long a tool takes, or an agent that is a function."""
+    if "seconds" in effect.arguments:
+        return float(effect.arguments["seconds"])
+    return Script.of(effect.arguments["message"]).seconds
