@@ -119,7 +119,7 @@ class Membership:
     compared_us: int = 0
     orphans: frozenset[RunAttempt] | None = None
     letters: SharedWork[Any] = field(factory=SharedWork[Any])
-    defined: set[str] = field(factory=set[str])
+    defined: set[str] = field(factory=set[str], repr=False)
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
