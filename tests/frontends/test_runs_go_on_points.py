@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import define, evolve, field
 
-from legation_testing import Client, Crashed, crash_everywhere
+from legation import Agent, Platform
+from legation.models.conversation import Prompt
+from legation.tools import tool
+from legation_testing import Client, Crashed, Says, ScriptedModel, call, crash_everywhere
 
+from ..two_databases import IN_MEMORY
 from .cluster_kit import NIGHTLY
 from .go_on_kit import CASES, Case, Ground, Outcome, World, finish, judge
 
@@ -133,3 +137,49 @@ def test_run_goes_on_after_two_crashes(
         assert tried < 10 * PAIRS
 
     figures(f"going on: {one.name}, {pairs} pairs of crashes drawn")
+
+
+def _count_going_on(ground: Ground, steps: int) -> int:
+    """Return how many effects a node asks for in the second in which it takes up a run."""
+
+    @tool(again="safe")
+    def look(number: int) -> str:
+        """Look."""
+        return f"seen {number}"
+
+    def answer(prompt: Prompt) -> Any:
+        number = sum(message.role == "tool" for message in prompt.messages)
+        if number < steps // 2:
+            return call("look", number=number)
+        return Says("It was seen.", after_seconds=50.0)
+
+    def platform() -> Platform:
+        model = ScriptedModel([answer] * 1_000)
+        agent = Agent(id="looker", model=model, tools=[look], max_rounds=1_000)
+        return Platform(databases=IN_MEMORY, agents=[agent])
+
+    client = ground.client(platform)
+    try:
+        form = {"message": "go", "session_id": "s", "background": True}
+        client.post("/agents/looker/runs", form=form)
+        client.advance(1.0)
+        client.crash()
+        client.restart()
+        begun = len(client.effects)
+        client.advance(1.0)
+        effects = len(client.effects) - begun
+        client.advance(60.0)
+        ended = ground.select("select r.status, count(*) from runs r join steps s using (run_id)")
+        assert ended == [("COMPLETED", steps + 1)]
+    finally:
+        client.close()
+    return effects
+
+
+def test_going_on_asks_for_no_more_effects_where_there_are_a_thousand_steps(
+    ground: Ground, figures: Callable[[str], None]
+) -> None:
+    few, many = _count_going_on(ground, 10), _count_going_on(ground, 1_000)
+
+    figures(f"going on: {many} effects in the second in which a run of 1,000 steps is taken up")
+    assert many == few
