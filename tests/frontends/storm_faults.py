@@ -270,9 +270,5 @@ FAULTS: Final = {
         name_all_dead,
         0, ("runs",), ("kills",),
     ),
-    "a lease without a program never lapses": PlantedFault(
-        lambda: rewrite((run_keeping.EXPIRE,), "where run_id", "where 0 and run_id"),
-        234, ("runs",), ("lost answers", "refusals", "outages"),
-    ),
 }  # fmt: skip
 """By their names; the first eight are of promises that have no need of leases."""

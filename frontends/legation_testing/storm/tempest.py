@@ -517,7 +517,10 @@ class Tempest:
     # --- Hints ----------------------------------------------------------------------------------
 
     def _publish(self, task: Task[Any], effect: Publish) -> None:
-        self._tell(task, effect, self._hear_event)
+        if effect.events:
+            self._tell(task, effect, self._hear_event)
+        else:  # who follows the run on this node is to look for itself
+            perform(self.world, task, effect)
 
     def _nudge(self, task: Task[Any], effect: Nudge) -> None:
         self._tell(task, effect, self._hear_nudge)
