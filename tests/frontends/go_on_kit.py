@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 from legation import Agent, Platform, Team
 from legation.models.conversation import Prompt, ToolCall, Usage
 from legation.tools import tool
+from legation.tools.accepted import is_array, is_object
 from legation_testing import Client, Says, ScriptedModel, Simulation, call
 from legation_testing.clock import Clock
 from legation_testing.databases import MEMORY, Databases
@@ -169,7 +170,7 @@ class Ground:
     def __init__(self) -> None:
         """Open and migrate them."""
         names = {database.id: MEMORY for database in IN_MEMORY}
-        self.databases = Databases(names, lambda *_: None, Clock())
+        self.databases = Databases(names, _ignore, Clock())
         with Simulation(databases=self.databases) as world:
             world.run(Platform(databases=IN_MEMORY).startup(), body=None)
         self.databases.keep()
@@ -305,7 +306,7 @@ class World:
         number = sum(message.role == "assistant" for message in prompt.messages)
         self.asked[who, task, str(len(prompt.messages))] += 1
         says = SCRIPTS[who][number]
-        if isinstance(says, list):
+        if is_array(says):
             says = Says(calls=says)
         if isinstance(says, str):
             says = Says(says)
@@ -570,13 +571,17 @@ def simplify(run: Mapping[str, Any], doubted: frozenset[str]) -> Any:
     return json.loads(text)
 
 
+def _ignore(level: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Leave out what the driver says."""
+
+
 def find_doubts(value: Any) -> set[str]:
     """Return the calls in a run, and in those of its members, whose outcome is not known."""
-    if isinstance(value, list):
-        return set().union(*map(find_doubts, value))
-    if not isinstance(value, dict):
+    if is_array(value):
+        return {call for one in value for call in find_doubts(one)}
+    if not is_object(value):
         return set()
-    found = set().union(*map(find_doubts, value.values()))
+    found = {call for one in value.values() for call in find_doubts(one)}
     if _UNKNOWN in str(value.get("result")) and "tool_call_id" in value:
         assert value["tool_name"] in _NEVER, "it may be called again"
         found.add(value["tool_call_id"])
@@ -587,20 +592,20 @@ def find_difference(one: Any, other: Any, path: str = "") -> str:
     """Return where two values differ first; nothing where they do not."""
     if one == other:
         return ""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+    if is_object(one) and is_object(other) and one.keys() == other.keys():
         return next(
             find_difference(one[n], other[n], f"{path}.{n}") for n in one if one[n] != other[n]
         )
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+    if is_array(one) and is_array(other) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
         return next(find_difference(a, b, f"{path}[{n}]") for n, (a, b) in pairs if a != b)
     return f"{path}: {one!r}, not {other!r}"
 
 
 def _strip(value: Any, doubted: frozenset[str]) -> Any:
-    if isinstance(value, list):
+    if is_array(value):
         return [_strip(one, doubted) for one in value]
-    if not isinstance(value, dict):
+    if not is_object(value):
         return value
     kept = {name: _strip(one, doubted) for name, one in value.items() if name not in _TIMES}
     if "input_tokens" in (value.get("metrics") or ()):

@@ -174,6 +174,11 @@ _THERE: Final = leases.lapsed("runs").partition("and not ")[2].rstrip(")") + ")"
 _LAPSED: Final = (run_keeping.ANY_EXPIRED, run_keeping.RELEASE, runs.FINISH)
 _BUSY: Final = leases.held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
 
+
+def _first_place(state: turn_state.TurnState, index: int) -> str:
+    return f"1.{index - state.answered + 1}"
+
+
 FAULTS: Final = {
     "events are stored without a fence": PlantedFault(
         lambda: rewrite(
@@ -234,9 +239,7 @@ FAULTS: Final = {
         1, ("runs",), ("kills",),
     ),
     "places count from the first answer": PlantedFault(
-        lambda: replace(
-            turn_state.TurnState, "place", lambda state, index: f"1.{index - state.answered + 1}"
-        ),
+        lambda: replace(turn_state.TurnState, "place", _first_place),
         1, ("runs",), ("kills",),
     ),
     "the id of a member is drawn anew": PlantedFault(

@@ -39,13 +39,13 @@ SECONDS = 45
 
 
 def test_of_a_run_that_was_just_continued_nothing_is_read() -> None:
-    asked = {**PAUSED, "answered": {"events": 4, "attempt": 1, "tools": []}}
+    asked: dict[str, Any] = {**PAUSED, "answered": {"events": 4, "attempt": 1, "tools": []}}
 
     assert play(fetch_recorded("main", RUN, asked), []) is None
 
 
 def test_of_a_run_that_was_continued_and_went_further_all_steps_are_read() -> None:
-    asked = {**PAUSED, "answered": {"events": 3, "attempt": 1, "tools": []}}
+    asked: dict[str, Any] = {**PAUSED, "answered": {"events": 3, "attempt": 1, "tools": []}}
     model = Step("1", StepKind.MODEL, "m", 1, 2, '{"f":1,"usage":[0,0,0,0,0]}')
 
     assert play(fetch_recorded("main", RUN, asked), [(STEPS, (model,))]) == Recorded(

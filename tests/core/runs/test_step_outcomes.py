@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from legation.runs.step_outcomes import (
 )
 from legation.runs.turn_state import CallState, Standing
 from legation.store.steps import Step, StepKind
+from legation.tools.accepted import is_object
 
 SAMPLES = Path(__file__).parent / "samples"
 PLAIN = 1 << 16
@@ -40,7 +42,7 @@ STEP = Step("1.1", StepKind.CALL, "book", 5, 9)
 def admit(call_id: str, name: str, arguments: Any, standing: Standing, result: str) -> CallState:
     """Return a call as a tool set admits it at 7."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    shown = arguments if isinstance(arguments, dict) else {}
+    shown: Mapping[str, Any] = arguments if is_object(arguments) else {}
     call = CallState(call=ToolCall(call_id, name, text), created_us=7, arguments=shown)
     if standing is Standing.DONE:
         return evolve(call.done(result, failed=True), announced=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, evolve, field
 
@@ -215,7 +215,8 @@ class World:
             case CallFunction(function, arguments):
                 self.executed.append(function.__name__)
                 return Returned(function(**arguments))
-            case Concurrently(programs):
+            case Concurrently():
+                programs: tuple[Program[Any], ...] = cast(Any, effect).programs
                 order = self.order(len(programs))
                 results = {index: self.drive(programs[index]) for index in order}
                 return tuple(results[index] for index in range(len(programs)))
