@@ -68,8 +68,8 @@ def test_a_request_sent_again_after_a_crash_finds_the_run_of_the_first(client: C
     client.restart()
     client.advance(16)
 
-    assert ask(client).json()["status"] == "ERROR"
-    assert runs(client) == ["ERROR"]
+    assert ask(client).json()["status"] == "COMPLETED"
+    assert runs(client) == ["COMPLETED"]
 
 
 def test_a_stream_is_read_again_from_its_first_event(client: Client) -> None:

@@ -417,6 +417,26 @@ def test_runs_beyond_the_limit_wait(limit: int) -> None:
         assert statuses(c) == ["COMPLETED"] * limit + ["PENDING"] * (5 - limit)
 
 
+def test_ending_runs_counts_against_the_limit_as_well() -> None:
+    with frozen(hosting(60.0)) as c:
+        c.node.place = ""
+        runs: list[str] = []
+        for session in "abc":
+            runs.append(begin(c, "one two three", session))
+        c.advance(8)
+        c.crash()
+        c.restart()
+        for run_id in runs:
+            c.post(f"/agents/concierge/runs/{run_id}/cancel").expect_success()
+        reports: list[RoundReport] = []
+        while sum(report.runs for report in reports) < 3:
+            c.advance(LEASE / 6)
+            reports.append(go_round(c, 2, seconds=1.0))
+
+        assert [report.runs for report in reports if report.runs] == [2, 1]
+        assert [statuses(c, session) for session in "abc"] == [["CANCELLED"]] * 3
+
+
 def test_runs_that_go_on_count_against_the_limit_as_well() -> None:
     with frozen(hosting(15.0)) as c:
         for session in "abc":

@@ -621,13 +621,12 @@ def test_a_run_that_another_node_takes_over_is_in_the_trace_it_was_asked_for_in(
         asked = {span.trace_id: span for span in recorders[0].take(0)}
         one.crash()
         other.advance(9.0)
-    lost, second = (s for s in recorders[1].take(0) if s.name.startswith("invoke_agent"))
+    resumed, second = (s for s in recorders[1].take(0) if s.name.startswith("invoke_agent"))
 
     assert set(asked) == {"a" * 32, "c" * 32}
-    for run in (lost, second):
+    for run in (resumed, second):
         assert run.parent_id == asked[run.trace_id].span_id
-    assert (lost.trace_id, lost.error) == ("a" * 32, "interrupted")
-    assert lost.end_us - lost.start_us > 6_000_000
+    assert (resumed.trace_id, resumed.error) == ("a" * 32, None)
     assert (second.trace_id, second.error) == ("c" * 32, None)
 
 

@@ -36,7 +36,7 @@ from legation.runs.turn_state import (
 from legation.store.failures import StatementFailed
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
-from legation.tools import tool
+from legation.tools import Again, tool
 from legation_testing import Each, Says, ScriptedModel, call, close_at_every_effect, play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "a", "{}", 0, 1)
@@ -328,6 +328,9 @@ class Delegating(Toolbox):
 
     def admit(self, call: ToolCall, now_us: int) -> CallState:
         return CallState(call=call, created_us=now_us)
+
+    def again(self, call: CallState) -> Again:
+        return "safe"
 
     def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         if call.member is not None:

@@ -388,6 +388,16 @@ def test_person_is_asked_about_a_function(
     assert (done["status"], done["content"], len(desk.called)) == outcome
 
 
+def test_person_is_asked_again_where_the_second_call_of_a_function_is_lost_too() -> None:
+    desk = Functions({})
+    with Client(desk.platform) as client:
+        first = unfinished(client)
+        client.fail_at(FinishRun, Ended(kept=False))
+        second = send(client, first, shown(first, confirmed=True)).json()
+
+    assert (second["status"], len(desk.called)) == ("PAUSED", 2)
+
+
 @pytest.mark.parametrize("in_doubt", ["tell", "end"])
 def test_function_ends_where_nobody_is_asked(in_doubt: str) -> None:
     desk = Functions({"in_doubt": in_doubt})

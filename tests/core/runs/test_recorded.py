@@ -257,7 +257,7 @@ def test_a_run_whose_definition_is_not_there_goes_on_with_the_instructions_of_no
         assert shop.contents() == ["New.", "go", "", "saw x"]
 
 
-def test_a_tool_that_was_taken_away_is_told_to_the_model(shop: Shop) -> None:
+def test_a_call_in_doubt_of_a_tool_that_was_taken_away_is_asked_about(shop: Shop) -> None:
     with opened(shop) as client:
         client.fail_at(AppendEvents, None, after=True)
         run_id = begin(client)
@@ -265,7 +265,9 @@ def test_a_tool_that_was_taken_away_is_told_to_the_model(shop: Shop) -> None:
         shop.tools = []
         restart(client)
 
-        assert fetch(client, run_id)["status"] == "COMPLETED"
+        paused = fetch(client, run_id)
+        assert paused["status"] == "PAUSED"
+        assert client.go_on(paused, confirmed=True)["status"] == "COMPLETED"
         assert shop.contents()[-1] == "There are no tools"
 
 
