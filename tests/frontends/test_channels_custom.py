@@ -106,6 +106,7 @@ def test_two_channels_of_the_kind_have_their_own_secret_and_line() -> None:
     assert lines == ["one"]
 
 
+@pytest.mark.enumeration
 def test_crash_anywhere_loses_nothing_and_answers_nothing_twice() -> None:
     api = LoopbackApi()
 

@@ -43,6 +43,8 @@ from legation_testing.storm.sweep import add_up, sweep_range
 
 from .storm_faults import FAULTS, PlantedFault
 
+pytestmark = pytest.mark.enumeration
+
 ROOT: Final = Path(__file__).parents[2]
 PARTS: Final = 16
 SEEDS_OF_A_PART: Final = 14
