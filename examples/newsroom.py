@@ -4,7 +4,8 @@ legation serve newsroom:platform     no key needed: the reporters are functions,
                                      model only puts together what they said
 
 A function that is hosted as an agent may be anything: another framework's agent, say.  It is
-called with as much as it names: the message, the session, the user.
+called with as much as it names: the message, the session, the user.  These only report, so they may
+be called again after a crash.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ platform = Platform(
     name="Newsroom",
     databases=[Database("main", "sqlite:///newsroom.db")],
     agents=[
-        Agent(id="weather", name="Weather", role="Knows the weather", run=weather),
-        Agent(id="traffic", name="Traffic", role="Knows the roads", run=traffic),
-        Agent(id="sports", name="Sports", role="Knows who won", run=sports),
+        Agent(id="weather", name="Weather", role="Knows the weather", run=weather, again="safe"),
+        Agent(id="traffic", name="Traffic", role="Knows the roads", run=traffic, again="safe"),
+        Agent(id="sports", name="Sports", role="Knows who won", run=sports, again="safe"),
     ],
     teams=[
         Team(

@@ -141,7 +141,7 @@ def numbers(*outcomes: Outcome) -> list[int]:
 
 def test_a_client_goes_on_behind_its_last_event_after_its_worker_was_killed(url: str) -> None:
     arguments = ("tests.providers.piecewise:platform", "--port", "0", "--workers", "2")
-    with running(*arguments, env=environ(url, 30.0), cwd=ROOT) as command:
+    with running(*arguments, env=environ(url, 10.0), cwd=ROOT) as command:
         port = command.port()
         stopped = Outcome()
         reader = threading.Thread(target=ask_run, args=(port, stopped), kwargs={"message": "go"})
@@ -155,7 +155,7 @@ def test_a_client_goes_on_behind_its_last_event_after_its_worker_was_killed(url:
         go_on(port, stopped.run_id, stopped.last_id, rest)
 
     assert not stopped.whole
-    assert (rest.names[-1], rest.whole) == ("RunError", True)
+    assert (rest.names[-1], rest.whole) == ("RunCompleted", True)
     assert numbers(stopped, rest) == [*range(1, len(numbers(stopped, rest)) + 1)]
 
 

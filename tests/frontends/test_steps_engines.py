@@ -72,13 +72,13 @@ def forget(driver: Driver) -> None:
 
 
 def merged(batches: Sequence[Sequence[Step]]) -> dict[str, tuple[Any, ...]]:
-    """Return the steps that are to be stored: what began first, and the first outcome of each."""
+    """Return the steps that are to be stored: as they began first, until one has an outcome."""
     found: dict[str, tuple[Any, ...]] = {}
     for step in (step for steps in batches for step in steps):
         began = (step.place, str(step.kind), step.asked, step.begun_us)
         before = found.setdefault(step.place, (*began, step.ended_us, step.outcome, 1))
         if before[5] is None and step.outcome is not None:
-            found[step.place] = (*before[:4], step.ended_us, step.outcome, 1)
+            found[step.place] = (*before[:3], *began[3:], step.ended_us, step.outcome, 1)
     return found
 
 

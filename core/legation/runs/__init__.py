@@ -6,6 +6,8 @@ The modules, in the order of a run's life:
 * `executor` takes a claimed run to its end, `register` has what this node works on;
 * `turn` makes the turn of a run: `prompt` begins it, `turn_state` is how far it has come;
 * `agent_turn`, `team_turn` and `function_turn` take it, and `tool_calls` calls the tools;
+* `step_outcomes` is how its steps are stored, `recorded` reads them after a crash, and `fold` makes
+  the turn of them as it stood;
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
 * `approvals` and `continuation` go on with a run that waits for a person;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;

@@ -118,7 +118,7 @@ class Membership:
     doubt: str = ""
     compared_us: int = 0
     orphans: frozenset[RunAttempt] | None = None
-    letters: SharedWork[Any] = field(factory=SharedWork[Any])
+    letters: SharedWork[Any] = field(factory=SharedWork[Any], repr=False)
     defined: set[str] = field(factory=set[str], repr=False)
 
     def is_due(self, now_us: int) -> bool:
@@ -222,7 +222,7 @@ class Cluster:
 
     terms: NodeTerms
     left: bool = False
-    executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]])
+    executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property

@@ -39,7 +39,7 @@ _CANCEL_SECONDS: Final = 3.0
 
 
 @frozen
-class Event:
+class _Event:
     """An event as it is stored: its name is without what a team's have before it."""
 
     seq: int
@@ -49,7 +49,7 @@ class Event:
     data: Mapping[str, Any]
 
     @classmethod
-    def of(cls, seq: int, name: str, text: str) -> Event:
+    def of(cls, seq: int, name: str, text: str) -> _Event:
         """Return the event of a row."""
         return cls(seq, name, text, name.removeprefix("Team"), json.loads(text))
 
@@ -66,7 +66,7 @@ class Event:
 
 
 @frozen
-class Step:
+class _Step:
     """A step as it is stored."""
 
     run_id: str
@@ -95,7 +95,7 @@ class Run:
     lease_by: str | None
     cancel_us: int | None
     attempt: int
-    events: tuple[Event, ...]
+    events: tuple[_Event, ...]
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class Aftermath:
     tempest: Tempest
     clients: Clients
     runs: dict[str, Run] = field(factory=dict[str, Run])
-    steps: dict[str, list[Step]] = field(factory=lambda: defaultdict[str, list[Step]](list))
+    steps: dict[str, list[_Step]] = field(factory=lambda: defaultdict[str, list[_Step]](list))
 
     def __attrs_post_init__(self) -> None:
         for database in DATABASES:
@@ -141,11 +141,11 @@ class Aftermath:
         return connection.execute(select).fetchall()
 
     def _read(self, database: str) -> None:
-        events: dict[str, list[Event]] = defaultdict(list)
+        events: dict[str, list[_Event]] = defaultdict(list)
         for run_id, *event in self.rows(
             database, "select run_id, seq, name, data from events order by run_id, seq"
         ):
-            events[run_id].append(Event.of(*event))
+            events[run_id].append(_Event.of(*event))
         for row in self.rows(
             database,
             """select owner, session_id, run_no, run_id, parent_run_id, component_id, status, input,
@@ -159,7 +159,7 @@ class Aftermath:
             self.runs[run.run_id] = run
         select = "select run_id, place, kind, asked, outcome is not null from steps"
         for run_id, *step in self.rows(database, select):
-            self.steps[run_id].append(Step(run_id, *step))
+            self.steps[run_id].append(_Step(run_id, *step))
 
     @property
     def of_clients(self) -> Iterator[Run]:
@@ -420,7 +420,7 @@ def _lives(after: Aftermath) -> Iterator[str]:
                     yield f"run {run.run_id} is complete, and the call {what} has no end"
 
 
-def _life(event: Event) -> tuple[str, ...]:
+def _life(event: _Event) -> tuple[str, ...]:
     match event.name:
         case "RunStarted" | "RunCompleted" | "RunCancelled" | "RunError":
             return event.name, event.run_id
