@@ -384,7 +384,7 @@ _RUNS: Final[Mapping[str, Schema]] = {
         {
             "member_run_id": {**TEXT, "description": "The run of the member whose call it is"},
             "in_doubt": {
-                "const": True,
+                **BOOLEAN,
                 "description": "It was interrupted, and whether it was carried out is not known",
             },
         },
