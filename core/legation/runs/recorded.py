@@ -1,4 +1,4 @@
-"""What is recorded of a run that goes on after a crash, read from its database."""
+"""The reader of the steps of a run that goes on after a crash."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class MemberMove:
 
 @frozen
 class CheckLease(ReadUnit[bool | None]):
-    """Whether somebody asked to cancel the run at the top; None when its lease is lost."""
+    """The wish to cancel the run at the top, True where there is one; None: its lease is lost."""
 
     root: Root
 
