@@ -481,6 +481,8 @@ class Tempest:
             before = 0 if kind in _FRESH else self.tried.get(claim.run_id, 0)
             self.tried[claim.run_id] = before + 1
             self.tries[claim.run_id] = max(before + 1, self.tries.get(claim.run_id, 0))
+        elif kind is ContinueRun and answer.kept:  # it waits, and begins anew when it is claimed
+            self.tried[unit.run_id] = 0
         elif kind is ReleaseRun and answer and not unit.tried:
             self.tried[unit.run_id] -= 1
         elif kind is AppendEvents and answer is not None and unit.records.progress:
