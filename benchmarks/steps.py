@@ -95,7 +95,7 @@ def trace(sql: str) -> None:
         commits.append(sql)
 
 
-def made(path: str, rounds: int) -> Platform:
+def make_platform(path: str, rounds: int) -> Platform:
     """Return the platform, with an agent that has a tool and one that has none."""
     model = ScriptedModel([partial(answer, rounds)] * (2 + RUNS * (rounds + 2)))
     clerk = Agent(id="clerk", model=model, tools=[look], max_rounds=rounds + 1, history_runs=0)
@@ -124,7 +124,7 @@ async def measure(path: str, agent: str, streamed: bool) -> dict[str, float]:
     sys.addaudithook(
         lambda event, args: found.append(args[0]) if event == "sqlite3.connect/handle" else None
     )
-    platform = made(path, ROUNDS)
+    platform = make_platform(path, ROUNDS)
     async with open_platform(platform) as host:
 
         async def run() -> None:
@@ -174,7 +174,7 @@ async def go_on(path: str) -> tuple[int, float]:
     from legation.runs.fold import fold  # noqa: PLC0415
     from legation.runs.recorded import fetch_recorded  # noqa: PLC0415
 
-    platform = made(path, LONG)
+    platform = make_platform(path, LONG)
     async with open_platform(platform) as host:
         run_id = json.loads(await ask(platform, host, "clerk", streamed=False))["run_id"]
         row = await host.run(read(run_id))
@@ -194,7 +194,7 @@ async def go_on(path: str) -> tuple[int, float]:
     return count, statistics.quantiles(took, n=4)[0]
 
 
-def measured(tree: Path, case: str) -> dict[str, Any]:
+def measure_apart(tree: Path, case: str) -> dict[str, Any]:
     """Return what a process of its own measures, with the packages of `tree`."""
     paths = os.pathsep.join((str(tree / "core"), str(tree / "frontends")))
     environ = {**os.environ, "PYTHONPATH": paths}
@@ -213,7 +213,7 @@ def main() -> None:
         return
     before, pairs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else PAIRS
     for case in CASES:
-        pair = [(measured(HERE, case), measured(before, case)) for _ in range(pairs)]
+        pair = [(measure_apart(HERE, case), measure_apart(before, case)) for _ in range(pairs)]
         ratio = statistics.median(here["cpu"] / there["cpu"] for here, there in pair)
         here, there = pair[-1]
         aim = AIMS[case.partition(", ")[2]]

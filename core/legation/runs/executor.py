@@ -238,7 +238,7 @@ class ExecuteRun(Job):
                 ("steps", len(recorded.steps)),
             )
             yield from Log("info", "run_resumed", fields)
-            seconds = max(seconds - recorded.worked_us() / 1_000_000, _LEAST_SECONDS)
+            seconds = max(seconds - recorded.sum_work_us() / 1_000_000, _LEAST_SECONDS)
         outcome: End | Interrupted | Exception = yield from Interruptible(
             self._attempt(work, recorded),
             cancel_topic(self.database, self.run.run_id),

@@ -64,7 +64,7 @@ class Recorded:
         instructions: str | None = json.loads(document)["instructions"]
         return instructions
 
-    def worked_us(self, prefix: str = "") -> int:
+    def sum_work_us(self, prefix: str = "") -> int:
         """Return how long the attempts since the last pause worked, as far as steps say so."""
         spans: dict[int, tuple[int, int]] = {}
         for place, step in self.steps.items():
@@ -130,7 +130,7 @@ class _Folding:
             answered=self._answered,
             rounds=self._rounds,
             usage=self._usage,
-            worked_us=base.worked_us + self._recorded.worked_us(self._prefix),
+            worked_us=base.worked_us + self._recorded.sum_work_us(self._prefix),
             first_seconds=self._seconds,
             corrected=self._corrected,
         )

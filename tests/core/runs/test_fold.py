@@ -237,7 +237,7 @@ def step(place: str, kind: StepKind, begun_us: int, ended_us: int | None, attemp
 
 
 def worked(*steps: Step, attempt: int = 0, prefix: str = "") -> int:
-    return Recorded("r", 0, {one.place: one for one in steps}, attempt=attempt).worked_us(prefix)
+    return Recorded("r", 0, {one.place: one for one in steps}, attempt=attempt).sum_work_us(prefix)
 
 
 def test_the_time_between_two_attempts_is_no_work() -> None:

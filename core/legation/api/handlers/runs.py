@@ -319,7 +319,7 @@ def continue_run(
     own = yield from _own_run(call, form.session_id)
     if isinstance(own, Refusal):
         return own
-    before = _paused_turn(own.row)
+    before = _load_paused_turn(own.row)
     if isinstance(before, Refusal):
         return before
     state = apply_replies(before, replies, own.row.run_id)
@@ -328,7 +328,7 @@ def continue_run(
     return (yield from _go_on(call, own, before, state, stream=form.stream))
 
 
-def _paused_turn(row: RunRow) -> TurnState | Conflict:
+def _load_paused_turn(row: RunRow) -> TurnState | Conflict:
     """Return the turn of a run that waits for answers, or why there are none to be given."""
     if row.status != RunState.PAUSED:
         return Conflict(_NOT_PAUSED[RunState(row.status)])
