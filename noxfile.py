@@ -254,6 +254,9 @@ def nightly(session: nox.Session) -> None:
         "runs_go_on",
         "runs_go_on_nodes",
         "runs_go_on_points",
+        "channels_crash",
+        "channels_custom",
+        "continue_crash",
     )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})

@@ -44,6 +44,7 @@ def crash_everywhere(
     check: Callable[[S], object],
     *,
     may_be_none: bool = False,
+    every: int = 1,
 ) -> Trials:
     """Run the scenario once for each of its effects, with a crash there and a restart after.
 
@@ -53,6 +54,9 @@ def crash_everywhere(
             with a platform object, the memory of the process would outlive the crash.
         act: What is going on when the crash comes.  It is not resumed.
         check: Runs after the restart, and once where nothing crashed; it raises what is wrong.
+        may_be_none: The scenario may ask for no effect at all.
+        every: Try the first effect and each one so many further on, as a long scenario may in a
+            run of all tests; 1 tries every one.
 
     Raises:
         Misuse: What `make` returns cannot be tried, or was there in the run before; or the
@@ -61,7 +65,7 @@ def crash_everywhere(
         What `act` or `check` raises, with a note of the crash.
     """
     by_effect: Counter[str] = Counter()
-    subjects = _make_subjects("crash_everywhere", make)
+    subjects = _make_subjects("crash_everywhere", make, every)
     while True:
         number, subject = next(subjects)
         _check_memory(subject)
@@ -70,7 +74,7 @@ def crash_everywhere(
         if crash is None:
             if number == 1 and not may_be_none:
                 raise Misuse(_nothing_struck("crash_everywhere", "asks for any effect"))
-            return Trials(number - 1, by_effect)
+            return Trials(by_effect.total(), by_effect)
         by_effect[type(crash.at.effect).__name__] += 1
 
 
@@ -116,11 +120,11 @@ def fail_everywhere(
         by_effect[type(fault.struck).__name__] += 1
 
 
-def _make_subjects(taker: str, make: Callable[[], S]) -> Iterator[tuple[int, S]]:
-    """Yield fresh subjects with their numbers from 1; refuse what cannot be tried."""
+def _make_subjects(taker: str, make: Callable[[], S], every: int = 1) -> Iterator[tuple[int, S]]:
+    """Yield fresh subjects with the numbers of their effects; refuse what cannot be tried."""
     _check_maker(taker, make)
     before: S | None = None
-    for number in count(1):
+    for number in count(1, every):
         subject = make()
         _check_subject(taker, subject, before)
         before = subject

@@ -16,6 +16,7 @@ from legation.tools import tool
 from legation_testing import Client, Exchange, ScriptedModel, call, crash_everywhere
 
 from ..two_databases import IN_MEMORY
+from .cluster_kit import NIGHTLY
 
 pytestmark = pytest.mark.enumeration
 
@@ -124,8 +125,9 @@ def test_a_crash_anywhere_has_no_tool_called_twice(
     stream: bool, asked: int, busy: bool, figures: Callable[[str], None]
 ) -> None:
     scenario = Scenario(stream=stream, asked=asked, busy=busy)
-    tried = crash_everywhere(scenario.make, scenario.act, scenario.check)
+    every = 3 if (stream or busy) and not NIGHTLY else 1
+    tried = crash_everywhere(scenario.make, scenario.act, scenario.check, every=every)
 
-    figures(f"continue: crashed at each of {tried.points} effects, no tool called twice")
-    assert tried.by_effect["CallFunction"] == 5
-    assert tried.points > 60
+    figures(f"continue: crashed at {tried.points} effects, no tool called twice")
+    assert every > 1 or tried.by_effect["CallFunction"] == 5
+    assert tried.points > 60 // every

@@ -192,6 +192,7 @@ def cut_at(point: int) -> Interfere:
     return interfere
 
 
+@pytest.mark.enumeration
 def test_a_crash_at_any_point_leaves_one_version_or_the_other(
     engine: Engine, figures: Figures
 ) -> None:

@@ -68,6 +68,10 @@ def test_a_sound_program_stands_a_crash_at_each_of_its_effects() -> None:
     assert tried == Trials(7, {"Transact": 4, "Nudge": 1, "Now": 1, "Fetch": 1})
 
 
+def test_every_third_effect_is_one_of_three() -> None:
+    assert crash_everywhere(make, scenario, check, every=3).points == 3  # the 1st, 4th and 7th
+
+
 def test_files_are_opened_again_after_each_crash(tmp_path: Path) -> None:
     numbers = iter(range(100))
 
