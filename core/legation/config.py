@@ -63,6 +63,8 @@ class ConfigurationError(Exception):
 ModelLike: TypeAlias = str | ModelProtocol
 ToolLike: TypeAlias = str | Tool | Callable[..., Any]
 RunLike: TypeAlias = str | Callable[..., Any]
+# A JSON schema; or a class, whose schema it is.
+SchemaLike: TypeAlias = Mapping[str, Any] | type[Any]
 # One text, or several.
 Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
 TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
@@ -167,7 +169,7 @@ class _Component:
     model: ModelLike = "echo"
     instructions: str | None = None
     tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
-    output_schema: Mapping[str, Any] | None = None
+    output_schema: SchemaLike | None = None
     history_runs: int = 3
     max_rounds: int = 10
     max_tokens: int | None = None
@@ -472,7 +474,8 @@ def _converter() -> cattrs.Converter:
     several = (Texts, TextsOrNone)
     converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
     converter.register_structure_hook_func(lambda kind: kind in (ModelLike, RunLike | None), text)
-    converter.register_structure_hook_func(lambda kind: kind == Mapping[str, Any] | None, _table)
+    tables = (Mapping[str, Any] | None, SchemaLike | None)
+    converter.register_structure_hook_func(lambda kind: kind in tables, _table)
     return converter
 
 

@@ -9,7 +9,16 @@ from typing import Any, Final, TypeAlias, cast
 from attrs import fields
 
 from ..config import Agent, Team, ToolLike
-from ..tools import Hosted, Tool, ToolFault, as_tool, host_function
+from ..tools import (
+    AnswerClass,
+    Hosted,
+    Tool,
+    ToolFault,
+    Unfit,
+    as_answer_class,
+    as_tool,
+    host_function,
+)
 from ..tools.structured import check_schema
 from ..values import frozen
 
@@ -44,6 +53,7 @@ class Abilities:
         tools: The tools that its model may call.
         run: The function that answers instead of a model.
         output_schema: The schema of its answers.
+        answer: The class of its answers, where that was given instead of a schema.
         history_runs: The number of earlier runs of the session that the model reads.
         max_rounds: The number of times that the model may be asked in one run.
         max_tokens: The number of tokens that one run may cost.
@@ -56,6 +66,7 @@ class Abilities:
     tools: tuple[Tool, ...] = ()
     run: Hosted | None = None
     output_schema: Mapping[str, Any] | None = None
+    answer: AnswerClass[Any] | None = None
     history_runs: int = 3
     max_rounds: int = 10
     max_tokens: int | None = None
@@ -79,13 +90,12 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
     _check_limits(item, path, say)
     if item.in_doubt is not None and item.in_doubt not in _IN_DOUBT:
         say(f"{path}.in_doubt", f"{item.in_doubt!r} is none of: {', '.join(_IN_DOUBT)}")
-    schema: Any = item.output_schema
-    if schema is not None and (sentence := _flaw(schema)):
-        say(f"{path}.output_schema", sentence)
+    schema, answer = _output(item, path, say)
     return Abilities(
         tools=_tools(item.tools, path, say),
         run=_make_hosted(item, path, say) if isinstance(item, Agent) else None,
         output_schema=schema,
+        answer=answer,
         history_runs=item.history_runs,
         max_rounds=item.max_rounds,
         max_tokens=item.max_tokens,
@@ -95,9 +105,28 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
     )
 
 
+def _output(
+    item: Agent | Team, path: str, say: Say
+) -> tuple[Mapping[str, Any] | None, AnswerClass[Any] | None]:
+    """Return the schema of the answers, and the class that it is of."""
+    given: Any = item.output_schema
+    if given is None:
+        return None, None
+    if isinstance(given, type):
+        try:
+            answer = as_answer_class(cast(type[Any], given))
+        except Unfit as unfit:
+            say(f"{path}.output_schema", str(unfit))
+            return None, None
+        return answer.schema, answer
+    if sentence := _flaw(given):
+        say(f"{path}.output_schema", sentence)
+    return given, None
+
+
 def _flaw(schema: Any) -> str | None:
     if not isinstance(schema, Mapping):
-        return "must be a JSON schema, as a mapping"
+        return "must be a JSON schema, as a mapping, or a class"
     return check_schema(cast(Mapping[str, Any], schema))
 
 

@@ -29,6 +29,7 @@ from ..models.conversation import (
 from ..store.failures import StoreFailure
 from ..store.steps import StepKind
 from ..tools import Again
+from ..tools.shapes import Shape
 from ..tools.structured import check_output
 from ..values import frozen
 from .event_writer import EventWriter
@@ -142,6 +143,7 @@ class Turn:
         tool_choice: What the model must call before anything else, as in a `Prompt`.
         in_doubt: What becomes of a call in doubt that must not be called again: `ask`, `tell` or
             `end`.
+        shape: The shape that the answer is read by, where the schema is that of a class.
     """
 
     writer: EventWriter
@@ -152,6 +154,7 @@ class Turn:
     schema: Mapping[str, Any] | None = None
     tool_choice: str | None = None
     in_doubt: str = "ask"
+    shape: Shape | None = None
     _asked_us: int = field(default=0, init=False)
     _again: bool = field(default=False, init=False)
     _in_hand: int = field(default=0, init=False)
@@ -278,7 +281,7 @@ class Turn:
         """Return the answer; None where the model is to be asked for it again."""
         if self.schema is None:
             return Answered(reply.content)
-        value = check_output(self.schema, reply.content)
+        value = check_output(self.schema, reply.content, self.shape)
         if not isinstance(value, str):
             return Answered(value)
         if self.state.corrected:
@@ -297,7 +300,7 @@ class Turn:
         """Return the result of a call as the answer; there is nobody to ask for it again."""
         if self.schema is None:
             return Answered(result)
-        value = check_output(self.schema, result)
+        value = check_output(self.schema, result, self.shape)
         return Stopped("output_invalid", _INVALID) if isinstance(value, str) else Answered(value)
 
     # The tools

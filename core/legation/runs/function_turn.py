@@ -31,6 +31,7 @@ from ..http.messages import compact_json
 from ..models.conversation import Message, ModelFailed, ToolCall
 from ..store.failures import StoreFailure
 from ..tools import Hosted, ToolError, render
+from ..tools.shapes import Shape
 from ..tools.structured import check_output
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
 from .event_writer import CancelAsked, EventWriter, LeaseLost
@@ -75,6 +76,7 @@ class FunctionTurn:
         schema: JSON schema of the answer; None if it is whatever it is.
         again: Whether it may be called a second time: `safe`, or `never`.
         in_doubt: What becomes of it otherwise: `ask`, or anything else to end the run.
+        shape: The shape that the answer is read by, where the schema is that of a class.
     """
 
     writer: EventWriter
@@ -85,6 +87,7 @@ class FunctionTurn:
     schema: Mapping[str, Any] | None = None
     again: str = "never"
     in_doubt: str = "ask"
+    shape: Shape | None = None
     _value: Any = field(default=None, init=False)
     _length: int = field(default=0, init=False)
 
@@ -231,7 +234,8 @@ class FunctionTurn:
         content = text if self._value is None else self._value
         if self.schema is None:
             return Answered(content)
-        shaped = check_output(self.schema, text if self._value is None else compact_json(content))
+        said = text if self._value is None else compact_json(content)
+        shaped = check_output(self.schema, said, self.shape)
         if isinstance(shaped, str):
             raise _Over(Stopped("output_invalid", _SHAPE.format(shaped)))
         return Answered(shaped)

@@ -77,7 +77,10 @@ def _begin_again(
 def _turn(
     component: Component, asked: Mapping[str, Any], writer: EventWriter, state: TurnState
 ) -> Taking:
-    schema = asked.get("output_schema") or component.output_schema
+    schema, shape = asked.get("output_schema"), None
+    if not schema:
+        schema = component.output_schema
+        shape = None if component.answer is None else component.answer.shape
     in_doubt = component.in_doubt or writer.journal.in_doubt
     if component.kind == "agent" and state.calls and (component.run is None) == (state.rounds == 0):
         # Its calls are of what it was when the run began: a function, or the user of a model.
@@ -92,18 +95,21 @@ def _turn(
             schema,
             component.again,
             in_doubt,
+            shape,
         )
     limits = Limits(component.max_rounds, component.max_tokens)
     if component.kind == "agent":
         hands: ToolSet = Toolbox(component.tools, component.tool_timeout_seconds)
-        return Turn(writer, component.model, hands, state, limits, schema, in_doubt=in_doubt)
+        return Turn(
+            writer, component.model, hands, state, limits, schema, in_doubt=in_doubt, shape=shape
+        )
     leading = _leader_tools(component, state)
     if component.mode == "collaborate" and component.members and writer.start is not None:
         state = delegate_to_all(component, state, writer.journal.now_us)
         definition, members = writer.start
         writer.start = definition, {**members, "calls": encode_calls(state.calls)}
     choice = leading.tool_choice
-    return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt=in_doubt)
+    return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt, shape)
 
 
 def _leader_tools(team: Component, state: TurnState) -> LeaderToolSet:

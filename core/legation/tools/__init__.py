@@ -6,23 +6,30 @@ description for the model, and the reader of the arguments that the model sends.
 
 from __future__ import annotations
 
+from .answer_class import AnswerClass, AnswerMismatch, as_answer_class, read_answer
 from .arguments import plain_arguments, read_arguments
 from .definition import KEY_PARAMETER, Again, Tool, ToolError, ToolFault, as_tool, tool
 from .hosted_function import OFFERED, Hosted, host_function
 from .results import MAX_RESULT, render
+from .shapes import Unfit
 
 __all__ = [
     "KEY_PARAMETER",
     "MAX_RESULT",
     "OFFERED",
     "Again",
+    "AnswerClass",
+    "AnswerMismatch",
     "Hosted",
     "Tool",
     "ToolError",
     "ToolFault",
+    "Unfit",
+    "as_answer_class",
     "as_tool",
     "host_function",
     "plain_arguments",
+    "read_answer",
     "read_arguments",
     "render",
     "tool",

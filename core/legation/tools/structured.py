@@ -11,6 +11,8 @@ from attrs import define, field
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import compact_json
 from .accepted import TYPES, check_schema, is_array, is_number, is_object, resolve
+from .shape_reader import Problems, read
+from .shapes import Shape
 
 __all__ = ["MAX_OUTPUT", "check_output", "check_schema"]
 
@@ -29,12 +31,15 @@ class _TooMuch(Exception):
     """Checking costs more than it may; never leaves this module."""
 
 
-def check_output(schema: Mapping[str, Any], text: str) -> JsonObject | str:
+def check_output(
+    schema: Mapping[str, Any], text: str, shape: Shape | None = None
+) -> JsonObject | str:
     """Return the object that `text` is, or a sentence for the model that says why it does not fit.
 
     Args:
-        schema: One that `check_schema` has nothing against.
+        schema: One that `check_schema` has nothing against, or that of `shape`.
         text: The answer of a model: JSON, also within a fence of Markdown.
+        shape: The answer is read by it instead, where it is to be an instance of a class.
     """
     if len(text) > MAX_OUTPUT:
         return f"The answer is too long: at most {MAX_OUTPUT} characters are read."
@@ -43,12 +48,21 @@ def check_output(schema: Mapping[str, Any], text: str) -> JsonObject | str:
         return f"The answer must be JSON and nothing else; this is {value.reason}."
     if not isinstance(value, dict):
         return "The answer must be a JSON object."
+    if shape is not None:
+        problems = _misfits(shape, value)
+        return _sentence(problems) if problems else value
     checking = _Checking(schema)
     try:
         problems = checking.problems(schema, value, "", 0)
     except _TooMuch:
         return "The answer is too large to be checked."
     return _sentence(problems) if problems else value
+
+
+def _misfits(shape: Shape, value: JsonObject) -> list[str]:
+    found: Problems = []
+    read(shape, value, "", found)
+    return [f"{where or 'the answer'} {what}" for where, what in found]
 
 
 def _strip_fence(text: str) -> str:

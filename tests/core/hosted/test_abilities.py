@@ -4,10 +4,25 @@ import math
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 from legation.config import Agent, Team
 from legation.hosted.abilities import DELEGATION, Abilities, abilities, is_count, is_duration
 from legation.tools import Tool, tool
+
+
+@frozen
+class Order:
+    number: int
+
+
+class Odd:
+    pass
+
+
+@frozen
+class Lock:
+    key: Odd
 
 
 def add(a: int) -> int:
@@ -147,7 +162,29 @@ def test_a_schema_that_cannot_be_checked_is_told() -> None:
     assert told == [
         "x.output_schema: unsupported $ref 'https://evil.test': it must lead into the schema"
     ]
-    assert said(output_schema=Agent) == ["x.output_schema: must be a JSON schema, as a mapping"]
+    assert said(output_schema="Order") == [
+        "x.output_schema: must be a JSON schema, as a mapping, or a class"
+    ]
+
+
+def test_a_class_is_the_schema_of_its_answers() -> None:
+    found, faults = checked(Agent(id="a", output_schema=Order))
+
+    assert not faults
+    assert found.answer is not None
+    assert found.answer.cls is Order
+    assert found.output_schema == found.answer.schema
+    assert found.answer.schema["title"] == "Order"
+    assert found.answer.schema["required"] == ["number"]
+
+
+def test_a_class_that_answers_cannot_be_read_as_is_a_fault() -> None:
+    assert said(output_schema=Lock) == [
+        "x.output_schema: contains Lock, whose key contains Odd, which has no form in JSON"
+    ]
+    assert said(output_schema=int) == [
+        "x.output_schema: is int, whose values are no objects of JSON"
+    ]
 
 
 def test_an_agent_may_be_a_function() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pytest
+from attrs import frozen
 
 from legation import Platform
-from legation.config import Agent
+from legation.config import Agent, Team
 from legation.effects import Effect, Interrupted, Interruptible, Nudge, Publish, ThisNode, Transact
 from legation.models.conversation import Image, ModelFailed, Prompt, Reply, Usage
 from legation.runs.executor import ExecuteRun
@@ -23,7 +25,7 @@ from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, RunLease
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.steps import StepKind
-from legation.tools import ToolError, tool
+from legation.tools import ToolError, as_answer_class, read_answer, tool
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
 PATH = "/agents/clerk/runs"
@@ -153,6 +155,75 @@ def test_an_answer_in_json_is_the_value() -> None:
         "user",
         "assistant",
     ]
+
+
+@frozen
+class Stay:
+    guest: str
+    night: date
+
+
+STAY = {"guest": "Ada", "night": "2026-11-23"}
+
+
+def test_answer_is_read_as_the_class_that_the_agent_names() -> None:
+    platform, model = clerk(
+        '{"guest": "Ada", "night": "soon"}', json.dumps(STAY), output_schema=Stay
+    )
+    with Client(platform) as client:
+        run = client.run("clerk", "Book")
+
+    assert (run["content"], run["content_type"]) == (STAY, "Stay")
+    assert read_answer(Stay, run["content"]) == Stay("Ada", date(2026, 11, 23))
+    assert model.prompts[0].output_schema == as_answer_class(Stay).schema
+    assert model.prompts[1].messages[-1].content == (
+        "The answer does not fit the schema: night must be a date as 2026-11-20."
+        " Answer again, with the JSON alone."
+    )
+
+
+def test_schema_of_a_request_comes_before_the_class_of_the_agent() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    platform, _ = clerk('{"n": 1}', output_schema=Stay)
+    with Client(platform) as client:
+        run = client.run("clerk", "count", output_schema=schema)
+
+    assert (run["content"], run["content_type"]) == ({"n": 1}, "dict")
+
+
+def test_team_answers_with_its_class() -> None:
+    team = Team(id="desk", model=ScriptedModel([json.dumps(STAY)]), output_schema=Stay)
+    with Client(Platform(teams=[team])) as client:
+        run = client.post("/teams/desk/runs", form={"message": "x", "stream": False}).json()
+
+    assert (run["content"], run["content_type"]) == (STAY, "Stay")
+
+
+@pytest.mark.parametrize("answer", [Stay("Ada", date(2026, 11, 23)), STAY, json.dumps(STAY)])
+def test_function_answers_with_an_instance_of_its_class_or_with_its_json(answer: Any) -> None:
+    def book(message: str) -> Any:
+        return answer
+
+    agent = Agent(id="clerk", run=book, output_schema=Stay)
+    with Client(Platform(agents=[agent])) as client:
+        run = client.run("clerk", "Book")
+
+    assert (run["content"], run["content_type"]) == (STAY, "Stay")
+
+
+def test_function_whose_answer_is_no_instance_ends_the_run() -> None:
+    def book(message: str) -> dict[str, int]:
+        return {"guest": 1}
+
+    agent = Agent(id="clerk", run=book, output_schema=Stay)
+    with Client(Platform(agents=[agent])) as client:
+        run = client.run("clerk", "Book")
+
+    assert run["status"] == "ERROR"
+    assert run["content"] == (
+        "The agent's answer does not have the shape asked for: The answer does not fit the schema:"
+        " guest must be a string; night is missing."
+    )
 
 
 def test_what_was_thought_and_what_the_cache_knew_is_told_of_run_and_session() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from legation.tools.answer_class import as_answer_class
 from legation.tools.structured import MAX_OUTPUT, check_output, check_schema
 
 ORDER: dict[str, Any] = {
@@ -21,6 +23,27 @@ ORDER: dict[str, Any] = {
     "required": ["name"],
     "additionalProperties": False,
 }
+
+
+@frozen
+class Even:
+    number: int
+
+    def __attrs_post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError("must be even")
+
+
+def test_answer_of_a_class_is_read_by_its_shape_and_stays_json() -> None:
+    answer = as_answer_class(Even)
+
+    assert check_output(answer.schema, '{"number": 2}', answer.shape) == {"number": 2}
+    assert check_output(answer.schema, '{"number": 1}', answer.shape) == (
+        "The answer does not fit the schema: the answer is refused: must be even."
+    )
+    assert check_output(answer.schema, '{"number": "2"}', answer.shape) == (
+        "The answer does not fit the schema: number must be an integer."
+    )
 
 
 def test_an_answer_that_fits_is_its_object() -> None:
