@@ -348,10 +348,11 @@ _LISTED: Final = (
     ),
     LogEvent(
         "run_failed",
-        _ERROR,
-        ("incident", "run_id", "error"),
-        "A run ended as ERROR; `error` says where, or `CancelledUnasked` for a cancellation that"
-        " nobody asked for.",
+        _FAILING,
+        ("incident", "run_id", "error_type", "error"),
+        "A run, perhaps of a team's member, ended as ERROR, and its output has the `incident` and"
+        " the `error_type`.  The level is `error` for what the code raised; then `error` says"
+        " where, or `CancelledUnasked` for a cancellation that nobody asked for.",
     ),
     LogEvent(
         "run_given_up",

@@ -32,7 +32,14 @@ from .events import (
     mark_final,
     members_of,
 )
-from .output import RunSummary, render_cancelled, render_completed, render_failed, render_paused
+from .output import (
+    Failure,
+    RunSummary,
+    render_cancelled,
+    render_completed,
+    render_failed,
+    render_paused,
+)
 from .payloads import find_waiting, tokens, tokens_apart
 from .retry import persist
 from .turn_state import Standing, TurnState, dump
@@ -98,13 +105,13 @@ class End:
     input: str | None = None
 
 
-def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> End:
+def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> Program[End]:
     """Note the end, or the pause, of a turn that came to its own; return what is to be stored."""
     match outcome:
         case Answered(content):
             return _complete(writer, summary, content)
         case Stopped(reason, sentence):
-            return fail(writer, summary, sentence, reason)
+            return (yield from fail(writer, summary, sentence, reason))
         case _:
             return _pause(writer, summary)
 
@@ -138,22 +145,40 @@ def _sentence(state: TurnState) -> str:
     return _PAUSED.format(asked)
 
 
-def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> End:
+def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> Program[End]:
     """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs."""
-    writer.note(RunError(sentence, reason))
-    return End(
-        RunState.ERROR, render_failed(summary, sentence), reason, _usage(summary), _input(summary)
+    failure = yield from _draw(reason)
+    yield from Log("warning", "run_failed", _describe(summary, failure))
+    return _fail(writer, summary, sentence, failure)
+
+
+def _draw(reason: str) -> Program[Failure]:
+    return Failure(reason, (yield from RandomBytes(8)).hex())
+
+
+def _describe(summary: RunSummary, failure: Failure) -> tuple[tuple[str, str], ...]:
+    """Return what the log has of every failed run."""
+    return (
+        ("incident", failure.incident),
+        ("run_id", summary.run.run_id),
+        ("error_type", failure.error_type),
     )
+
+
+def _fail(writer: EventWriter, summary: RunSummary, sentence: str, failure: Failure) -> End:
+    writer.note(RunError(sentence, failure.error_type, failure.incident))
+    output = render_failed(summary, sentence, failure)
+    return End(RunState.ERROR, output, failure.error_type, _usage(summary), _input(summary))
 
 
 def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) -> Program[End]:
     """Note the end of a run by an error: the model's sentence, or a number of the log's."""
     if isinstance(error, ModelFailed):
-        return fail(writer, summary, error.sentence, f"model_{error.reason}")
-    incident = (yield from RandomBytes(8)).hex()
-    fields = (("incident", incident), ("run_id", summary.run.run_id), ("error", where(error)))
+        return (yield from fail(writer, summary, error.sentence, f"model_{error.reason}"))
+    failure = yield from _draw("run_failed")
+    fields = (*_describe(summary, failure), ("error", where(error)))
     yield from Log("error", "run_failed", fields)
-    return fail(writer, summary, _FAILED.format(incident), "run_failed")
+    return _fail(writer, summary, _FAILED.format(failure.incident), failure)
 
 
 def break_off(
@@ -171,15 +196,16 @@ def break_off(
     """
     match outcome:
         case Interrupted("nudge") if ending:
-            return fail(writer, summary, _INTERRUPTED, INTERRUPTED)
+            return (yield from fail(writer, summary, _INTERRUPTED, INTERRUPTED))
         case Interrupted("nudge") | CancelAsked():
             return _cut_short(writer, summary)
         case GaveUp(place=place, asked=asked):
-            return fail(writer, summary, _GAVE_UP.format(place, asked), "gave_up")
+            sentence = _GAVE_UP.format(place, asked)
+            return (yield from fail(writer, summary, sentence, "gave_up"))
         case Interrupted("blocked"):
-            return fail(writer, summary, _BLOCKED, "blocked")
+            return (yield from fail(writer, summary, _BLOCKED, "blocked"))
         case Interrupted():
-            return fail(writer, summary, _TIMEOUT.format(seconds), "timeout")
+            return (yield from fail(writer, summary, _TIMEOUT.format(seconds), "timeout"))
         case _:
             return (yield from fail_by_error(writer, summary, outcome))
 

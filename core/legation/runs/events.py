@@ -175,10 +175,14 @@ class RunPaused(_Named):
 
 @frozen
 class RunError(_Named):
-    """A run failed; `content` is for the caller, `error_type` for programs."""
+    """A run failed; `content` is for the caller, `error_type` for programs.
+
+    `incident` stands in the operator's log as well.
+    """
 
     content: str
     error_type: str
+    incident: Any = ABSENT
 
 
 @frozen

@@ -292,14 +292,15 @@ class ExecuteRun(Job):
     def _turn(self, work: _Work, recorded: Recorded | None) -> Program[End]:
         component = self.context.component(self.run)
         if component is None:
-            return fail(work.writer, work.summarize(None), _UNHOSTED, "not_hosted")
+            summary = work.summarize(None)
+            return (yield from fail(work.writer, summary, _UNHOSTED, "not_hosted"))
         run = work.writer.origin.run
         work.turn = yield from turn_of(
             component, self.database, run, work.asked, work.writer, recorded
         )
         outcome = yield from work.turn.take()
         work.ended_at = work.writer.journal.seq
-        return conclude(work.writer, work.summarize(component), outcome)
+        return (yield from conclude(work.writer, work.summarize(component), outcome))
 
     def _summarize(self, work: _Work) -> RunSummary:
         return work.summarize(self.context.component(self.run))

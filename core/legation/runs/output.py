@@ -30,6 +30,7 @@ from .turn_state import TurnState
 
 __all__ = [
     "MEDIA",
+    "Failure",
     "RunSummary",
     "iso_time",
     "metrics",
@@ -94,9 +95,18 @@ def render_paused(summary: RunSummary, sentence: str) -> dict[str, Any]:
     return _output(summary, RunState.PAUSED, sentence)
 
 
-def render_failed(summary: RunSummary, sentence: str) -> dict[str, Any]:
+@frozen
+class Failure:
+    """The reason for a failed run: `error_type` for programs, `incident` to find it in the log."""
+
+    error_type: str
+    incident: str
+
+
+def render_failed(summary: RunSummary, sentence: str, failure: Failure) -> dict[str, Any]:
     """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
-    return _output(summary, RunState.ERROR, sentence)
+    output = _output(summary, RunState.ERROR, sentence)
+    return {**output, "error_type": failure.error_type, "incident": failure.incident}
 
 
 def render_cancelled(summary: RunSummary, content: str) -> dict[str, Any]:
@@ -260,6 +270,7 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "references": [],
         "reasoning_messages": [],
         "session_state": output.get("session_state", {}),
+        **{name: output[name] for name in ("error_type", "incident") if name in output},
         "images": [],
         "videos": [],
         "audio": [],

@@ -236,7 +236,8 @@ class LeaderToolSet:
         writer, journal = member_run.writer, member_run.writer.journal
         if member_run.member is None:
             summary = member_run.summarize(member_run.state, began_us, began_us)
-            return fail(writer, summary, _UNHOSTED, "not_hosted"), member_run.state
+            end = yield from fail(writer, summary, _UNHOSTED, "not_hosted")
+            return end, member_run.state
         turn = self.taker(
             member_run.member, json.loads(member_run.run.input), writer, member_run.state
         )
@@ -246,7 +247,8 @@ class LeaderToolSet:
         summary = member_run.summarize(turn.state, now_us, began_us)
         if isinstance(outcome, Exception):
             return (yield from fail_by_error(writer, summary, outcome)), turn.state
-        return conclude(writer, summary, outcome), summary.state or turn.state
+        end = yield from conclude(writer, summary, outcome)
+        return end, summary.state or turn.state
 
     def _conclude(
         self, call: CallState, member_run: _MemberRun, end: End, state: TurnState

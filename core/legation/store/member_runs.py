@@ -8,6 +8,7 @@ fenced by that.  So it ends with the run at the top at the latest, in the same t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from ..values import frozen
@@ -15,7 +16,7 @@ from .run_rows import EXECUTED, EXECUTED_RUN, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
-__all__ = ["CheckLease", "MemberMove", "Root", "StartMember", "end_members"]
+__all__ = ["CheckLease", "MemberMove", "Root", "StartMember", "end_members", "read_failure"]
 
 # The session's row is the lock here as well: whoever takes the run from a dead node writes it too.
 NUMBER: Final = Sql(
@@ -133,18 +134,20 @@ class CheckLease(ReadUnit[bool | None]):
 
 
 def end_members(
-    owner: str, session_id: str, run_id: str, ending: tuple[str, str | None, int]
+    owner: str,
+    session_id: str,
+    run_id: str,
+    ending: tuple[str, str | None, int],
+    failure: Mapping[str, str],
 ) -> Statements[None]:
     """End what members still do for the run, and their members for them.
 
     Part of a unit that ends the run, under the session's lock.  `ending` is how: the status, the
-    reason, and when.
+    reason, and when; `failure` is added to what is shown of them.
     """
     status, reason, now_us = ending
-    family, changes = (
-        {run_id},
-        {"status": status, "content": _TOLD[RunState(status)], "content_type": "str"},
-    )
+    content, family = _TOLD[RunState(status)], {run_id}
+    changes = {"status": status, "content": content, "content_type": "str", **failure}
     for child, parent, output in (yield OPEN(owner=owner, session_id=session_id, run_id=run_id)):
         if parent not in family:
             continue
@@ -154,6 +157,12 @@ def end_members(
         text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
         ended = {"status": status, "output": text, "reason": reason, "now_us": now_us}
         yield END(owner=owner, run_id=child, **ended)
+
+
+def read_failure(output: str | None) -> dict[str, str]:
+    """Return the reason for a failed run as its output has it: `error_type` and `incident`."""
+    shown = json.loads(output or "{}")
+    return {name: shown[name] for name in ("error_type", "incident") if name in shown}
 
 
 _TOLD: Final = {

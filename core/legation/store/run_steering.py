@@ -78,7 +78,7 @@ class CancelRun(Unit[str | None]):
             yield insert_events(dialect, self.run_id, self.now_us, (event,))
             if self.members:
                 ending = (_CANCELLED.value, "cancelled", self.now_us)
-                yield from end_members(self.owner, self.session_id, self.run_id, ending)
+                yield from end_members(self.owner, self.session_id, self.run_id, ending, {})
         return status
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..values import frozen
 from .leases import FOREVER, clocked, lapsed
-from .member_runs import end_members
+from .member_runs import end_members, read_failure
 from .run_rows import (
     ACTIVE_RUN,
     ASKED_OF,
@@ -328,8 +328,13 @@ class FinishRun(Unit[Ended]):
             lease, records = self.lease, self.records
             yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, records)
         if self.members:
-            ending = (self.status, self.reason, self.now_us)
-            yield from end_members(self.owner, self.session_id, self.run_id, ending)
+            yield from end_members(
+                self.owner,
+                self.session_id,
+                self.run_id,
+                (self.status, self.reason, self.now_us),
+                read_failure(self.output),
+            )
         waiting = yield NEXT.of(self)
         if not waiting:
             return Ended(kept=True)

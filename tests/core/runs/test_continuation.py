@@ -30,7 +30,7 @@ from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.units import Unit
 from legation.tools import tool
-from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call
+from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call, play
 
 PATH = "/agents/clerk/runs"
 TEAM = "/teams/desk/runs"
@@ -172,7 +172,8 @@ def test_pause_of_a_call_in_doubt_says_that_its_outcome_is_not_known(
 ) -> None:
     run = ClaimedRun("o", "s", "r", "agent", "a", '{"message": "go"}', 0, 1)
     writer = EventWriter(Journal("main", run, "n", 0), EventOrigin(run, "A"), streamed=False)
-    end = conclude(writer, RunSummary(run, "A", None, TurnState(calls=tuple(calls))), Waits())
+    summary = RunSummary(run, "A", None, TurnState(calls=tuple(calls)))
+    end = play(conclude(writer, summary, Waits()), [])
     event = json.loads(writer.journal.pending[-1].data)
 
     assert end.output["content"] == event["content"] == f"I have tools to execute, but {sentence}."

@@ -14,9 +14,11 @@ from legation.effects import (
     AwaitNudge,
     Interrupted,
     Interruptible,
+    Log,
     Now,
     Nudge,
     Program,
+    RandomBytes,
     ThisNode,
     Transact,
 )
@@ -368,6 +370,8 @@ def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
         (Now, 1),
         (closed, Interrupted("blocked")),
         (Now, 2),
+        (RandomBytes(8), bytes(8)),
+        (Log, None),
         (finishes, Ended(kept=False)),
     ]
     play(executed.program(), script)

@@ -252,6 +252,7 @@ def test_team_that_takes_too_long_ends_its_members() -> None:
 
     assert (run["status"], member["status"]) == ("ERROR", "ERROR")
     assert member["content"] == "The run that this one is part of ended in an error"
+    assert (member["error_type"], member["incident"]) == ("timeout", run["incident"])
 
 
 def test_a_member_at_work_when_its_node_crashed_goes_on_with_the_team() -> None:

@@ -218,6 +218,10 @@ _MAY_HAVE: Final[Mapping[str, Schema]] = {
     "tools": OBJECT,
     "system_message": {**OBJECT, "description": "Shown to administrators alone"},
 }
+_FAILURE: Final[Mapping[str, Schema]] = {
+    "error_type": text(description="Why a run that is ERROR failed, for programs"),
+    "incident": text(description="The number under which the operator's log says more"),
+}
 _OF_TEAM: Final = list_of(either(ref("AgentResponse"), ref("TeamResponse")))
 
 
@@ -243,6 +247,7 @@ def _run_output(kind: str) -> Schema:
             "model": TEXT,
             "model_provider": TEXT,
             "parent_run_id": TEXT,
+            **_FAILURE,
             "session_state": OBJECT,
             "messages": _OBJECTS,
             "tools": list_of(ref("ToolExecution")),
@@ -297,7 +302,8 @@ def _run_row(kind: str) -> Schema:
             "session_state": OBJECT,
             **dict.fromkeys((*lists, *MEDIA), _OBJECTS),
             "input_media": OBJECT,
-        }
+        },
+        _FAILURE,
     )
 
 
@@ -305,7 +311,8 @@ def _run_item(kind: str) -> Schema:
     """Return what stands in the runs of an agent or a team: a row, and the output beside."""
     row: Schema = _run_row(kind)["properties"]
     output: Schema = _run_output(kind)["properties"]
-    return object_of(row, {name: output[name] for name in output if name not in row})
+    needed = {name: schema for name, schema in row.items() if name not in _FAILURE}
+    return object_of(needed, {name: output[name] for name in output if name not in needed})
 
 
 _WORDLESS: Final[Schema] = {"description": "Accepted, without effect"}
