@@ -17,7 +17,6 @@ EXCEPTIONS: Final = {
     "api/chosen_ids.py": "handlers/test_sessions and test_runs: ids as callers choose them",
     "api/documentation.py": "handlers/test_docs: the pages and the document as they are served",
     "api/handlers/config.py": "test_collections and test_two_databases: what is hosted, as served",
-    "api/handlers/media.py": "handlers/test_runs: the files and media that a run takes",
     "api/handlers/system.py": "test_platform and test_dispatcher: what the platform says of itself",
     "api/openapi/errors.py": "test_document: a part of the one document",
     "api/json_schema.py": "openapi/test_document: a part of the one document",

@@ -20,7 +20,7 @@ from ...tools.structured import check_schema
 from ...values import frozen
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, read_chosen_id, read_chosen_session
 from ..fields import MOST, declare
-from .media import Media, UnsupportedFile, add_uploads, take_media_list
+from .media import MOST_FILES, Media, UnsupportedFile, add_uploads, take_media_list
 
 __all__ = [
     "ARGUMENTS",
@@ -177,7 +177,7 @@ _ANSWER_SCHEMA: Final = Kind(
     _output_schema,
     form=_describe_text("json-schema"),
 )
-_FILES: Final = Kind(_OBJECTS, take_media_list, absent=())
+_FILES: Final = Kind({**_OBJECTS, "maxItems": MOST_FILES}, take_media_list, absent=())
 _CALLS: Final = _make_answers("ToolAnswer")
 _REQUIREMENTS: Final = _make_answers("RequirementAnswer")
 _INDEX: Final = Kind(

@@ -7,12 +7,11 @@ strictly: whoever executes the run is given the same as of an upload.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from typing import Any, Final, TypeGuard
 
-from .media_types import MEDIA_TYPES, encode_file
+from .media_types import MEDIA_TYPES, decode_base64, encode_file
 
-__all__ = ["MOST_BYTES", "encode_inline", "is_data_url"]
+__all__ = ["MOST_BYTES", "NO_BASE64", "encode_inline", "is_data_url"]
 
 MOST_BYTES: Final = 5 << 20
 """Of one file, in bytes."""
@@ -27,7 +26,7 @@ _LONGEST: Final = 4 * -(-MOST_BYTES // 3)  # base64 (RFC 4648 section 4)
 _NO_HEAD: Final = "must begin with data:<media type>;base64, as a data: URL with content"
 _OTHER_TYPE: Final = "has an unsupported media type"
 _TOO_LONG: Final = f"must have at most {MOST_BYTES} bytes"
-_NO_BASE64: Final = "must be base64 with its padding behind the comma (RFC 4648 section 4)"
+NO_BASE64: Final = "must be base64 with its padding (RFC 4648 section 4)"
 _EMPTY: Final = "must have content behind the comma"
 
 
@@ -50,19 +49,12 @@ def encode_inline(url: str, kind: str) -> dict[str, Any] | str:
         return _OTHER_TYPE
     if len(content) > _LONGEST:
         return _TOO_LONG
-    data = _decode(content)
+    data = decode_base64(content)
     if data is None:
-        return _NO_BASE64
+        return NO_BASE64
     if len(data) > MOST_BYTES:
         return _TOO_LONG
     kept = encode_file("", mime_type, data)
     del kept["filename"]
     # Bits behind the last byte would make two texts of one file (RFC 4648 section 3.5).
-    return (kept if data else _EMPTY) if kept["content"] == content else _NO_BASE64
-
-
-def _decode(content: str) -> bytes | None:
-    try:
-        return b64decode(content, validate=True)
-    except ValueError:  # binascii.Error is one, and so is what a letter beyond ASCII raises
-        return None
+    return (kept if data else _EMPTY) if kept["content"] == content else NO_BASE64

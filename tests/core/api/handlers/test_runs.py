@@ -59,7 +59,7 @@ def listed(client: Client, session_id: str = "s", **query: Any) -> list[dict[str
 
 def test_a_run_returns_what_was_asked_and_what_was_said(client: Client) -> None:
     run = client.run(
-        "quick", "hello there", metadata={"m": 1}, images=[{"url": "u", "content": "x"}]
+        "quick", "hello there", metadata={"m": 1}, images=[{"url": "u", "content": "aGk="}]
     )
 
     assert (run["status"], run["content"], run["agent_id"]) == ("COMPLETED", "hello there", "quick")
@@ -200,7 +200,7 @@ def multipart(*parts: tuple[str, bytes]) -> dict[str, Any]:
         ("image/png", b"\x89PNG", 200, "images"),
         ("text/plain", b"hi", 200, "files"),
         ("application/x-tar", b"", 200, None),
-        ("application/x-tar", b"hi", 400, None),
+        ("application/x-tar", b"\x1f\x8b\x08\0", 400, None),
     ],
 )
 def test_an_upload_is_taken_by_its_type(

@@ -299,8 +299,8 @@ BY_STATUS: Final[Mapping[int, Recipe]] = {
 
 
 def uploaded(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
-    part = b'--b\r\ncontent-disposition: form-data; name="files"; filename="a"\r\n'
-    part += b"content-type: application/x-no-such\r\n\r\na\r\n--b--\r\n"
+    part = b'--b\r\ncontent-disposition: form-data; name="files"; filename="a.gz"\r\n'
+    part += b"content-type: application/gzip\r\n\r\n\x1f\x8b\r\n--b--\r\n"
     body = b'--b\r\ncontent-disposition: form-data; name="message"\r\n\r\nhi\r\n' + part
     headers = (("content-type", "multipart/form-data; boundary=b"),)
     return operation.send(body=body, headers=headers)
