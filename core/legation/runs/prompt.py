@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import binascii
 import json
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ..effects import Program
+from ..http.bodies.media_types import decode_content, decode_text, is_text_type
 from ..models.conversation import Image, Message
 from ..store.run_reads import RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
@@ -21,14 +20,6 @@ __all__ = ["FILE_BYTES", "begin", "history", "question"]
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
 
-_TEXTS: Final = (
-    "application/json",
-    "application/xml",
-    "application/javascript",
-    "application/x-javascript",
-    "application/x-python",
-)
-_PARAMETERS: Final = ";"
 _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
 
 
@@ -107,17 +98,5 @@ def _attribute(value: Any) -> str:
 
 def _text(item: Mapping[str, Any], kind: str) -> str | None:
     """Return the content of a file of text that is not too long, else None."""
-    base = kind.partition(_PARAMETERS)[0].strip().lower()
-    content = item.get("content")
-    if not isinstance(content, str) or not (base.startswith("text/") or base in _TEXTS):
-        return None
-    try:
-        data = b64decode(content, validate=True)
-    except binascii.Error:
-        data = content.encode("utf-8", "replace")
-    if len(data) > FILE_BYTES:
-        return None
-    try:
-        return data.decode("utf-8").replace("\0", "\ufffd")
-    except UnicodeDecodeError:
-        return None
+    data = decode_content(item) if is_text_type(kind) else None
+    return None if data is None or len(data) > FILE_BYTES else decode_text(data)

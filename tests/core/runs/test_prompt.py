@@ -106,7 +106,7 @@ def test_a_picture_is_its_bytes_or_its_address(item: Any, image: Image | None) -
         ({"mime_type": "text/plain"}, '<file name="file" type="text/plain"/>'),
         ({"content": encoded("x")}, '<file name="file" type=""/>'),
         (
-            {"mime_type": "text/plain", "content": encoded(b"\xff\xfe")},
+            {"mime_type": "text/plain", "content": encoded(b"\xff\xfea")},
             '<file name="file" type="text/plain"/>',
         ),
         (
