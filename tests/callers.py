@@ -13,6 +13,7 @@ from jwt import PyJWS
 
 from legation import Agent, AuthorizationConfig, Channel, Database, Platform, Team
 from legation.access.key_material import public_jwk
+from legation.config import Algorithm
 from legation_testing import NEW_YEAR_2026
 
 __all__ = ["CHAT", "ENVIRON", "NOW", "Issuer", "demo"]
@@ -46,7 +47,7 @@ class Issuer:
     kid: str | None = None
 
     @property
-    def algorithm(self) -> str:
+    def algorithm(self) -> Algorithm:
         """The `alg` of its tokens."""
         return "RS256" if isinstance(self.key, rsa.RSAPrivateKey) else "EdDSA"
 

@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeGuard, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
 
 import cattrs
 from attrs import field, fields
@@ -21,14 +21,19 @@ from .values import frozen
 
 __all__ = [
     "DEFAULT_EXCLUDED_ROUTES",
+    "Again",
     "Agent",
+    "Algorithm",
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
     "Database",
+    "InDoubt",
+    "Mode",
     "Model",
+    "OnBusy",
     "PlatformConfig",
-    "PlatformOptions",
+    "Provider",
     "Team",
     "structure",
 ]
@@ -59,6 +64,38 @@ class ConfigurationError(Exception):
         self.faults = faults
 
 
+Algorithm: TypeAlias = Literal[
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "HS256",
+    "HS384",
+    "HS512",
+]
+"""The algorithm of a token's signature."""
+
+OnBusy: TypeAlias = Literal["queue", "reject"]
+"""The fate of a run whose session has another one active: it waits, or is refused."""
+
+Mode: TypeAlias = Literal["coordinate", "route", "collaborate"]
+"""The way in which a team's leader works with its members."""
+
+InDoubt: TypeAlias = Literal["ask", "tell", "end"]
+"""The fate of a call that a crash interrupted: ask a person, tell the model, or end the run."""
+
+Again: TypeAlias = Literal["never", "safe"]
+"""Permission to call a function a second time after a crash."""
+
+Provider: TypeAlias = Literal["echo", "openai", "anthropic"]
+"""The protocol that a model is asked in."""
+
 # A string is `module:attribute`, imported by the host that reads a configuration file.
 ModelLike: TypeAlias = str | ModelProtocol
 ToolLike: TypeAlias = str | Tool | Callable[..., Any]
@@ -70,20 +107,27 @@ Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
 TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
 
 
+def _listed(items: object) -> object:
+    """Return `items` as a tuple; what is no list stays, for the sentence of `type_faults`."""
+    alone = isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable)
+    return cast(object, items) if alone else tuple(cast(Iterable[object], items))
+
+
+# Named one by one: a type checker takes the type of an argument from its converter.
 def _strings(items: Iterable[str]) -> tuple[str, ...]:
-    return tuple(items)
+    return cast(tuple[str, ...], _listed(items))
 
 
 def _texts_or_text(items: str | Iterable[str]) -> tuple[str, ...]:
-    return (items,) if isinstance(items, str) else tuple(items)
+    return (items,) if isinstance(items, str) else _strings(items)
 
 
 def _texts_or_none(items: str | Iterable[str] | None) -> tuple[str, ...] | None:
     return None if items is None else _texts_or_text(items)
 
 
-def _tools(items: Iterable[ToolLike]) -> tuple[ToolLike, ...]:
-    return tuple(items)
+def _tools(items: Iterable[Tool | Callable[..., Any]]) -> tuple[ToolLike, ...]:
+    return cast(tuple[ToolLike, ...], _listed(items))
 
 
 @frozen
@@ -100,7 +144,7 @@ class AuthorizationConfig:
 
     verification_keys: tuple[str, ...] = field(default=(), converter=_strings, repr=False)
     jwks_file: str | None = None
-    algorithm: str = "RS256"
+    algorithm: Algorithm = "RS256"
     verify_audience: bool = False
     admin_scope: str = "platform:admin"
     excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=_strings)
@@ -139,7 +183,7 @@ class Model:
     """
 
     name: str
-    provider: str
+    provider: Provider
     id: str | None = None
     delay_seconds: float = 0.0
     base_url: str | None = None
@@ -151,8 +195,15 @@ class Model:
     retries: int | None = None
 
 
+@frozen
+class _Identified:
+    """Base of what has an id, which may be given without its keyword."""
+
+    id: str
+
+
 @frozen(kw_only=True)
-class _Component:
+class _Component(_Identified):
     """Base of agents and teams.
 
     A run that was begun under a `version` is executed by nodes that host this version, and a run
@@ -163,7 +214,6 @@ class _Component:
     run ends (end).  Unset, a person is asked where there is one, and the model reads it elsewhere.
     """
 
-    id: str
     name: str | None = None
     description: str | None = None
     model: ModelLike = "echo"
@@ -174,7 +224,7 @@ class _Component:
     max_rounds: int = 10
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
-    in_doubt: str | None = None
+    in_doubt: InDoubt | None = None
     database: str | None = None
     version: str | None = None
 
@@ -191,19 +241,19 @@ class Agent(_Component):
 
     role: str | None = None
     run: RunLike | None = None
-    again: str = "never"
+    again: Again = "never"
 
 
 @frozen(kw_only=True)
 class Team(_Component):
     """A team: a leader with a model of its own and the ids of its members."""
 
-    mode: str = "coordinate"
+    mode: Mode = "coordinate"
     members: tuple[str, ...] = field(default=(), converter=_strings)
 
 
 @frozen(kw_only=True)
-class Channel:
+class Channel(_Identified):
     """A messaging channel, served at `/{id}/webhook`; one of `agent` and `team` answers it.
 
     Secrets are named by the environment variable that holds them (`…_env`), never written here.
@@ -212,7 +262,6 @@ class Channel:
     those of a kind that is not ours.
     """
 
-    id: str
     kind: str
     agent: str | None = None
     team: str | None = None
@@ -235,25 +284,24 @@ class Channel:
     settings: Mapping[str, Any] | None = None
 
 
-# Named one by one: a type checker learns nothing from `converter=tuple`.
 def _databases(items: Iterable[Database]) -> tuple[Database, ...]:
-    return tuple(items)
+    return cast(tuple[Database, ...], _listed(items))
 
 
 def _models(items: Iterable[Model]) -> tuple[Model, ...]:
-    return tuple(items)
+    return cast(tuple[Model, ...], _listed(items))
 
 
 def _agents(items: Iterable[Agent]) -> tuple[Agent, ...]:
-    return tuple(items)
+    return cast(tuple[Agent, ...], _listed(items))
 
 
 def _teams(items: Iterable[Team]) -> tuple[Team, ...]:
-    return tuple(items)
+    return cast(tuple[Team, ...], _listed(items))
 
 
 def _channels(items: Iterable[Channel]) -> tuple[Channel, ...]:
-    return tuple(items)
+    return cast(tuple[Channel, ...], _listed(items))
 
 
 @frozen(kw_only=True)
@@ -275,7 +323,7 @@ class PlatformConfig:
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
-    on_busy: str = "queue"
+    on_busy: OnBusy = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
@@ -284,27 +332,6 @@ class PlatformConfig:
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
     teams: tuple[Team, ...] = field(default=(), converter=_teams)
     channels: tuple[Channel, ...] = field(default=(), converter=_channels)
-
-
-class PlatformOptions(TypedDict, total=False):
-    """The fields of `PlatformConfig`, as the keywords that `Platform` takes."""
-
-    id: str
-    name: str
-    description: str | None
-    docs: bool
-    authorization: bool
-    authorization_config: AuthorizationConfig
-    cors_allowed_origins: Iterable[str]
-    on_busy: str
-    run_timeout_seconds: float
-    lease_seconds: float
-    unhosted_minutes: float
-    databases: Iterable[Database]
-    models: Iterable[Model]
-    agents: Iterable[Agent]
-    teams: Iterable[Team]
-    channels: Iterable[Channel]
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
@@ -354,7 +381,7 @@ class _PlatformTable:
     docs: bool = True
     authorization: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
-    on_busy: str = "queue"
+    on_busy: OnBusy = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
@@ -461,6 +488,11 @@ def _table(value: Any, _: Any) -> Mapping[str, Any]:
     return value
 
 
+def _is_literal(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is Literal
+
+
 def _converter() -> cattrs.Converter:
     """Return what reads tables; a file names the functions and the models that it means."""
     text = _exactly(str, "a string")
@@ -473,6 +505,8 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
     several = (Texts, TextsOrNone)
     converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
+    # The registry says which words there are, beside all else that is wrong with a value.
+    converter.register_structure_hook_func(_is_literal, text)
     converter.register_structure_hook_func(lambda kind: kind in (ModelLike, RunLike | None), text)
     tables = (Mapping[str, Any] | None, SchemaLike | None)
     converter.register_structure_hook_func(lambda kind: kind in tables, _table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final, Protocol
 
 from attrs import evolve
 
@@ -27,12 +27,18 @@ from .api.route_table import TABLE, RouteTable, make_table
 from .channels import Codec
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
+    Agent,
     AuthorizationConfig,
+    Channel,
     ConfigurationError,
+    Database,
+    Model,
+    OnBusy,
     PlatformConfig,
-    PlatformOptions,
+    Team,
 )
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
+from .hosted.argument_types import type_faults
 from .hosted.registry import Registry, build
 from .http.cors import Cors
 from .http.messages import Answer, Request, Streamed, Unfinished, without_body
@@ -92,27 +98,64 @@ class _Extensions:
 class Platform:
     """Hosts what its configuration names and answers requests about it.
 
-    The arguments are those of `PlatformConfig`, by keyword; `jwks` is what the JWKS file holds,
-    `environ` the variables that channels and models name for their secrets, and `catalogue` the
-    schema that this code serves: another one stands for another release of it.  `routes` and
-    `channel_kinds` are the application's own, beside ours.
+    The arguments are the fields of `PlatformConfig`, by keyword, and these five:
+
+    Args:
+        environ: The variables that models and channels name for their secrets: `os.environ` where
+            the platform is made in Python.  Nothing is read from the environment without it.
+        jwks: The content of the JWKS file.
+        routes: The application's own routes, beside ours.
+        channel_kinds: The application's own kinds of channels, beside ours.
+        catalogue: The schema that this code serves: another one stands for another release of it.
 
     Raises:
         ConfigurationError: With every fault of the configuration.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is named at the call
         self,
         *,
-        jwks: bytes | None = None,
+        id: str = "legation",  # noqa: A002  as in a configuration
+        name: str = "Legation",
+        description: str | None = None,
+        docs: bool = True,
+        authorization: bool = False,
+        authorization_config: AuthorizationConfig = AuthorizationConfig(),  # noqa: B008  frozen
+        cors_allowed_origins: Iterable[str] = (),
+        on_busy: OnBusy = "queue",
+        run_timeout_seconds: float = 3600.0,
+        lease_seconds: float = 30.0,
+        unhosted_minutes: float = 10.0,
+        databases: Iterable[Database] = (),
+        models: Iterable[Model] = (),
+        agents: Iterable[Agent] = (),
+        teams: Iterable[Team] = (),
+        channels: Iterable[Channel] = (),
         environ: Mapping[str, str] | None = None,
-        catalogue: Catalogue = CATALOGUE,
+        jwks: bytes | None = None,
         routes: Iterable[CustomRoute] = (),
         channel_kinds: Iterable[type[Codec]] = (),
-        **configuration: Unpack[PlatformOptions],
+        catalogue: Catalogue = CATALOGUE,
     ) -> None:
         """Check everything once."""
-        config = PlatformConfig(**configuration)
+        config = PlatformConfig(
+            id=id,
+            name=name,
+            description=description,
+            docs=docs,
+            authorization=authorization,
+            authorization_config=authorization_config,
+            cors_allowed_origins=cors_allowed_origins,
+            on_busy=on_busy,
+            run_timeout_seconds=run_timeout_seconds,
+            lease_seconds=lease_seconds,
+            unhosted_minutes=unhosted_minutes,
+            databases=databases,
+            models=models,
+            agents=agents,
+            teams=teams,
+            channels=channels,
+        )
         extensions = _Extensions(tuple(routes), tuple(channel_kinds))
         self._open(config, jwks, environ or {}, catalogue, extensions)
 
@@ -161,6 +204,14 @@ class Platform:
         self._dispatcher = Dispatcher(
             *surface, self.context, self._table, authenticator, excluded, cors, 0
         )
+
+    def __repr__(self) -> str:
+        """Return the id, and the ids of all that is hosted."""
+        hosted = (
+            f"{kind}={[*getattr(self.registry, kind)]}"
+            for kind in ("agents", "teams", "channels", "databases")
+        )
+        return f"Platform(id={self.config.id!r}, {', '.join(hosted)})"
 
     # --- What a host asks for -------------------------------------------------------------------
 
@@ -422,6 +473,8 @@ def _check(
     config: PlatformConfig, environ: Mapping[str, str], extensions: _Extensions
 ) -> tuple[Registry, RouteTable]:
     """Return what is hosted and where it is served; the faults of both are raised at once."""
+    if wrong := type_faults(config):
+        raise ConfigurationError(wrong)
     routes = extensions.routes
     faults = route_faults(routes, config)
     if not faults:

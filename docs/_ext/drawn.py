@@ -61,6 +61,7 @@ _TOML: Final = {
     # A file names what Python gives as an object.
     "ModelLike": "string",
     "RunLike": "string",
+    **dict.fromkeys(("Again", "Algorithm", "InDoubt", "Mode", "OnBusy", "Provider"), "string"),
 }
 
 

@@ -20,6 +20,9 @@ from legation.config import (
     structure,
 )
 
+TOOLS: Any = ["m:f"]
+"""Named, as in a file; a checker refuses that in Python."""
+
 WHOLE: Mapping[str, Any] = {
     "platform": {
         "id": "demo",
@@ -99,7 +102,7 @@ def test_a_whole_tree_is_read() -> None:
                 name="A",
                 model="slow",
                 database="main",
-                tools=["m:f"],
+                tools=TOOLS,
                 output_schema={"type": "object"},
                 history_runs=0,
                 max_rounds=2,
@@ -110,7 +113,7 @@ def test_a_whole_tree_is_read() -> None:
             ),
             Agent(id="b", run="m:g", again="safe"),
         ),
-        "teams": (Team(id="t", members=("a",), mode="route", tools=["m:f"], in_doubt="end"),),
+        "teams": (Team(id="t", members=("a",), mode="route", tools=TOOLS, in_doubt="end"),),
         "channels": (Channel(id="chat", kind="whatsapp", agent="a", app_secret_env="SECRET"),),
     }
 

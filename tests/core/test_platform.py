@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import inspect
 import json
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import pytest
 from attrs import fields
 
 from legation import Agent, AuthorizationConfig, ConfigurationError, Database, Platform
-from legation.config import Model, PlatformConfig, PlatformOptions
+from legation.config import Model, PlatformConfig
 from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
 from legation.http.messages import Request, Response, Streamed
 from legation.observability.request_log import RequestLine
@@ -65,21 +66,27 @@ def test_a_platform_is_made_of_options_or_of_a_whole_configuration() -> None:
 
     assert Platform(**options).config == Platform.from_config(PlatformConfig(**options)).config
     assert Platform(**options).databases == {"d": "sqlite://"}
-    with pytest.raises(TypeError):
-        Platform(agent=())  # type: ignore[call-arg]
+
+
+def test_every_field_of_a_configuration_is_an_argument_with_the_same_default() -> None:
+    own = {"environ", "jwks", "routes", "channel_kinds", "catalogue"}
+    arguments = inspect.signature(Platform).parameters
+    whole = Platform().config
+
+    assert arguments.keys() == {a.name for a in fields(PlatformConfig)} | own
+    assert all(argument.kind is argument.KEYWORD_ONLY for argument in arguments.values())
+    assert whole == PlatformConfig()
 
 
 def test_type_checkers_know_every_option_and_refuse_all_others() -> None:
-    assert get_type_hints(PlatformOptions).keys() == {a.name for a in fields(PlatformConfig)}
-
     # An ignored error that is none is one for mypy: these calls have to be refused.
     with pytest.raises(TypeError, match="agentz"):
         Platform(agentz=[])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="authorisation"):
         Platform(authorisation=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigurationError, match=r"^agents: expected a list, not int$"):
         Platform(agents=3)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="must be a finite number"):
+    with pytest.raises(ConfigurationError, match=r"^platform\.run_timeout_seconds: expected a n"):
         Platform(run_timeout_seconds="long")  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from legation import Agent, Platform, Team
+from legation.config import Again, InDoubt, Mode
 from legation.models.conversation import Prompt, ToolCall, Usage
 from legation.tools import tool
 from legation.tools.accepted import is_array, is_object
@@ -103,7 +104,7 @@ class Case:
 
     name: str
     component: str = "solo"
-    in_doubt: str | None = "tell"
+    in_doubt: InDoubt | None = "tell"
     answer: str = "confirm"
     stream: bool = False
     background: bool = False
@@ -125,7 +126,7 @@ class Case:
         return f"/{self.kind}/{self.component}/runs"
 
 
-_TEAMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+_TEAMS: Final[Mapping[str, tuple[Mode, tuple[str, ...]]]] = {
     "coordinate": ("coordinate", ("a", "b")),
     "route": ("route", ("a",)),
     "collaborate": ("collaborate", ("a", "b")),
@@ -223,7 +224,7 @@ class World:
         """Return what a node hosts for the case, with nothing in its memory."""
         hosted = _HOSTS.get(self.case.component)
         if hosted is None:
-            hosted = (self.case.component, *_TEAMS.get(self.case.component, ("", ()))[1])
+            hosted = (self.case.component, *_TEAMS.get(self.case.component, ("route", ()))[1])
         model = ScriptedModel([self._answer] * 1_000)
         return Platform(
             databases=IN_MEMORY,
@@ -234,7 +235,7 @@ class World:
     def _agent(self, name: str, model: ScriptedModel) -> Agent:
         in_doubt = self.case.in_doubt
         if name in ("function", "again"):
-            again = "safe" if name == "again" else "never"
+            again: Again = "safe" if name == "again" else "never"
             return Agent(id=name, run=self._function, again=again, in_doubt=in_doubt)
         schema = SHAPE if name == "shaped" else None
         return Agent(

@@ -17,6 +17,7 @@ import pytest
 from attrs import frozen
 
 from legation import Agent, Database, Model, Platform, tool
+from legation.config import Provider
 from legation.models.trouble import SENTENCES
 
 from ..providers.anthropic_messages import AnthropicServer
@@ -59,7 +60,7 @@ class Served:
 @contextmanager
 def served(
     folder: Path,
-    provider: str,
+    provider: Provider,
     *plan: Item,
     agent: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -80,7 +81,7 @@ def served(
 
 
 @PROVIDERS
-def test_an_answer_comes_through_piece_by_piece(provider: str, tmp_path: Path) -> None:
+def test_an_answer_comes_through_piece_by_piece(provider: Provider, tmp_path: Path) -> None:
     words = tuple(f"word {n} " for n in range(6))
     with served(tmp_path, provider, Said(words, pause_seconds=0.03)) as it:
         events = it.run()
@@ -94,7 +95,7 @@ def test_an_answer_comes_through_piece_by_piece(provider: str, tmp_path: Path) -
 
 
 @PROVIDERS
-def test_the_conversation_goes_on(provider: str, tmp_path: Path) -> None:
+def test_the_conversation_goes_on(provider: Provider, tmp_path: Path) -> None:
     with served(tmp_path, provider, Said(("Good morning",)), Said(("Fine",))) as it:
         it.run()
         it.run(message="How are you?")
@@ -117,7 +118,7 @@ def weather(city: str) -> str:
 
 @PROVIDERS
 def test_tools_are_called_side_by_side_and_their_results_told(
-    provider: str, tmp_path: Path
+    provider: Provider, tmp_path: Path
 ) -> None:
     calls = (
         ("call_a", "weather", '{"city": "Oslo"}'),
@@ -152,7 +153,7 @@ def delete(path: str) -> str:
 
 @PROVIDERS
 def test_what_was_thought_comes_back_with_the_calls_also_behind_a_pause(
-    provider: str, tmp_path: Path
+    provider: Provider, tmp_path: Path
 ) -> None:
     first = Said((), (("call_a", "weather", '{"city": "Oslo"}'),), thoughts=THOUGHTS[:1])
     second = Said(
@@ -193,7 +194,7 @@ PICTURES: Final[dict[str, Any]] = {
 
 
 @PROVIDERS
-def test_a_picture_given_inline_is_shown_to_the_model(provider: str, tmp_path: Path) -> None:
+def test_a_picture_given_inline_is_shown_to_the_model(provider: Provider, tmp_path: Path) -> None:
     inline = json.dumps([{"url": f"data:image/png;base64,{PIXEL}"}])
     with served(tmp_path, provider) as it:
         last = it.run(images=inline)[-1]
@@ -215,7 +216,7 @@ SHAPE: Final = {
 
 
 @PROVIDERS
-def test_an_answer_has_the_shape_that_was_asked_for(provider: str, tmp_path: Path) -> None:
+def test_an_answer_has_the_shape_that_was_asked_for(provider: Provider, tmp_path: Path) -> None:
     wrong, right = Said(('{"city": ', '"Oslo"}')), Said(('{"city": "Oslo", ', '"degrees": -3}'))
     with served(tmp_path, provider, wrong, right, agent={"output_schema": SHAPE}) as it:
         last = it.run()[-1]
@@ -237,7 +238,7 @@ FAILURES: Final[dict[str, tuple[Item, str]]] = {
 @PROVIDERS
 @pytest.mark.parametrize(("item", "reason"), FAILURES.values(), ids=FAILURES)
 def test_a_run_that_fails_says_why_and_the_next_one_works(
-    provider: str, item: Item, reason: str, tmp_path: Path
+    provider: Provider, item: Item, reason: str, tmp_path: Path
 ) -> None:
     with served(tmp_path, provider, item, retries=0, idle_seconds=0.3) as it:
         failed = it.run()[-1]
@@ -249,7 +250,7 @@ def test_a_run_that_fails_says_why_and_the_next_one_works(
 
 
 @PROVIDERS
-def test_a_run_that_is_cancelled_lets_go_of_the_provider(provider: str, tmp_path: Path) -> None:
+def test_run_that_is_cancelled_lets_go_of_the_provider(provider: Provider, tmp_path: Path) -> None:
     silent = Hangs(Said(("Good ",)), 2)
     with served(tmp_path, provider, silent) as it:
         events: list[list[dict[str, Any]]] = []
@@ -269,7 +270,7 @@ def test_a_run_that_is_cancelled_lets_go_of_the_provider(provider: str, tmp_path
 
 
 @PROVIDERS
-def test_the_model_is_shown_and_its_key_nowhere(provider: str, tmp_path: Path) -> None:
+def test_the_model_is_shown_and_its_key_nowhere(provider: Provider, tmp_path: Path) -> None:
     names = {"openai": ("OpenAIChat", "OpenAI"), "anthropic": ("Claude", "Anthropic")}
     with served(tmp_path, provider) as it:
         shown = it.client.get("/agents").json()[0]["model"]
@@ -282,7 +283,7 @@ def test_the_model_is_shown_and_its_key_nowhere(provider: str, tmp_path: Path) -
 
 @PROVIDERS
 def test_runs_that_nobody_reads_as_they_come_do_not_fail_by_a_broken_stream(
-    provider: str, tmp_path: Path, figures: Callable[[str], None]
+    provider: Provider, tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
     """A quarter of the requests is refused, and a third of the answers breaks off."""
     said = Said(("It ", "rains."), tokens=(7, 3))

@@ -15,6 +15,7 @@ import pytest
 from attrs import define, evolve, field
 
 from legation import Agent, Platform
+from legation.config import InDoubt
 from legation.models.conversation import Prompt
 from legation.tools import tool
 from legation_testing import Client, Crashed, Says, ScriptedModel, call, crash_everywhere
@@ -26,7 +27,12 @@ from .go_on_kit import CASES, Case, Ground, Outcome, World, finish, judge
 pytestmark = pytest.mark.enumeration
 
 PAIRS: Final = 1_000 if NIGHTLY else 30
-DOUBTS: Final = (("ask", "confirm"), ("ask", "reject"), ("ask", "result"), ("end", "confirm"))
+DOUBTS: Final[tuple[tuple[InDoubt, str], ...]] = (
+    ("ask", "confirm"),
+    ("ask", "reject"),
+    ("ask", "result"),
+    ("end", "confirm"),
+)
 FEW: Final = ("side by side", "a function")
 
 

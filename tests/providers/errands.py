@@ -12,6 +12,7 @@ import time
 from typing import Final
 
 from legation import Agent, Channel, Database, Model, Platform, tool
+from legation.config import InDoubt
 
 from .deliveries import ENVIRON, channels
 from .model_server import KEY
@@ -48,7 +49,7 @@ def look(errand: str, place: str) -> str:
     return _carry_out(errand, place, "look")
 
 
-def _agent(agent_id: str, in_doubt: str) -> Agent:
+def _agent(agent_id: str, in_doubt: InDoubt) -> Agent:
     return Agent(id=agent_id, model="errands", tools=[note, book, look], in_doubt=in_doubt)
 
 

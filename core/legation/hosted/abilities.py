@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from attrs import fields
 
-from ..config import Agent, Team, ToolLike
+from ..config import Again, Agent, InDoubt, Team, ToolLike
 from ..tools import (
     AnswerClass,
     Hosted,
@@ -39,8 +39,8 @@ _OF_A_MODEL: Final = (
     "max_tokens",
     "tool_timeout_seconds",
 )
-_IN_DOUBT: Final = ("ask", "tell", "end")
-_AGAIN: Final = ("never", "safe")  # of a function that answers; it is given no key
+_IN_DOUBT: Final = get_args(InDoubt)
+_AGAIN: Final = get_args(Again)  # of a function that answers; it is given no key
 _OF_A_FUNCTION: Final = "is allowed together with `run` alone; of a tool, @tool(again=…) says it"
 _DEFAULTS: Final[Mapping[str, Any]] = {a.name: a.default for a in fields(Agent)}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import asdict, field
@@ -19,7 +19,17 @@ from ..access.claims import claim_faults
 from ..access.scopes import well_formed_id
 from ..channels import Codec
 from ..channels.deliveries import APOLOGY
-from ..config import Agent, ConfigurationError, Database, ModelLike, PlatformConfig, Team
+from ..config import (
+    Agent,
+    ConfigurationError,
+    Database,
+    Mode,
+    Model,
+    ModelLike,
+    OnBusy,
+    PlatformConfig,
+    Team,
+)
 from ..http.messages import compact_json
 from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
@@ -35,8 +45,8 @@ from .providers import model_of
 __all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
 
 DEFAULT_DATABASE: Final = Database("main", "sqlite:///legation.db")
-_ON_BUSY: Final = ("queue", "reject")
-_MODES: Final = ("coordinate", "route", "collaborate")
+_ON_BUSY: Final = get_args(OnBusy)
+_MODES: Final = get_args(Mode)
 MAX_DEPTH: Final = 4
 """How many teams may be in one another: each level multiplies what one run can cost."""
 # Segments that no path has.
@@ -439,6 +449,10 @@ class _Builder:
         return self.models.get(name, self.models["echo"])
 
     def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
+        if isinstance(model, Model):
+            sentence = f"is named here and listed in Platform(models=…): write {model.name!r}"
+            self._fault(f"{path}.model", sentence)
+            return self.models["echo"]
         wanted = ("id", "name", "provider", "respond")
         if missing := [name for name in wanted if not hasattr(model, name)]:
             sentence = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"

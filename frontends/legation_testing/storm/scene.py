@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from legation import Agent, Channel, Database, Model, Platform, Team
 from legation.channels.signatures import sign_standard, standard_key
+from legation.config import Mode
 from legation.effects import Fetch, FetchReply, OpenStream, Unreachable
 from legation.tools import Tool, tool
 
@@ -70,7 +71,7 @@ CHANNELS: Final = {"letters": "clerk", "slips": "worker"}
 """The channels, with the agents that answer there."""
 
 _MEMBERS: Final = ("helper", "aide")
-_TEAMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+_TEAMS: Final[Mapping[str, tuple[Mode, tuple[str, ...]]]] = {
     "desk": ("coordinate", _MEMBERS),
     "window": ("route", _MEMBERS),
     "panel": ("collaborate", _MEMBERS),
@@ -186,7 +187,7 @@ def expected_contents(component: str, text: str) -> tuple[Any, ...]:
         return ({"said": said},)
     if component in FUNCTIONS:
         return said, BY_HAND
-    mode, _ = _TEAMS.get(component, ("", ()))
+    mode, _ = _TEAMS.get(component, (None, ()))
     if mode != "route":
         return (said,)
     # Where the member failed, the leader answers.

@@ -15,6 +15,7 @@ from ...callers import NOW, Issuer
 
 ISSUER: Final = Issuer()
 NAMED: Final = Issuer(kid="named")
+NO_ALGORITHM: Any = "none"
 NOW_US: Final = NOW * 1_000_000
 
 
@@ -147,7 +148,7 @@ def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
     [
         (AuthorizationConfig(), "verification_keys: there is no key"),
         (AuthorizationConfig(["x"]), r"verification_keys\[0\]: "),
-        (AuthorizationConfig(algorithm="none"), "algorithm: 'none' is not one of"),
+        (AuthorizationConfig(algorithm=NO_ALGORITHM), "algorithm: 'none' is not one of"),
         (ISSUER.authorization(jwks_file="k.json"), "jwks_file: is named and was not read"),
     ],
 )

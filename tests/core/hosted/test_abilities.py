@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from legation.config import Agent, Team
+from legation.config import Agent, InDoubt, Team
 from legation.hosted.abilities import DELEGATION, Abilities, abilities, is_count, is_duration
 from legation.tools import Tool, tool
 
@@ -117,7 +117,7 @@ def test_a_time_is_finite(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["ask", "tell", "end", None])
-def test_what_becomes_of_a_call_in_doubt_is_said_of_agents_and_teams(value: str | None) -> None:
+def test_what_becomes_of_a_call_in_doubt_is_said_of_agents_and_teams(value: InDoubt | None) -> None:
     for item in (
         Agent(id="a", in_doubt=value),
         Agent(id="a", run=answer, in_doubt=value),

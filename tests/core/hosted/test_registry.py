@@ -172,10 +172,12 @@ def test_limits_are_those_of_the_configuration() -> None:
 
 
 def test_fault_about_a_doubt_has_its_path() -> None:
+    wait: Any = "wait"
+    key: Any = "key"
     with pytest.raises(ConfigurationError) as caught:
         made(
-            agents=[Agent(id="a"), Agent(id="b", in_doubt="wait", again="key")],
-            teams=[Team(id="t", in_doubt="wait")],
+            agents=[Agent(id="a"), Agent(id="b", in_doubt=wait, again=key)],
+            teams=[Team(id="t", in_doubt=wait)],
         )
 
     assert caught.value.faults == (
@@ -299,9 +301,10 @@ def test_an_id_that_is_a_path_of_another_route_is_refused() -> None:
 
 
 def test_what_is_named_must_be_there() -> None:
+    chaos: Any = "chaos"
     assert faults(
         agents=[Agent(id="a", model="m", database="d")],
-        teams=[Team(id="t", members=("a", "b"), mode="chaos")],
+        teams=[Team(id="t", members=("a", "b"), mode=chaos)],
     ) == [
         "agents[0].model: no model 'm'; there are: echo",
         "agents[0].database: no database 'd'; there are: main",
@@ -338,7 +341,8 @@ def test_teams_may_be_members_of_teams_but_not_without_end() -> None:
 
 
 def test_a_provider_that_is_not_known_is_refused() -> None:
-    told = faults(models=[Model("m", "nobody")])
+    nobody: Any = "nobody"
+    told = faults(models=[Model("m", nobody)])
 
     assert len(told) == 1
     assert told[0].startswith("models.m.provider: 'nobody' is none of: ")

@@ -13,6 +13,7 @@ import pytest
 from attrs import define, field
 
 from legation import Agent, Platform, Team, tool
+from legation.config import InDoubt
 from legation.models.conversation import Prompt
 from legation.runs.team_turn import DELEGATE
 from legation.store.runs import AppendEvents, Ended, FinishRun
@@ -283,7 +284,7 @@ def test_key_of_a_member_is_the_same_before_and_after_a_crash(desk: Desk) -> Non
     ("in_doubt", "status"),
     [(None, "PAUSED"), ("ask", "PAUSED"), ("tell", "COMPLETED"), ("end", "ERROR")],
 )
-def test_team_decides_of_its_own_tools(in_doubt: str | None, status: str) -> None:
+def test_team_decides_of_its_own_tools(in_doubt: InDoubt | None, status: str) -> None:
     called: list[int] = []
 
     def book(room: int) -> str:
@@ -307,7 +308,7 @@ def test_team_decides_of_its_own_tools(in_doubt: str | None, status: str) -> Non
 
 
 @pytest.mark.parametrize("in_doubt", [None, "ask"])
-def test_nobody_is_asked_in_a_channel_unless_the_agent_says_so(in_doubt: str | None) -> None:
+def test_nobody_is_asked_in_a_channel_unless_the_agent_says_so(in_doubt: InDoubt | None) -> None:
     provider, called = WhatsAppApi(), list[int]()
 
     def book(room: int) -> str:

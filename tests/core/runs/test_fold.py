@@ -11,6 +11,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from legation.config import Mode
 from legation.models.conversation import Message, ToolCall
 from legation.runs.fold import Recorded, find_last, fold
 from legation.runs.ids import member_run_id
@@ -96,7 +97,7 @@ def test_an_agent_that_goes_on_from_any_batch_comes_to_the_same_end(
 )
 @settings(max_examples=40)
 def test_a_team_of_teams_that_goes_on_from_any_batches_comes_to_the_same_end(
-    mode: str, member: Script, inner: Script, leader: Script, order: Any, cuts: list[int]
+    mode: Mode, member: Script, inner: Script, leader: Script, order: Any, cuts: list[int]
 ) -> None:
     names = {"a": member, "b": member[::-1], "inner": inner, "team": leader}
     platform, world = host(names, mode), World(order)

@@ -11,6 +11,7 @@ import pytest
 from attrs import define, field
 
 from legation import Agent, Platform, Team, tool
+from legation.config import Mode
 from legation.models.conversation import ModelProtocol, Prompt, Reply, ToolCall
 from legation.runs.team_turn import DELEGATE
 from legation_testing import Client, Says, ScriptedModel, call
@@ -190,7 +191,7 @@ def ask(member: str) -> ToolCall:
     return call(DELEGATE, member_id=member, task="go")
 
 
-def team(mode: str, leader: list[Any]) -> Platform:
+def team(mode: Mode, leader: list[Any]) -> Platform:
     """Return a team of `ann`, who waits for a person, and a team of `bob`, who does too."""
     agents = [
         Agent(id="ann", model=ScriptedModel([[DELETE, call("x")], "Ann is done."]), tools=TOOLS),
@@ -211,7 +212,7 @@ LEADERS: Final[Mapping[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("mode", LEADERS)
-def test_log_of_a_team_says_what_is_stored(mode: str) -> None:
+def test_log_of_a_team_says_what_is_stored(mode: Mode) -> None:
     with Client(team(mode, LEADERS[mode])) as client:
         events, run = complete(client, "/teams/desk/runs")
         check(events, run)

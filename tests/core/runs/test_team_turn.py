@@ -9,6 +9,7 @@ import pytest
 from attrs import define, field
 
 from legation import Agent, Database, Platform, Team, Tool, tool
+from legation.config import Mode
 from legation.effects import Sleep
 from legation.hosted.registry import build
 from legation.models.conversation import Image, ModelFailed, Prompt, ToolCall
@@ -39,7 +40,7 @@ KEEPS_SECONDS = 32
 class Desk:
     """A team `desk` of whoever `members` are, and what their tools did."""
 
-    mode: str = "coordinate"
+    mode: Mode = "coordinate"
     leader: Sequence[Any] = ()
     members: Mapping[str, Sequence[Any]] = field(factory=lambda: {"ann": ["It rains."]})
     more: Mapping[str, Any] = field(factory=dict[str, Any])
@@ -141,7 +142,7 @@ OUTCOMES: Mapping[str, tuple[Sequence[Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [*product(MODES, OUTCOMES)])
-def test_leader_hears_what_became_of_its_member(mode: str, outcome: str) -> None:
+def test_leader_hears_what_became_of_its_member(mode: Mode, outcome: str) -> None:
     says, status, content = OUTCOMES[outcome]
     desk = Desk(mode, LEADERS[mode], {"ann": says})
     with Client(desk.platform()) as client:
@@ -175,7 +176,7 @@ ANSWERS: Mapping[str, tuple[ToolCall, dict[str, Any], str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("mode", "answer"), [*product(MODES, ANSWERS)])
-def test_member_that_waits_for_a_person_pauses_the_team(mode: str, answer: str) -> None:
+def test_member_that_waits_for_a_person_pauses_the_team(mode: Mode, answer: str) -> None:
     wanted, given, result, done = ANSWERS[answer]
     desk = Desk(mode, LEADERS[mode], {"ann": [wanted, repeat]})
     with Client(desk.platform()) as client:
@@ -199,7 +200,7 @@ def test_member_that_waits_for_a_person_pauses_the_team(mode: str, answer: str) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_cancelling_a_paused_team_ends_its_members(mode: str) -> None:
+def test_cancelling_a_paused_team_ends_its_members(mode: Mode) -> None:
     desk = Desk(mode, LEADERS[mode], {"ann": [BOOK, repeat]})
     with Client(desk.platform()) as client:
         run = start(client)
@@ -213,7 +214,7 @@ def test_cancelling_a_paused_team_ends_its_members(mode: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "again"), [*product(MODES, [False, True])])
-def test_cancelling_a_team_at_work_ends_its_members(mode: str, *, again: bool) -> None:
+def test_cancelling_a_team_at_work_ends_its_members(mode: Mode, *, again: bool) -> None:
     slow = Says("late", after_seconds=60.0)
     says = [BOOK, slow] if again else [slow]
     desk = Desk(mode, LEADERS[mode], {"ann": says})
@@ -309,7 +310,7 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_events_of_a_member_stand_within_the_call_that_asked_for_it(mode: str) -> None:
+def test_events_of_a_member_stand_within_the_call_that_asked_for_it(mode: Mode) -> None:
     with Client(Desk(mode, LEADERS[mode]).platform()) as client:
         events = stream(client)
 
@@ -495,7 +496,7 @@ def test_leader_that_routes_chooses_another_where_one_failed() -> None:
     ],
 )
 def test_leader_must_choose_only_where_it_routes(
-    mode: str, *, members: bool, tools: bool, choice: str | None
+    mode: Mode, *, members: bool, tools: bool, choice: str | None
 ) -> None:
     def clock() -> str:
         return "noon"
@@ -604,7 +605,7 @@ def hold(room: int) -> str:
 ASKING = tool(requires_confirmation=True)(hold)
 
 
-def nested(inner: str, says: Sequence[Any], does: Tool = ASKING) -> Platform:
+def nested(inner: Mode, says: Sequence[Any], does: Tool = ASKING) -> Platform:
     return Platform(
         agents=[
             Agent(
@@ -628,7 +629,7 @@ def nested(inner: str, says: Sequence[Any], does: Tool = ASKING) -> Platform:
 
 
 @pytest.mark.parametrize("inner", MODES)
-def test_member_may_be_a_team(inner: str) -> None:
+def test_member_may_be_a_team(inner: Mode) -> None:
     with Client(nested(inner, ["It rains."])) as client:
         events = stream(client)
         run = client.get(f"/teams/desk/runs/{data(events[0])['run_id']}").json()
@@ -644,7 +645,7 @@ def test_member_may_be_a_team(inner: str) -> None:
 
 
 @pytest.mark.parametrize("inner", MODES)
-def test_pause_deep_in_a_team_is_answered_at_the_top(inner: str) -> None:
+def test_pause_deep_in_a_team_is_answered_at_the_top(inner: Mode) -> None:
     with Client(nested(inner, [call("hold", room=7), repeat])) as client:
         paused = start(client)
         run = go_on(client, paused, confirmed=True)
@@ -1023,7 +1024,7 @@ def consistent(client: Client, *names: str) -> None:
 @pytest.mark.enumeration
 @pytest.mark.parametrize("mode", MODES)
 def test_crash_anywhere_leaves_no_member_behind_and_does_nothing_twice(
-    mode: str, figures: Callable[[str], None]
+    mode: Mode, figures: Callable[[str], None]
 ) -> None:
     desk = Desk(mode, LEADERS[mode], {"ann": [BOOK, repeat], "bob": ["I am Bob."]})
 
@@ -1065,7 +1066,7 @@ def test_crash_anywhere_in_a_team_of_teams_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize(("mode", "order"), [*product(MODES, range(6))])
-def test_cancelling_at_any_time_and_in_any_order_ends_everybody(mode: str, order: int) -> None:
+def test_cancelling_at_any_time_and_in_any_order_ends_everybody(mode: Mode, order: int) -> None:
     says: dict[str, list[Any]] = {
         "ann": [Says("one", after_seconds=0.2)],
         "bob": [call("x"), Says("two", after_seconds=0.3)],

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 from attrs import define, evolve, field
 
 from legation import Agent, Platform, Team, tool
+from legation.config import Mode
 from legation.effects import (
     CallFunction,
     Concurrently,
@@ -116,7 +117,7 @@ TOOLS: Final = (look, pay, book, ask, shell)
 
 
 def host(
-    scripts: dict[str, Script], mode: str = "coordinate", members: Sequence[str] = ()
+    scripts: dict[str, Script], mode: Mode = "coordinate", members: Sequence[str] = ()
 ) -> Platform:
     """Return a platform: agents `a` and `b`, a function `f`, a team `inner` of both, and `team`."""
 

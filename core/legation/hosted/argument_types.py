@@ -1,0 +1,118 @@
+"""The types of a configuration that was made in Python: one sentence for each wrong value.
+
+A file is read by types, an editor checks them as one types; a script that nobody checked is told
+here what it gave and what is expected, at the start and before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from attrs import fields
+
+from ..config import PlatformConfig
+from ..http.refusals import Fault
+from ..models.conversation import ModelProtocol
+
+__all__ = ["type_faults"]
+
+_WORDS: Final[Mapping[Any, tuple[tuple[type[Any], ...], str]]] = {
+    str: ((str,), "a string"),
+    bool: ((bool,), "True or False"),
+    int: ((int,), "an integer"),
+    float: ((int, float), "a number"),
+    types.NoneType: ((types.NoneType,), "None"),
+}
+"""By type: the classes whose values are taken, and what they are called."""
+# What stands beside the table `[platform]` of a file.
+_TABLES: Final = {"authorization_config", "databases", "models", "agents", "teams", "channels"}
+# The list of each kind of thing, and the field that names one of them in a path.
+_NAMED: Final = {"databases": "id", "models": "name", "channels": "id"}
+
+
+def type_faults(config: PlatformConfig) -> tuple[Fault, ...]:
+    """Return a fault for each value of `config` that has the wrong type.
+
+    What the value is does not show, as it may be a secret: its type does.
+    """
+    return tuple(_faults_of(config, "platform"))
+
+
+def _faults_of(value: Any, path: str) -> Iterator[Fault]:
+    """Yield the faults of the fields of `value`, which stands at `path`."""
+    cls = cast(Any, type(value))
+    hints = _hints(cls)
+    top = isinstance(value, PlatformConfig)
+    for attribute in fields(cls):
+        name, hint = attribute.name, hints[attribute.name]
+        place = name if top and name in _TABLES else f"{path}.{name}"
+        yield from _faults_at(getattr(value, name), hint, place)
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
+    listed = next((member for member in _members(hint) if get_origin(member) is tuple), None)
+    if listed is not None and isinstance(value, tuple):
+        for index, item in enumerate(cast(tuple[Any, ...], value)):
+            yield from _faults_at(item, get_args(listed)[0], _place(item, path, index))
+    elif not _fits(value, hint):
+        yield Fault(path, f"expected {_describe(hint)}, not {type(value).__name__}")
+    elif type(value).__module__ == PlatformConfig.__module__:
+        yield from _faults_of(value, path)
+
+
+def _place(item: Any, path: str, index: int) -> str:
+    """Return the path of an item: by its name where a file has a table of that name."""
+    name = getattr(item, _NAMED.get(path, ""), None)
+    return f"{path}.{name}" if isinstance(name, str) else f"{path}[{index}]"
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether `value` is of the type `hint`, as far as a look at it says."""
+    members = _members(hint)
+    return any(_is_a(value, member) for member in members)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    origin = get_origin(hint) or hint
+    if origin is Literal:
+        return isinstance(value, str)  # the registry says which words there are
+    if hint in _WORDS:
+        return isinstance(value, _WORDS[hint][0]) and not (type(value) is bool and hint is not bool)
+    if origin is ModelProtocol:
+        return True  # the registry says which of its methods are missing
+    return isinstance(value, origin)
+
+
+def _describe(hint: Any) -> str:
+    """Return what `hint` is called in a sentence."""
+    members = [member for member in _members(hint) if member is not types.NoneType]
+    return " or ".join(dict.fromkeys(map(_name, members)))
+
+
+def _name(hint: Any) -> str:
+    origin = get_origin(hint) or hint
+    if hint in _WORDS:
+        return _WORDS[hint][1]
+    if origin is Literal:
+        return "a string"
+    if origin is tuple:
+        return "a list"
+    if origin is Mapping:
+        return "a mapping"
+    if origin is Callable:
+        return "a function"
+    if origin is type:
+        return "a class"
+    return f"{origin.__name__}(…)"
