@@ -107,10 +107,13 @@ Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
 TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
 
 
-def _listed(items: object) -> object:
+def _is_list(items: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping)
+
+
+def _listed(items: Any) -> Any:
     """Return `items` as a tuple; what is no list stays, for the sentence of `type_faults`."""
-    alone = isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable)
-    return cast(object, items) if alone else tuple(cast(Iterable[object], items))
+    return tuple(items) if _is_list(items) else items
 
 
 # Named one by one: a type checker takes the type of an argument from its converter.

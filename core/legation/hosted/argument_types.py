@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeGuard, Union, cast, get_args, get_origin, get_type_hints
 
 from attrs import fields
 
@@ -59,13 +59,17 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
     listed = next((member for member in _members(hint) if get_origin(member) is tuple), None)
-    if listed is not None and isinstance(value, tuple):
-        for index, item in enumerate(cast(tuple[Any, ...], value)):
+    if listed is not None and _is_tuple(value):
+        for index, item in enumerate(value):
             yield from _faults_at(item, get_args(listed)[0], _place(item, path, index))
     elif not _fits(value, hint):
         yield Fault(path, f"expected {_describe(hint)}, not {type(value).__name__}")
     elif type(value).__module__ == PlatformConfig.__module__:
         yield from _faults_of(value, path)
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
 
 
 def _place(item: Any, path: str, index: int) -> str:
