@@ -15,7 +15,6 @@ from attrs import fields
 
 from ..config import PlatformConfig
 from ..http.refusals import Fault
-from ..models.conversation import ModelProtocol
 
 __all__ = ["type_faults"]
 
@@ -27,6 +26,14 @@ _WORDS: Final[Mapping[Any, tuple[tuple[type[Any], ...], str]]] = {
     types.NoneType: ((types.NoneType,), "None"),
 }
 """By type: the classes whose values are taken, and what they are called."""
+_CALLED: Final[Mapping[Any, str]] = {
+    Callable: "a function",
+    Literal: "a string",
+    Mapping: "a mapping",
+    tuple: "a list",
+}
+# The registry looks into these, and says more of them.
+_LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...], "output_schema": Any}
 # What stands beside the table `[platform]` of a file.
 _TABLES: Final = {"authorization_config", "databases", "models", "agents", "teams", "channels"}
 # The list of each kind of thing, and the field that names one of them in a path.
@@ -54,7 +61,7 @@ def _faults_of(value: Any, path: str) -> Iterator[Fault]:
 
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls)
+    return {**get_type_hints(cls), **_LEFT}
 
 
 def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
@@ -94,9 +101,7 @@ def _is_a(value: Any, hint: Any) -> bool:
         return isinstance(value, str)  # the registry says which words there are
     if hint in _WORDS:
         return isinstance(value, _WORDS[hint][0]) and not (type(value) is bool and hint is not bool)
-    if origin is ModelProtocol:
-        return True  # the registry says which of its methods are missing
-    return isinstance(value, origin)
+    return hint is Any or isinstance(value, origin)
 
 
 def _describe(hint: Any) -> str:
@@ -109,14 +114,4 @@ def _name(hint: Any) -> str:
     origin = get_origin(hint) or hint
     if hint in _WORDS:
         return _WORDS[hint][1]
-    if origin is Literal:
-        return "a string"
-    if origin is tuple:
-        return "a list"
-    if origin is Mapping:
-        return "a mapping"
-    if origin is Callable:
-        return "a function"
-    if origin is type:
-        return "a class"
-    return f"{origin.__name__}(…)"
+    return _CALLED.get(origin) or f"{origin.__name__}(…)"

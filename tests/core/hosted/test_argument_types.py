@@ -76,9 +76,9 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"agents": [Agent("a", tools="os:getcwd")]},  # type: ignore[arg-type]
         "agents[0].tools: expected a list, not str",
     ),
-    "a number for a function": (
-        {"agents": [Agent("a", run=3)]},  # type: ignore[arg-type]
-        "agents[0].run: expected a string or a function, not int",
+    "a number for instructions": (
+        {"agents": [Agent("a", instructions=3)]},  # type: ignore[arg-type]
+        "agents[0].instructions: expected a string, not int",
     ),
     "one member": (
         {"teams": [Team("t", members="ab")]},
