@@ -434,6 +434,13 @@ _LISTED: Final = (
         " processes of this server keep apart cannot be locked.",
     ),
     LogEvent(
+        "state_overwritten",
+        _WARNING,
+        ("run_id", "key", "place", "by"),
+        "Two calls side by side wrote one `key` of the session's state: what the call at `place`"
+        " wrote gave way to what the one at `by` wrote, which is later in the run.",
+    ),
+    LogEvent(
         "store_failed",
         ("debug", "error"),
         ("database", "failure", "incident", "error"),

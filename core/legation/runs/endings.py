@@ -118,6 +118,8 @@ def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> Prog
 
 def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
     output = render_completed(summary, content)
+    if writer.journal.state.asked:
+        writer.note_end()
     writer.note(RunContentCompleted())
     members = {name: output[name] for name in members_of(RunCompleted) if name in output}
     writer.note(RunCompleted(**members))
@@ -271,6 +273,8 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
 def store_end(journal: Journal, end: End) -> Program[Ended]:
     """Store the end, however long the database is away that it is stored in."""
     run, finish = journal.run, build_finish(journal, end, journal.lease())
+    if journal.state.overwritten:
+        yield from journal.log_overwritten()
     ended: Ended | None = None
     try:
         ended = yield from persist(journal.database, finish, journal.is_over, (StoreFailure,))

@@ -16,15 +16,17 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from ..effects import AwaitNudge, Now, Nudge, Program, Publish
+from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
 from ..models.conversation import storable
 from ..store.member_runs import CheckLease, MemberMove, Root
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
+from ..store.session_state import FetchState, StateChange, encode_change
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .membership import Membership
 from .retry import never, persist
+from .state_writer import StateRead, StateWriter
 from .step_outcomes import START, encode_outcome
 
 __all__ = [
@@ -62,6 +64,7 @@ class Journal:
         moves: The states of runs of members that are not known to be stored.
         stored_us: When a batch was last sent to the database under the lease.
         answers: The calls that people answered, as the run goes on; None where that is not known.
+        state: What calls write to the state of the session.
     """
 
     database: str
@@ -80,6 +83,7 @@ class Journal:
     stored_us: int = field(init=False)
     _definitions: dict[str, Definition] = field(factory=dict[str, Definition], init=False)
     answers: Sequence[Mapping[str, Any]] | None = None
+    state: StateWriter = field(factory=StateWriter)
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -90,6 +94,7 @@ class Journal:
         """Take back the events behind the number `last`, none of which is stored."""
         self.pending = [event for event in self.pending if event.seq <= last]
         self.seq = last
+        self.state.forget(self.run.run_id)
 
     def define(self, definition: Definition) -> None:
         """Store `definition` with the next batch, unless this process knows that it is stored."""
@@ -98,14 +103,38 @@ class Journal:
 
     def records(self) -> Records:
         """Return what is stored with the next batch of events."""
-        if not (self.steps or self.moves):
+        run, state = self.run, self.state
+        if not (self.steps or self.moves or state.pending):
             return NO_RECORDS
         definitions = tuple(self._definitions.values())
-        return Records(tuple(self.steps.values()), definitions, tuple(self.moves))
+        changes = state.changes(run.owner, run.session_id) if state.pending else None
+        return Records(tuple(self.steps.values()), definitions, tuple(self.moves), changes)
 
     def lease(self) -> RunLease:
         """Return the lease under which the run is executed."""
         return RunLease(self.node, self.run.attempt)
+
+    def read_state(self) -> Program[StateRead]:
+        """Return the state of the session as it is stored, for a call that is about to be made."""
+        run, seen = self.run, self.state.seen
+        fetch = FetchState(run.owner, run.session_id)
+        text = yield from persist(self.database, fetch, self.is_over)
+        return self.state.read(text, seen)
+
+    def change_state(self, place: str, read: StateRead, change: StateChange) -> None:
+        """Store `change` with the outcome of the call at `place`, which has read `read`.
+
+        Raises:
+            StateTooLarge: The state would be.  The call is to fail.
+        """
+        self.state.ask(place, read, change)
+
+    def log_overwritten(self) -> Program[None]:
+        """Write to the log which keys two calls have written that did not see each other."""
+        while self.state.overwritten:
+            key, place, by = self.state.overwritten.pop(0)
+            which = (("key", key), ("place", place), ("by", by))
+            yield from Log("warning", "state_overwritten", (("run_id", self.run.run_id), *which))
 
     def settle(self) -> Program[None]:
         """Store what is pending and show it; what others have pending goes with it.
@@ -121,6 +150,8 @@ class Journal:
         member = self.member
         if member is not None and not member.beaten_us <= self.now_us < member.late_us:
             yield from member.try_to_beat(self.node)
+        if self.state.overwritten:
+            yield from self.log_overwritten()
         last, steps = self.seq, tuple(self.steps.values())
         while self._has_pending(last, steps):
             if self._storing:
@@ -198,6 +229,9 @@ class Journal:
         for step in records.steps:
             if self.steps.get(step.place) is step:
                 del self.steps[step.place]
+        if records.state is not None:
+            for place, _ in records.state.changes:
+                self.state.forget(place)
         for definition in records.definitions:
             del self._definitions[definition.digest]
             if self.member is not None:
@@ -259,8 +293,30 @@ class EventWriter:
         where, ended_us, text = self.prefix + place, None, None
         if outcome is not None:
             ended_us = self.journal.now_us
-            text = encode_outcome(where, asked, outcome)
+            text = encode_outcome(where, asked, self._with_state(where, outcome))
         self.journal.steps[where] = Step(where, kind, asked, begun_us, ended_us, text)
+
+    def _with_state(self, where: str, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the outcome of a step with what its call writes to the state of the session."""
+        state = self.journal.state
+        if where not in state.asked:
+            return outcome
+        change = state.note(where, where)
+        return {**outcome, "state": encode_change(change)} if change.keys else outcome
+
+    def change_state(self, read: StateRead, change: StateChange) -> None:
+        """Store `change` with the end of this very run, if it completes: it is that of a function.
+
+        Raises:
+            StateTooLarge: The state would be.  The run is to fail.
+        """
+        self.journal.change_state(self.prefix.rstrip("/"), read, change)
+
+    def note_end(self) -> None:
+        """Add what the function of this run writes to the batch that has the end of the run."""
+        state, place = self.journal.state, self.prefix.rstrip("/")
+        if place in state.asked:
+            state.note(place, self.origin.run.run_id)
 
     def note_start(self) -> None:
         """Add the start of the run to the next batch, unless that has been done."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from ..access.claims import overlay
 from ..effects import Interrupted, Interruptible, Job, Log, Now, Nudge, Program, Spawn, ThisNode
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
@@ -22,6 +21,7 @@ from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
+from ..store.session_state import NO_CHANGE, StateChange, apply, change_to
 from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
@@ -33,6 +33,7 @@ from .recorded import fetch_recorded
 from .register import InFlight
 from .release import release_run
 from .retry import MOST_TRIES, PASSING
+from .state_writer import StateWriter
 from .team_turn import Taking
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
@@ -179,7 +180,8 @@ class ExecuteRun(Job):
         node = yield from ThisNode()
         started_us = yield from Now()
         asked = json.loads(self.run.input)
-        run = _with_claims(self.run, asked)
+        view = _view(asked)
+        run = self.run if view is None else evolve(self.run, state=apply(self.run.state, view))
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)
         journal = Journal(
@@ -191,6 +193,7 @@ class ExecuteRun(Job):
             is_over=self.context.is_over,
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
+            state=StateWriter(view or NO_CHANGE),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from self._work(work, node)
@@ -323,13 +326,10 @@ def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Pr
         yield from Spawn(ExecuteRun(context, database, run))
 
 
-def _with_claims(run: ClaimedRun, asked: Mapping[str, Any]) -> ClaimedRun:
-    """Return `run` with what the token of its caller says in the session's state.
+def _view(asked: Mapping[str, Any]) -> StateChange | None:
+    """Return what the token of the caller says in the session's state, for this run.
 
     The state of the session may have been changed since, by another request or another token.
     """
     claims = asked.get("state_claims")
-    if claims is None:
-        return run
-    state = overlay(json.loads(run.state), claims["names"], claims["said"])
-    return evolve(run, state=compact_json(state))
+    return None if claims is None else change_to(claims["said"], claims["names"])

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MAX_OUTCOME: Final = 1 << 20
-"""How long the JSON of an outcome may be, in bytes."""
+"""How long the JSON of an outcome may be, in bytes, beside what it writes to the state."""
 
 _PLAIN: Final = 1 << 16
 """How long it may be to be stored as it is, in bytes."""
@@ -72,11 +72,16 @@ def encode_outcome(place: str, asked: str, members: Mapping[str, Any]) -> str:
     """
     text = compact_json({"f": _FORMAT, **members})
     data = text.encode()
-    if len(data) > MAX_OUTCOME:
+    if len(data) > MAX_OUTCOME and len(data) - _count_state(members) > MAX_OUTCOME:
         raise StepTooLarge(place, asked, len(data))
     if len(data) <= _PLAIN:
         return text
     return _DEFLATED + b64encode(zlib.compress(data)).decode()
+
+
+def _count_state(members: Mapping[str, Any]) -> int:
+    """Return how many bytes of an outcome are what it writes to the state, which has its limit."""
+    return len(compact_json(members["state"]).encode()) if "state" in members else 0
 
 
 def decode_outcome(text: str) -> Mapping[str, Any]:

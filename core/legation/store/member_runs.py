@@ -39,7 +39,8 @@ MOVE: Final = Sql(
     f"""update runs set status = :status, output = :output, reason = :reason, usage = :usage,
         ended_us = :ended_us
     where owner = :owner and run_id = :run_id and parent_run_id is not null
-        and {_OPEN_MEMBER}"""
+        and {_OPEN_MEMBER}
+    returning run_id"""
 )
 # A member's run has a higher number than the one that it is part of.
 OPEN: Final = Sql(
@@ -116,10 +117,10 @@ class MemberMove:
     usage: str | None
     now_us: int
 
-    def statements(self) -> Statements[None]:
-        """Yield the update."""
+    def statements(self) -> Statements[bool]:
+        """Yield the update; return whether it was made."""
         ended_us = None if self.status == EXECUTED else self.now_us
-        yield MOVE.of(self, ended_us=ended_us)
+        return bool((yield MOVE.of(self, ended_us=ended_us)))
 
 
 @frozen

@@ -40,8 +40,9 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
+from .session_state import EMPTY, SET_STATE, STATE
 from .steps import NO_RECORDS, Records, write_records
-from .units import Dialect, Rows, Sql, Statements, Undo, Unit
+from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = [
     "NEXT",
@@ -71,10 +72,6 @@ OPEN_SESSION: Final = Sql(
             else sessions.component_id end
     returning runs, state"""
 )
-SET_STATE: Final = Sql(
-    """update sessions set state = :state where owner = :owner and session_id = :session_id"""
-)
-STATE: Final = Sql("select state from sessions where owner = :owner and session_id = :session_id")
 ACTIVE: Final = Sql(
     f"""select run_id from runs where owner = :owner and session_id = :session_id
     and {ACTIVE_RUN} and {OF_A_CLIENT} limit 1"""
@@ -188,8 +185,11 @@ class AppendEvents(Unit[bool | None]):
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events and the steps."""
         lease, records = self.lease, self.records
-        for move in records.moves[:1]:  # the session's row is locked before that of the run
-            yield LOCK_SESSION.of(move)
+        states = NO_ROWS
+        if records.state is not None:  # the session's row is locked before that of the run
+            states = yield LOCK_SESSION.of(records.state)
+        elif records.moves:
+            yield LOCK_SESSION.of(records.moves[0])
         rows = yield ADVANCE.of(
             self,
             node=lease.node,
@@ -201,7 +201,8 @@ class AppendEvents(Unit[bool | None]):
             return Undo(None)
         if self.events:
             yield insert_events(dialect, self.run_id, self.now_us, self.events)
-        yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, records)
+        attempt, state = lease.attempt, states[0][0] if states else EMPTY
+        yield from write_records(dialect, self.run_id, attempt, self.now_us, records, state)
         return rows[0][0] is not None
 
 
@@ -325,8 +326,16 @@ class FinishRun(Unit[Ended]):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
         if self.records is not NO_RECORDS:
-            lease, records = self.lease, self.records
-            yield from write_records(dialect, self.run_id, lease.attempt, self.now_us, records)
+            state = yield from write_records(
+                dialect,
+                self.run_id,
+                self.lease.attempt,
+                self.now_us,
+                self.records,
+                touched[0][0],
+                (self.run_id,),
+            )
+            touched = ((state,),)
         if self.members:
             yield from end_members(
                 self.owner,

@@ -11,14 +11,24 @@ that must not be done twice has its row before it is done; its outcome is writte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from itertools import chain
 from typing import Final
 
 from ..values import frozen
 from .member_runs import MemberMove
-from .units import Dialect, Numbered, ReadUnit, Sql, Statement, Statements, text_array
+from .session_state import EMPTY, StateChanges
+from .units import (
+    NO_ROWS,
+    Dialect,
+    Numbered,
+    ReadUnit,
+    Sql,
+    Statement,
+    Statements,
+    text_array,
+)
 
 __all__ = [
     "NO_RECORDS",
@@ -78,11 +88,13 @@ class Records:
     Attributes:
         definitions: Those that the steps name, as far as they are not known to be stored.
         moves: The states of runs of members that changed, in order.
+        state: What calls write to the state of the session, whose outcomes are among them.
     """
 
     steps: tuple[Step, ...] = ()
     definitions: tuple[Definition, ...] = ()
     moves: tuple[MemberMove, ...] = ()
+    state: StateChanges | None = None
 
     @property
     def progress(self) -> bool:
@@ -128,6 +140,10 @@ FEW_STEPS: Final = {
     size: Sql(f"insert into steps {_COLUMNS} values {_number_values(size)} {_MERGE}", _UNNESTED)
     for size in range(1, 5)
 }
+# Those that were stored before are not among the rows.
+STORED_STEPS: Final = Sql(
+    f"{MANY_STEPS.text} returning place", f"{MANY_STEPS.postgresql} returning place"
+)
 DEFINE: Final = Sql(
     """insert into definitions (digest, kind, component_id, document, first_us)
     values (:digest, :kind, :component_id, :document, :now_us) on conflict (digest) do nothing"""
@@ -135,20 +151,38 @@ DEFINE: Final = Sql(
 
 
 def write_records(
-    dialect: Dialect, run_id: str, attempt: int, now_us: int, records: Records
-) -> Statements[None]:
-    """Yield one statement for all steps, and one for each definition and each move."""
+    dialect: Dialect,
+    run_id: str,
+    attempt: int,
+    now_us: int,
+    records: Records,
+    state: str = EMPTY,
+    ended: Collection[str] = (),
+) -> Statements[str]:
+    """Yield one statement for all steps, and one for each definition and each move.
+
+    `state` is that of the session, where calls write to it; the result is the state after that.
+    `ended` are the runs whose ends the unit stores.
+    """
+    moved, rows = list[str](), NO_ROWS
     for definition in records.definitions:
         yield DEFINE.of(definition, now_us=now_us)
     for move in records.moves:
-        yield from move.statements()
+        if (yield from move.statements()):
+            moved.append(move.run_id)
     if records.steps:
-        yield _save(dialect, run_id, attempt, records.steps)
+        rows = yield _save(dialect, run_id, attempt, records)
+    if records.state is None:
+        return state
+    stored = {*ended, *moved, *(place for (place,) in rows)}
+    return (yield from records.state.write(state, stored))
 
 
-def _save(dialect: Dialect, run_id: str, attempt: int, steps: Sequence[Step]) -> Statement:
+def _save(dialect: Dialect, run_id: str, attempt: int, records: Records) -> Statement:
+    steps = records.steps
+    many = MANY_STEPS if records.state is None else STORED_STEPS
     if dialect is Dialect.POSTGRESQL:
-        return MANY_STEPS(
+        return many(
             run_id=run_id,
             attempt=attempt,
             places=[step.place for step in steps],
@@ -159,9 +193,9 @@ def _save(dialect: Dialect, run_id: str, attempt: int, steps: Sequence[Step]) ->
             outcomes=[step.outcome for step in steps],
         )
     rows = [(s.place, s.kind, s.asked, s.begun_us, s.ended_us, s.outcome) for s in steps]
-    if few := FEW_STEPS.get(len(rows)):
+    if records.state is None and (few := FEW_STEPS.get(len(rows))):
         return Statement(few, Numbered((run_id, attempt, *chain.from_iterable(rows))))
-    return MANY_STEPS(run_id=run_id, attempt=attempt, steps=json.dumps(rows))
+    return many(run_id=run_id, attempt=attempt, steps=json.dumps(rows))
 
 
 # --- Reading -----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from attrs import field
 from ..values import frozen
 
 __all__ = [
+    "NO_ROWS",
     "Dialect",
     "Numbered",
     "ReadUnit",
@@ -61,6 +62,8 @@ Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
 Both engines answer alike: integers, text, bytes and None; JSON columns arrive as text.
 """
+
+NO_ROWS: Final[Rows] = ()
 
 _NAMED: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _REGISTERED: Final[list[Sql]] = []

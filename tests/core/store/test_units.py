@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from legation.store.audit import APPEND
 from legation.store.run_rows import FEW_EVENTS, MANY_EVENTS
-from legation.store.steps import FEW_STEPS, MANY_STEPS
+from legation.store.steps import FEW_STEPS, MANY_STEPS, STORED_STEPS
 from legation.store.units import (
     Dialect,
     Numbered,
@@ -58,7 +58,10 @@ def test_a_statement_takes_the_parameters_that_it_names_from_the_fields_of_a_val
 
 def test_every_statement_of_the_core_names_the_same_parameters_for_each_engine() -> None:
     # These have rows in another form for each engine, and take their parameters one by one.
-    events, steps = {*FEW_EVENTS.values(), MANY_EVENTS}, {*FEW_STEPS.values(), MANY_STEPS}
+    events, steps = (
+        {*FEW_EVENTS.values(), MANY_EVENTS},
+        {*FEW_STEPS.values(), MANY_STEPS, STORED_STEPS},
+    )
     by_hand = {*APPEND.values(), *events, *steps}
     for sql in set(all_sql()) - by_hand:
         other = Sql(sql.postgresql or sql.text, registered=False)

@@ -1,0 +1,136 @@
+"""The state of a session: a JSON object, in which calls set and delete top-level keys.
+
+A change names the keys that it writes and nothing else, so that what others write beside it stays.
+It is applied in the transaction that stores the outcome of the call, under the lock of the
+session's row, and only where that very transaction stores the outcome: once, however often the
+transaction is tried.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from ..values import frozen
+from .units import Dialect, ReadUnit, Sql, Statements
+
+__all__ = [
+    "EMPTY",
+    "MAX_STATE",
+    "NO_CHANGE",
+    "SET_STATE",
+    "STATE",
+    "FetchState",
+    "StateChange",
+    "StateChanges",
+    "apply",
+    "change_to",
+    "encode_change",
+    "encode_value",
+]
+
+MAX_STATE: Final = 1 << 20
+"""How long the state of a session may become by a call, in bytes of JSON."""
+
+EMPTY: Final = "{}"
+"""The JSON of a state without keys."""
+
+STATE: Final = Sql("select state from sessions where owner = :owner and session_id = :session_id")
+SET_STATE: Final = Sql(
+    """update sessions set state = :state where owner = :owner and session_id = :session_id"""
+)
+
+
+@frozen
+class StateChange:
+    """The top-level keys that a call writes: those that it sets, each with its JSON, or deletes."""
+
+    values: tuple[tuple[str, str], ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that are written."""
+        return (*(key for key, _ in self.values), *self.deleted)
+
+    def without(self, keys: Collection[str]) -> StateChange:
+        """Return the change of the keys that are not among `keys`."""
+        values = tuple(pair for pair in self.values if pair[0] not in keys)
+        return StateChange(values, tuple(key for key in self.deleted if key not in keys))
+
+
+NO_CHANGE: Final = StateChange()
+
+
+def encode_value(value: Any) -> str:
+    """Return `value` as JSON, in one form alone.
+
+    Raises:
+        ValueError: It has NaN or infinity in it, or itself.
+        TypeError: JSON does not have it.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def encode_change(change: StateChange) -> dict[str, Any]:
+    """Return `change` as the outcome of a step has it."""
+    values = {key: json.loads(text) for key, text in change.values}
+    whole = {"set": values, "deleted": list(change.deleted)}
+    return {name: part for name, part in whole.items() if part}
+
+
+def apply(state: str, *changes: StateChange) -> str:
+    """Return `state`, which is JSON, after `changes`, one after the other."""
+    document: dict[str, Any] = json.loads(state)
+    for change in changes:
+        for key in change.deleted:
+            document.pop(key, None)
+        document.update((key, json.loads(text)) for key, text in change.values)
+    return encode_value(document)
+
+
+@frozen
+class StateChanges:
+    """What calls of a run write to the state of its session, in the order in which it counts.
+
+    Attributes:
+        changes: Each with the place of the step whose outcome it is stored with, or with the id of
+            the run whose end it is stored with.
+    """
+
+    owner: str
+    session_id: str
+    changes: tuple[tuple[str, StateChange], ...]
+
+    def write(self, state: str, stored: Collection[str]) -> Statements[str]:
+        """Yield the update of `state`; return the state after it.
+
+        Part of a unit that has the lock of the session's row.  `stored` are the places and the runs
+        whose outcomes this very unit stores: what was stored before was applied then.
+        """
+        changes = [change for place, change in self.changes if place in stored]
+        if not changes:
+            return state
+        changed = apply(state, *changes)
+        yield SET_STATE.of(self, state=changed)
+        return changed
+
+
+@frozen
+class FetchState(ReadUnit[str]):
+    """The state of a session as it is stored, as JSON; empty where there is no session."""
+
+    owner: str
+    session_id: str
+
+    def statements(self, dialect: Dialect) -> Statements[str]:
+        """Yield one point read."""
+        rows = yield STATE.of(self)
+        return rows[0][0] if rows else EMPTY
+
+
+def change_to(said: Mapping[str, Any], names: Collection[str]) -> StateChange:
+    """Return the change that gives the keys `names` the values that `said` has, and no others."""
+    values = tuple((key, encode_value(value)) for key, value in said.items())
+    return StateChange(values, tuple(name for name in names if name not in said))

@@ -1,0 +1,209 @@
+"""The state of a session on the tables of the catalogue: changes, and that each is applied once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.store.member_runs import MemberMove, Root, StartMember
+from legation.store.run_rows import RunLease, StoredEvent
+from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
+from legation.store.session_state import (
+    EMPTY,
+    NO_CHANGE,
+    FetchState,
+    StateChange,
+    StateChanges,
+    apply,
+    change_to,
+    encode_change,
+    encode_value,
+)
+from legation.store.sessions import DeleteSessions, SessionChange, UpdateSession
+from legation.store.steps import Records, Step, StepKind
+
+from ...one_database import Database
+
+ADD: Final = StateChange((("cart", '["x"]'),))
+STEP: Final = Step("1.1", StepKind.CALL, "add", 5, 9, '{"f":1}')
+MOVE: Final = MemberMove("ada", "s", "m", "COMPLETED", "{}", None, None, 9)
+
+
+@pytest.fixture
+def database() -> Database:
+    made = Database()
+    made.enter("n")
+    for owner in ("ada", "eve"):
+        made.run(StartRun(owner, "s", f"run-{owner}", "agent", "desk", "{}", "", "n", 1))
+    return made
+
+
+def changes(*of: tuple[str, StateChange], owner: str = "ada") -> StateChanges:
+    return StateChanges(owner, "s", of)
+
+
+def append(database: Database, records: Records, *, attempt: int = 1) -> bool | None:
+    """Append one event with `records` to the run of ada, behind what is stored."""
+    ((last,),) = database.ask("select events from runs where run_id = 'run-ada'")
+    event = (StoredEvent(last + 1, "e", "{}"),)
+    lease = RunLease("n", attempt)
+    return database.run(AppendEvents("ada", "run-ada", lease, 7, event, last + 1, records))
+
+
+def finish(records: Records, *, last: int = 1, now_us: int = 8) -> FinishRun:
+    return FinishRun(
+        owner="ada",
+        session_id="s",
+        run_id="run-ada",
+        lease=RunLease("n", 1),
+        node="n",
+        now_us=now_us,
+        status="COMPLETED",
+        output="{}",
+        reason=None,
+        usage=None,
+        events=(StoredEvent(last, "e", "{}"),),
+        hosted=("agent:desk",),
+        records=records,
+    )
+
+
+def state(database: Database, owner: str = "ada") -> Any:
+    return json.loads(database.run(FetchState(owner, "s")))
+
+
+JSON: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=4,
+)
+DOCUMENTS: Final = st.dictionaries(st.text(max_size=2), JSON, max_size=4)
+
+
+@given(before=DOCUMENTS, said=DOCUMENTS, names=st.lists(st.text(max_size=2), max_size=3))
+def test_a_change_writes_its_keys_and_no_others(
+    before: dict[str, Any], said: dict[str, Any], names: list[str]
+) -> None:
+    change = change_to(said, names)
+
+    after = json.loads(apply(encode_value(before), change))
+
+    others = {key: value for key, value in before.items() if key not in (*said, *names)}
+    assert after == {**others, **said}
+    assert json.loads(apply(encode_value(after), change)) == after
+    assert set(change.keys) == {*said, *names}
+
+
+def test_changes_are_applied_one_after_the_other() -> None:
+    again = StateChange((("cart", "[]"), ("total", "0")), ("name",))
+
+    assert apply('{"name":"Ada","kept":1}', ADD, again) == '{"kept":1,"cart":[],"total":0}'
+
+
+def test_a_change_is_encoded_without_what_it_has_not() -> None:
+    both = StateChange((("cart", '["x"]'),), ("name",))
+
+    assert encode_change(both) == {"set": {"cart": ["x"]}, "deleted": ["name"]}
+    assert encode_change(StateChange(deleted=("name",))) == {"deleted": ["name"]}
+    assert both.without({"cart"}) == StateChange(deleted=("name",))
+    assert both.without({"cart", "name"}) == NO_CHANGE
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_what_is_no_number_of_json_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        encode_value({"a": [value]})
+
+
+def test_the_state_of_no_session_is_empty(database: Database) -> None:
+    assert database.run(FetchState("ada", "none")) == EMPTY
+    assert database.run(FetchState("bob", "s")) == EMPTY
+
+
+def test_a_change_is_stored_with_the_outcome_of_its_call(database: Database) -> None:
+    assert append(database, Records((STEP,), state=changes(("1.1", ADD)))) is False
+
+    assert (state(database), state(database, "eve")) == ({"cart": ["x"]}, {})
+
+
+def test_a_change_is_applied_once_also_where_others_wrote_in_between(database: Database) -> None:
+    """The answer of a commit was lost, and before the next try a client replaced the state."""
+    records = Records((STEP,), state=changes(("1.1", ADD)))
+    append(database, records)
+    database.run(UpdateSession("ada", "s", SessionChange(state={"cart": [], "by": "client"}), 8))
+
+    append(database, records)
+
+    assert state(database) == {"cart": [], "by": "client"}
+
+
+def test_of_a_batch_only_what_is_stored_by_it_counts(database: Database) -> None:
+    append(database, Records((STEP,), state=changes(("1.1", ADD))))
+    second = Step("1.2", StepKind.CALL, "add", 5, 9, '{"f":1}')
+    beside = StateChange((("total", "1"),))
+
+    again = StateChange((("cart", '["again"]'),))
+    append(database, Records((STEP, second), state=changes(("1.1", again), ("1.2", beside))))
+
+    assert state(database) == {"cart": ["x"], "total": 1}
+
+
+def test_a_call_that_was_begun_writes_when_it_ends(database: Database) -> None:
+    append(database, Records((Step("1.1", StepKind.CALL, "add", 5),)))
+
+    append(database, Records((STEP,), state=changes(("1.1", ADD))))
+
+    assert state(database) == {"cart": ["x"]}
+
+
+def test_who_has_lost_the_lease_writes_nothing(database: Database) -> None:
+    assert append(database, Records((STEP,), state=changes(("1.1", ADD))), attempt=2) is None
+
+    assert state(database) == {}
+
+
+def test_nothing_is_written_into_a_session_that_was_deleted(database: Database) -> None:
+    event = (StoredEvent(1, "e", "{}"),)
+    records = Records((STEP,), state=changes(("1.1", ADD)))
+    database.run(DeleteSessions((("ada", "s", None),), None, 7))
+
+    lost = database.run(AppendEvents("ada", "run-ada", RunLease("n", 1), 7, event, 1, records))
+
+    assert (lost, database.ask("select session_id from sessions where owner = 'ada'")) == (None, [])
+
+
+def test_a_change_at_the_end_of_a_run_is_there_for_the_next_one(database: Database) -> None:
+    database.run(StartRun("ada", "s", "next", "agent", "desk", "{}", "", "n", 2))
+    unit = finish(Records(state=changes(("run-ada", ADD))))
+
+    ended = database.run(unit)
+
+    assert ended.following is not None
+    assert (ended.following.run_id, ended.following.state) == ("next", '{"cart":["x"]}')
+    assert state(database) == {"cart": ["x"]}
+
+
+def test_an_end_that_is_stored_again_writes_nothing_again(database: Database) -> None:
+    unit = finish(Records((STEP,), state=changes(("run-ada", ADD), ("1.1", ADD))))
+    database.run(unit)
+    database.run(UpdateSession("ada", "s", SessionChange(state={"by": "client"}), 9))
+
+    assert database.run(unit) == Ended(kept=True)
+    assert state(database) == {"by": "client"}
+
+
+def test_a_member_writes_when_it_ends_and_then_no_more(database: Database) -> None:
+    root = Root("ada", "s", "run-ada", RunLease("n", 1))
+    database.run(StartMember(root, "m", "run-ada", "agent", "desk", "{}", "{}", 2))
+    records = Records(moves=(MOVE,), state=changes(("m", ADD)))
+    append(database, records)
+    database.run(UpdateSession("ada", "s", SessionChange(state={}), 9))
+
+    append(database, records)
+
+    assert state(database) == {}
+    assert database.ask("select status from runs where run_id = 'm'") == [("COMPLETED",)]
