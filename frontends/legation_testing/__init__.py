@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from .client import Client
+from .client import Answers, Client
 from .clock import NEW_YEAR_2026, Clock
 from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
 from .everywhere import Trials, crash_everywhere, fail_everywhere
@@ -33,6 +33,23 @@ from .matching import Expected
 from .misuse import Misuse
 from .node import Node
 from .performing import Delayed, Fetcher, refuse_connections
+from .run_events import (
+    ModelRequestCompleted,
+    ModelRequestStarted,
+    RunCancelled,
+    RunCompleted,
+    RunContent,
+    RunContentCompleted,
+    RunContinued,
+    RunError,
+    RunEvent,
+    RunPaused,
+    RunStarted,
+    ToolCallCompleted,
+    ToolCallError,
+    ToolCallStarted,
+)
+from .run_results import RunFields, RunMetrics, RunRequirement, RunResult, RunStatus, ToolExecution
 from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
@@ -44,6 +61,7 @@ from .watchers import Watcher, watch_responses
 
 __all__ = [
     "NEW_YEAR_2026",
+    "Answers",
     "AsyncHost",
     "BadResponse",
     "BrokenHost",
@@ -65,6 +83,8 @@ __all__ = [
     "HostUnderTest",
     "MakeHost",
     "Misuse",
+    "ModelRequestCompleted",
+    "ModelRequestStarted",
     "NoResult",
     "Node",
     "NotAnEventStream",
@@ -74,6 +94,20 @@ __all__ = [
     "PromiseBroken",
     "Refused",
     "Report",
+    "RunCancelled",
+    "RunCompleted",
+    "RunContent",
+    "RunContentCompleted",
+    "RunContinued",
+    "RunError",
+    "RunEvent",
+    "RunFields",
+    "RunMetrics",
+    "RunPaused",
+    "RunRequirement",
+    "RunResult",
+    "RunStarted",
+    "RunStatus",
     "Says",
     "Script",
     "ScriptedModel",
@@ -81,6 +115,10 @@ __all__ = [
     "Simulation",
     "Storm",
     "Task",
+    "ToolCallCompleted",
+    "ToolCallError",
+    "ToolCallStarted",
+    "ToolExecution",
     "Trials",
     "Watcher",
     "YieldedWhileUnwinding",

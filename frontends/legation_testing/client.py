@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 from legation import Platform, Principal
 from legation.effects import Job, Log, Program
+from legation.hosted.registry import Registry
 from legation.http.messages import Answer, Request, Streamed, Unfinished
 from legation.platform import Responder
 from legation.store.audit import AuditEntry
@@ -23,17 +24,18 @@ from legation.store.audit import AuditEntry
 from .clock import NEW_YEAR_2026, Clock
 from .content import Fields, HeaderFields, encode_content, request_headers
 from .databases import MEMORY
-from .event_stream import ServerSentEvent
 from .exchange import ClientResponse, Exchange
 from .faults import Performed, PlannedFault
 from .matching import Expected
 from .misuse import Misuse, check_platform
 from .node import Node
 from .performing import Fetcher, refuse_connections
+from .run_events import RunEvent, read_event
+from .run_results import RunFields, RunResult
 from .simulation import FaultOptions, Simulation
 from .watchers import tell
 
-__all__ = ["Client", "RequestOptions"]
+__all__ = ["Answers", "Client", "RequestOptions"]
 
 
 class RequestOptions(TypedDict, total=False):
@@ -56,6 +58,20 @@ class RequestOptions(TypedDict, total=False):
     form: Fields | None
     token: str | None
     caller: Principal | None
+
+
+class Answers(TypedDict, total=False):
+    """The answer to the calls that a run waits for.
+
+    Attributes:
+        confirmed: Whether they may be made.
+        confirmation_note: And why.
+        result: What came of them, where the client executes them.
+    """
+
+    confirmed: bool
+    confirmation_note: str
+    result: Any
 
 
 class Client:
@@ -271,42 +287,41 @@ class Client:
         """Send a DELETE; the options are those of `begin`."""
         return self.request("DELETE", target, **options)
 
-    def run(self, agent_id: str, message: str, **fields: Any) -> Mapping[str, Any]:
+    def run(self, agent_id: str, message: str, **fields: Unpack[RunFields]) -> RunResult:
         """Run an agent to its end and return the run.
 
         Args:
             agent_id: Which.
             message: To the agent.
-            fields: Of the form, as `session_id`; what is not text is sent as JSON.
+            fields: See `RunFields`.
 
         Raises:
             Refused: The status is not 2xx.
         """
-        form = {"message": message, "stream": False, **fields}
-        return self._run_of(self._post_run("agents", agent_id, form))
+        return self._run("agents", agent_id, message, fields)
 
-    def stream(self, agent_id: str, message: str, **fields: Any) -> tuple[ServerSentEvent, ...]:
+    def stream(
+        self, agent_id: str, message: str, **fields: Unpack[RunFields]
+    ) -> tuple[RunEvent, ...]:
         """Run an agent to its end and return the events it sent; else as `run`."""
-        form = {"message": message, "stream": True, **fields}
-        return self._post_run("agents", agent_id, form).events()
+        return self._stream("agents", agent_id, message, fields)
 
-    def run_team(self, team_id: str, message: str, **fields: Any) -> Mapping[str, Any]:
+    def run_team(self, team_id: str, message: str, **fields: Unpack[RunFields]) -> RunResult:
         """Run a team to its end and return the run; as `run`."""
-        form = {"message": message, "stream": False, **fields}
-        return self._run_of(self._post_run("teams", team_id, form))
+        return self._run("teams", team_id, message, fields)
 
-    def stream_team(self, team_id: str, message: str, **fields: Any) -> tuple[ServerSentEvent, ...]:
+    def stream_team(
+        self, team_id: str, message: str, **fields: Unpack[RunFields]
+    ) -> tuple[RunEvent, ...]:
         """Run a team to its end and return the events it sent, those of its members among them."""
-        form = {"message": message, "stream": True, **fields}
-        return self._post_run("teams", team_id, form).events()
+        return self._stream("teams", team_id, message, fields)
 
-    def go_on(self, run: Mapping[str, Any], **answer: Any) -> Mapping[str, Any]:
+    def go_on(self, run: Mapping[str, Any], **answer: Unpack[Answers]) -> RunResult:
         """Answer all that a paused run waits for, and return the run as it went on.
 
         Args:
             run: As `run` or `run_team` returned it.
-            answer: To each call: `confirmed`, and perhaps `confirmation_note`; or the `result` of
-                what the client executes.
+            answer: To each call, see `Answers`.
 
         Raises:
             Refused: The status is not 2xx.
@@ -315,7 +330,8 @@ class Client:
         path = self._runs_of(f"{kind}s", run[f"{kind}_id"])
         tools = [{**needed["tool_execution"], **answer} for needed in run["requirements"]]
         form = {"tools": tools, "stream": False}
-        return self._run_of(self.post(f"{path}/{run['run_id']}/continue", form=form))
+        response = self.post(f"{path}/{run['run_id']}/continue", form=form)
+        return self._result(f"{kind}s", run[f"{kind}_id"], response)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -325,15 +341,28 @@ class Client:
         if self._opened is None:
             raise Misuse("The client is not open: write `with Client(…) as client:`, or open()")
 
-    def _post_run(self, kind: str, hosted: str, form: Fields) -> ClientResponse:
-        return self.post(self._runs_of(kind, hosted), form=form).expect_success()
+    def _run(self, kind: str, hosted: str, message: str, fields: RunFields) -> RunResult:
+        form = {"message": message, "stream": False, **fields}
+        return self._result(kind, hosted, self.post(self._runs_of(kind, hosted), form=form))
+
+    def _stream(
+        self, kind: str, hosted: str, message: str, fields: RunFields
+    ) -> tuple[RunEvent, ...]:
+        form = {"message": message, "stream": True, **fields}
+        response = self.post(self._runs_of(kind, hosted), form=form).expect_success()
+        return tuple(map(read_event, response.events()))
 
     def _runs_of(self, kind: str, hosted: str) -> str:
         return f"/{kind}/{quote(hosted, safe='')}/runs"
 
-    def _run_of(self, response: ClientResponse) -> Mapping[str, Any]:
-        run: Mapping[str, Any] = response.expect_success().json()
-        return run
+    def _result(self, kind: str, hosted: str, response: ClientResponse) -> RunResult:
+        return RunResult(response.expect_success().json(), self._reader(kind, hosted))
+
+    def _reader(self, kind: str, hosted: str) -> Callable[[Any], Any] | None:
+        """Return the function that reads answers as the class that `output_schema` is, if it is."""
+        registry: Registry | None = getattr(self.platform, "registry", None)
+        component = None if registry is None else registry.components(kind[:-1]).get(hosted)
+        return None if component is None or component.answer is None else component.answer.read
 
 
 def _make(platform: Responder | Callable[[], Responder]) -> Responder:

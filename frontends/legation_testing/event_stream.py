@@ -21,13 +21,22 @@ class NotAnEventStream(ValueError):
     """The bytes break the format; the message names the line."""
 
 
-@frozen
+@frozen(eq=False)
 class ServerSentEvent:
-    """One event.  Only those that are stored carry an `id`."""
+    """One event.  Only those that are stored carry an `id`.  Two are equal that were sent alike."""
 
     name: str
     data: str
     id: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ServerSentEvent) and self._sent() == other._sent()
+
+    def __hash__(self) -> int:
+        return hash(self._sent())
+
+    def _sent(self) -> tuple[str, str, str | None]:
+        return self.name, self.data, self.id
 
     def json(self) -> Any:
         """Return the data, decoded."""

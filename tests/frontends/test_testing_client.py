@@ -315,11 +315,17 @@ def test_a_run_that_is_refused_says_with_what(ask: str) -> None:
 
 def test_a_stream_is_a_tuple_of_events() -> None:
     with Client(Depot()) as client:
-        events = client.stream("concierge", "a b")
+        events = client.post("/agents/concierge/runs", form=stream("a b")).events()
 
         assert [event.name for event in events] == ["RunContent"] * 2
         assert [event.json()["content"] for event in events] == ["a", "b"]
         assert client.clock.elapsed == 2.0
+
+
+def test_event_without_the_members_of_a_run_is_refused() -> None:
+    lacks = r"^the event RunContent has no run_id, session_id, created_at$"
+    with Client(Depot()) as client, pytest.raises(BadResponse, match=lacks):
+        client.stream("concierge", "a b")
 
 
 def test_a_stream_that_breaks_the_format_is_refused() -> None:

@@ -17,7 +17,7 @@ from legation.api.routes import ROUTES
 from legation.effects import Log, Now, Record
 from legation.http.messages import Request
 from legation.store.audit import AuditEntry
-from legation_testing import NEW_YEAR_2026, Client, close_at_every_effect
+from legation_testing import NEW_YEAR_2026, Client, RunFields, close_at_every_effect
 
 from ...callers import Issuer, demo
 
@@ -275,13 +275,14 @@ def test_the_entry_of_a_caller_is_that_of_its_token_but_for_the_key() -> None:
 
 def test_what_an_outer_application_says_for_its_runs_no_caller_can_overwrite() -> None:
     caller = evolve(ANN, dependencies={"tenant": "acme"}, session_state={"plan": "gold"})
-    sent = {
+    sent: RunFields = {
+        "session_id": "s",
         "dependencies": {"tenant": "evil"},
         "session_state": {"plan": "free", "a": 1},
     }
     for platform in platforms():
         with Client(platform, caller=caller) as client:
-            run = client.run("alpha", "hi", session_id="s", **sent)
+            run = client.run("alpha", "hi", **sent)
             state = client.get("/sessions/s").json()["session_state"]
 
         assert run["status"] == "COMPLETED"
