@@ -473,11 +473,16 @@ class Record(_Immediate[None]):
 
 @frozen
 class Log(_Immediate[None]):
-    """Write one line to the operator's log; never a secret, a token or a message."""
+    """Write one line to the operator's log; never a secret, a token or a message.
+
+    `error` is what was raised, where something was.  No line has its text: it is for a host that
+    shows it to its author, at the terminal or in a test.
+    """
 
     level: str
     event: str
     fields: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+    error: Exception | None = field(default=None, eq=False, repr=False)
 
 
 Effect: TypeAlias = (

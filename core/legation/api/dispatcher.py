@@ -27,7 +27,7 @@ from ..http.refusals import (
     internal_error,
 )
 from ..http.routing import Match
-from ..incidents import where
+from ..incidents import trace, where
 from ..observability.request_log import Arrival
 from ..programs import give
 from ..runs.executor import ExecutorContext
@@ -268,8 +268,9 @@ def report_failure(trouble: Exception, arrival: Arrival) -> Program[Refusal]:
         ("incident", incident),
         ("request_id", arrival.request_id),
         ("error", where(trouble)),
+        ("trace", trace(trouble)),
     )
-    yield from Log("error", "request_failed", fields)
+    yield from Log("error", "request_failed", fields, trouble)
     if isinstance(trouble, NotServed):
         return Unavailable(str(trouble), retry_after=5)
     if isinstance(trouble, StoreFailure):

@@ -26,7 +26,7 @@ from ..channels.deliveries import (
 from ..channels.replies import apology_key, outbox_rows, replies_to
 from ..effects import Job, Log, Now, Nudge, Program
 from ..hosted.registry import HostedChannel
-from ..incidents import where
+from ..incidents import trace, where
 from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.retry import PASSING, Patience, persist
@@ -77,7 +77,7 @@ class AnswerMessage(Job):
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         if trouble is not None:
-            yield from self._try_later(where(trouble))
+            yield from self._try_later(trouble)
         # Not while unwinding: what is broken off with its process is still held, and given back.
         self.worker.leave(self.claimed.lease)
         yield from Nudge(self.worker.inbox)
@@ -180,19 +180,21 @@ class AnswerMessage(Job):
         if (yield from self._transact(done)) and replies:
             yield from Nudge(self.worker.outbox)
 
-    def _try_later(self, reason: str) -> Program[None]:
+    def _try_later(self, trouble: Exception) -> Program[None]:
         """Put the message back with a growing pause; in the end among the dead letters."""
         key, lease = self.claimed.lease.key, self.claimed.lease
         now_us = yield from Now()
         wait_us = yield from draw_wait_us(lease.attempts, self.claimed.received_us, now_us)
         replies = self._apology(now_us) if wait_us is None else ()
+        reason = where(trouble)
         fields = (
             ("channel", key.channel),
             ("attempt", lease.attempts),
             ("error", reason),
             ("dead", wait_us is None),
         )
-        yield from Log("warning" if wait_us else "error", "message_failed", fields)
+        traced = (*fields, ("trace", trace(trouble)))
+        yield from Log("warning" if wait_us else "error", "message_failed", traced, trouble)
         failed = FailMessage(lease, reason[:200], wait_us, now_us, replies)
         lost = False
         try:

@@ -393,7 +393,7 @@ class _Answer:
 
 
 def _judge_error(error: Any) -> Trouble:
-    """Judge an error that came in place of an answer; its text is not kept."""
+    """Judge an error that came in place of an answer; its text is for the log alone."""
     kind = error.get("type") if is_table(error) else None
     reason = _ERRORS.get(str(kind), "unreachable")
-    return Trouble(reason, passing=reason != "rejected")
+    return Trouble(reason, passing=reason != "rejected", error=error)

@@ -336,11 +336,11 @@ def _check(value: dict[str, Any]) -> None:
 
 
 def _judge_error(error: Any) -> Trouble:
-    """Judge an error that came in place of an answer; its text is not kept."""
+    """Judge an error that came in place of an answer; its text is for the log alone."""
     known = error if is_table(error) else {}
     words = {str(known.get(key)) for key in ("type", "code")}
     if words & _REJECTIONS:
-        return Trouble("rejected")
+        return Trouble("rejected", error=error)
     if words & _LIMITS:
-        return Trouble("rate_limited", passing=True)
-    return Trouble("unreachable", passing=True)
+        return Trouble("rate_limited", passing=True, error=error)
+    return Trouble("unreachable", passing=True, error=error)

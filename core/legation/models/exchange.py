@@ -5,8 +5,8 @@ model that falls silent is noticed.  A provider that sends its answer whole is r
 
 Asking again is for what passes (RFC 9110 section 15: 408, 429 and 5xx; 409 too, as the providers'
 own clients do).  The answer begins anew, however much of it was there; whoever reads it as it comes
-is told so by the listener.  What a provider writes about an error stays here: it may quote the
-conversation, or the key.
+is told so by the listener.  What a provider writes about an error is for the operator's log, within
+a bound and without the key; no caller is told it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ __all__ = ["Answer", "Question", "ask"]
 LONGEST_ASKED_SECONDS: Final = 60
 """Whoever asks us to wait longer is not asked again: somebody waits for the answer."""
 
+_PUBLIC_HEADERS: Final = frozenset({"content-type", "accept", "user-agent", "anthropic-version"})
+
 _BACKOFF: Final = Backoff(0.5, 8.0)
 _AGAIN: Final = frozenset({408, 409, 429})
 # A body that breaks off says that the provider is there, and works: it is worth more tries than a
@@ -48,6 +50,10 @@ _BREAKS_FOR_A_RETRY: Final = 4
 # What may still come once the model is done: the usage, and the end of the body.
 _TAIL_SECONDS: Final = 2.0
 _END_SECONDS: Final = 0.25
+# What a provider says about an error: nobody waits long for it, and it is short.
+_WORDS_SECONDS: Final = 1.0
+_WORDS_BYTES: Final = 16_384
+_WORDS_CHUNKS: Final = 32
 
 
 @frozen
@@ -196,11 +202,13 @@ def _pause(trouble: Trouble, attempt: int) -> Program[float | None]:
 
 
 def _log(question: Question, trouble: Trouble, attempt: int, pause: float | None) -> Program[None]:
+    words = (("code", trouble.words.code), ("message", trouble.words.message))
     fields = (
         ("model", question.model),
         ("reason", trouble.reason),
         ("status", trouble.status),
         ("attempt", attempt),
+        *((name, said) for name, said in words if said),
     )
     yield from Log("warning", "model_failed" if pause is None else "model_retried", fields)
 
@@ -213,12 +221,16 @@ def _attempt(question: Question, answer: Answer, progress: _Progress) -> Program
         return _unreachable(head)
     if not 200 <= head.status < 300:
         now_us = yield from Now()
+        refusal = _judge(head, now_us)
+        refusal.error = yield from _read_words(head, now_us)
+        refusal.quote(_secrets(q))
         yield from CloseStream(head.stream)
-        return _judge(head, now_us)
+        return refusal
     try:
         return (yield from _read(question, head, answer, progress))
     except Trouble as trouble:
         failure = trouble
+    failure.quote(_secrets(q))
     # What could be read until here is a sound answer, which was spoiled on its way.
     failure.passing |= progress.heard and failure.reason == "broken"
     yield from CloseStream(head.stream)
@@ -236,7 +248,7 @@ def _unreachable(head: Unreachable) -> Trouble:
 
 
 def _judge(head: Streaming, now_us: int) -> Trouble:
-    """Judge a response by its status and header; its body is not read."""
+    """Judge a response by its status and header."""
     status, wanted = head.status, head.headers.get("x-should-retry")
     passing = status in _AGAIN or status >= 500
     if wanted in ("true", "false"):  # both providers' own clients obey it
@@ -244,6 +256,28 @@ def _judge(head: Streaming, now_us: int) -> Trouble:
     reason = "rate_limited" if status == 429 else "unreachable" if status >= 500 else "rejected"
     wait = parse_retry_after(head.headers, now_us)
     return Trouble(reason, passing=passing, status=status, wait_seconds=wait)
+
+
+def _read_words(head: Streaming, now_us: int) -> Program[bytes]:
+    """Return the beginning of the body of a refusal, as far as it comes soon."""
+    until_us = now_us + round(_WORDS_SECONDS * 1_000_000)
+    body = b""
+    for _ in range(_WORDS_CHUNKS):
+        left_us = until_us - now_us
+        if left_us <= 0 or len(body) > _WORDS_BYTES:
+            break
+        chunk = yield from NextChunk(head.stream, left_us / 1_000_000)
+        if not chunk or isinstance(chunk, Unreachable):
+            break
+        body += chunk
+        now_us = yield from Now()
+    return body[:_WORDS_BYTES]
+
+
+def _secrets(question: Question) -> tuple[str, ...]:
+    """Return what was sent that may be a key: any word of a header that is not known to be none."""
+    sent = (value for name, value in question.headers if name.lower() not in _PUBLIC_HEADERS)
+    return tuple(word for value in sent for word in value.split())
 
 
 def _read(

@@ -213,7 +213,7 @@ _LISTED: Final = (
     LogEvent(
         "message_failed",
         _FAILING,
-        ("channel", "attempt", "error", "dead"),
+        ("channel", "attempt", "error", "dead", "trace"),
         "An attempt to answer a message failed; with `error` as level it is a dead letter.",
     ),
     LogEvent(
@@ -233,14 +233,14 @@ _LISTED: Final = (
     LogEvent(
         "model_failed",
         _WARNING,
-        ("model", "reason", "status", "attempt"),
+        ("model", "reason", "status", "attempt", "code", "message"),
         "A provider gave no answer, and is not asked again; `reason` is an `error_type` without"
-        " `model_`.",
+        " `model_`.  `code` and `message` are the provider's own words, without keys.",
     ),
     LogEvent(
         "model_retried",
         _WARNING,
-        ("model", "reason", "status", "attempt"),
+        ("model", "reason", "status", "attempt", "code", "message"),
         "A provider gave no answer, and is asked again.",
     ),
     LogEvent(
@@ -329,7 +329,7 @@ _LISTED: Final = (
     LogEvent(
         "request_failed",
         _ERROR,
-        ("incident", "request_id", "method", "path", "error"),
+        ("incident", "request_id", "method", "path", "error", "trace"),
         "A bug or a database ended a request; the caller has the `incident`, and `error` says"
         " where.",
     ),
@@ -349,10 +349,14 @@ _LISTED: Final = (
     LogEvent(
         "run_failed",
         _FAILING,
-        ("incident", "run_id", "error_type", "error"),
+        (
+            *("incident", "run_id", "error_type", "error", "trace"),
+            *("status", "code", "message"),
+        ),
         "A run, perhaps of a team's member, ended as ERROR, and its output has the `incident` and"
-        " the `error_type`.  The level is `error` for what the code raised; then `error` says"
-        " where, or `CancelledUnasked` for a cancellation that nobody asked for.",
+        " the `error_type`.  The level is `error` for what the code raised; then `error` and"
+        " `trace` say where, or `CancelledUnasked` for a cancellation that nobody asked for."
+        "  `status`, `code` and `message` are as of `model_failed`.",
     ),
     LogEvent(
         "run_given_up",
@@ -463,7 +467,7 @@ _LISTED: Final = (
     LogEvent(
         "tool_failed",
         _ERROR,
-        ("incident", "run_id", "tool", "error"),
+        ("incident", "run_id", "tool", "error", "trace"),
         "A tool raised an exception other than `ToolError`, or took too long.",
     ),
     LogEvent(

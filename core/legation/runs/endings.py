@@ -14,8 +14,9 @@ from attrs import evolve
 
 from ..effects import Interrupted, Log, Program, Publish, RandomBytes
 from ..http.messages import compact_json
-from ..incidents import where
+from ..incidents import trace, where
 from ..models.conversation import ModelFailed
+from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
 from ..store.run_rows import RunLease
 from ..store.run_states import RunState
@@ -147,10 +148,19 @@ def _sentence(state: TurnState) -> str:
     return _PAUSED.format(asked)
 
 
-def fail(writer: EventWriter, summary: RunSummary, sentence: str, reason: str) -> Program[End]:
-    """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs."""
+def fail(
+    writer: EventWriter,
+    summary: RunSummary,
+    sentence: str,
+    reason: str,
+    words: tuple[tuple[str, str | int], ...] = (),
+) -> Program[End]:
+    """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs.
+
+    `words` are for the log alone.
+    """
     failure = yield from _draw(reason)
-    yield from Log("warning", "run_failed", _describe(summary, failure))
+    yield from Log("warning", "run_failed", (*_describe(summary, failure), *words))
     return _fail(writer, summary, sentence, failure)
 
 
@@ -176,10 +186,12 @@ def _fail(writer: EventWriter, summary: RunSummary, sentence: str, failure: Fail
 def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) -> Program[End]:
     """Note the end of a run by an error: the model's sentence, or a number of the log's."""
     if isinstance(error, ModelFailed):
-        return (yield from fail(writer, summary, error.sentence, f"model_{error.reason}"))
+        words = error.describe() if isinstance(error, Trouble) else ()
+        reason = f"model_{error.reason}"
+        return (yield from fail(writer, summary, error.sentence, reason, words))
     failure = yield from _draw("run_failed")
-    fields = (*_describe(summary, failure), ("error", where(error)))
-    yield from Log("error", "run_failed", fields)
+    fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
+    yield from Log("error", "run_failed", fields, error)
     return _fail(writer, summary, _FAILED.format(failure.incident), failure)
 
 

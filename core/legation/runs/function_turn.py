@@ -246,5 +246,7 @@ def _translate_error(error: Exception) -> Exception:
     if isinstance(error, ToolError):
         return _Over(Stopped("run_failed", render(str(error)) or ""))
     if isinstance(error, _OURS):
-        return RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        other = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        other.__cause__ = error
+        return other
     return error

@@ -17,7 +17,7 @@ from ..effects import (
     Returned,
     Yielding,
 )
-from ..incidents import where
+from ..incidents import trace, where
 from ..models.conversation import ToolCall, ToolSpec
 from ..store.steps import StepKind
 from ..tools import (
@@ -119,9 +119,9 @@ class Toolbox:
                 text = render(value)
                 return call.done(_NO_TEXT if text is None else text, failed=text is None)
             case Raised(ToolError() as refusal):
-                return call.done(render(str(refusal)) or "", failed=True)
+                return call.done(_sentence(refusal), failed=True)
             case Raised(error):
-                yield from _log(call, writer, where(error))
+                yield from _log(call, writer, where(error), error)
                 return call.done(_FAILED.format(type(error).__name__), failed=True)
             case Yielding(stream):
                 yield from CloseStream(stream)
@@ -131,11 +131,20 @@ class Toolbox:
                 return call.done(_LATE.format(seconds), failed=True)
 
 
+def _sentence(refusal: ToolError) -> str:
+    try:
+        return render(str(refusal)) or ""
+    except Exception as error:  # noqa: BLE001 (a text that cannot be had must not end the run)
+        return _FAILED.format(type(error).__name__)
+
+
 def _waits_for(call: CallState, what: Standing) -> CallState:
     return evolve(call, standing=what, needs=what)
 
 
-def _log(call: CallState, writer: EventWriter, reason: str) -> Program[None]:
+def _log(
+    call: CallState, writer: EventWriter, reason: str, error: Exception | None = None
+) -> Program[None]:
     incident = (yield from RandomBytes(8)).hex()
     run_id = writer.origin.run.run_id
     fields = (
@@ -144,4 +153,5 @@ def _log(call: CallState, writer: EventWriter, reason: str) -> Program[None]:
         ("tool", call.call.name),
         ("error", reason),
     )
-    yield from Log("error", "tool_failed", fields)
+    traced = () if error is None else (("trace", trace(error)),)
+    yield from Log("error", "tool_failed", (*fields, *traced), error)

@@ -10,6 +10,7 @@ from legation.effects import (
     CloseStream,
     Log,
     NextChunk,
+    Now,
     OpenStream,
     RandomBytes,
     Sleep,
@@ -19,7 +20,7 @@ from legation.effects import (
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import Message, ModelFailed, Prompt, Reply, Usage
 from legation.models.exchange import LONGEST_ASKED_SECONDS
-from legation.models.trouble import SENTENCES
+from legation.models.trouble import SENTENCES, Trouble
 from legation_testing import close_at_every_effect, play
 
 from ..model_kit import SETTLED, STREAM, WHOLE, Ear, Outcome, Played, asked, sse
@@ -90,6 +91,7 @@ def test_what_passes_is_asked_again(status: int) -> None:
     assert outcome.of(Sleep) == [Sleep(0.5), Sleep(1.0)]
     assert outcome.of(CloseStream) == [CloseStream(1), CloseStream(2)]
     assert [line[0] for line in attempts_of(outcome)] == ["model_retried"] * 2
+    assert [dict(line.fields)["message"] for line in outcome.of(Log)[:2]] == ["[redacted]"] * 2
     assert "k-123" not in repr(outcome.effects)
 
 
@@ -115,8 +117,79 @@ def test_other_refusals_are_final(status: int) -> None:
 
     assert outcome.reason == "rejected"
     assert attempts_of(outcome) == [("model_failed", "rejected", status, 1)]
-    assert outcome.of(NextChunk) == []
+    assert "k-123" not in repr((outcome.effects, outcome.failure, vars(outcome.failure)))
     assert outcome.of(CloseStream) == [CloseStream(1)]
+
+
+REFUSAL = json.dumps(
+    {"error": {"type": "invalid_request_error", "code": "bad_schema", "message": "tools[0]: k-123"}}
+).encode()
+
+
+def test_words_of_a_refusal_are_for_the_log_and_for_nobody_else() -> None:
+    outcome = asked(MODEL, HELLO, Played((REFUSAL[:20], REFUSAL[20:]), 400, WHOLE))
+    failure = outcome.failure
+
+    assert isinstance(failure, Trouble)
+    assert failure.describe() == (
+        ("status", 400),
+        ("code", "invalid_request_error, bad_schema"),
+        ("message", "tools[0]: [redacted]"),
+    )
+    assert failure.describe()[1:] == outcome.of(Log)[0].fields[-2:]
+    assert str(failure) == failure.sentence == SENTENCES["rejected"]
+    assert failure.error is None
+
+
+def test_words_that_come_in_the_stream_are_there_as_well() -> None:
+    error = {"type": "invalid_request_error", "code": "too_long", "message": "Too long"}
+    event = json.dumps({"error": error})
+    outcome = asked(MODEL, HELLO, Played((sse([("", event)]),)))
+
+    assert isinstance(outcome.failure, Trouble)
+    words = (("code", "invalid_request_error, too_long"), ("message", "Too long"))
+    assert outcome.failure.describe() == words
+    assert outcome.of(Log)[-1].fields[-2:] == words
+
+
+@pytest.mark.parametrize(
+    ("chunks", "reads"),
+    [
+        ((), 1),
+        ((Unreachable("timeout"),), 1),
+        ((REFUSAL, Unreachable("protocol")), 2),
+        ((b"x",) * 100, 32),
+        ((b"x" * 20_000,) * 5, 1),
+    ],
+    ids=["nothing", "silence", "broken off", "drop by drop", "long"],
+)
+def test_nobody_waits_long_for_the_words(
+    chunks: tuple[bytes | Unreachable, ...], reads: int
+) -> None:
+    outcome = asked(MODEL, HELLO, Played(chunks, 400))
+
+    assert outcome.reason == "rejected"
+    assert len(outcome.of(NextChunk)) == reads
+    assert {wait.timeout_seconds for wait in outcome.of(NextChunk)} == {1.0}
+    assert outcome.of(CloseStream) == [CloseStream(1)]
+
+
+def test_words_that_come_bit_by_bit_have_a_second_in_all() -> None:
+    script = [
+        (OpenStream, Streaming(5, 400, WHOLE)),
+        (Now, 0),
+        (NextChunk(5, 1.0), b"a"),
+        (Now, 600_000),
+        (NextChunk(5, 0.4), b"b"),
+        (Now, 1_000_000),
+        (CloseStream(5), None),
+        (Log, None),
+    ]
+
+    with pytest.raises(Trouble, match="rejected") as caught:
+        play(MODEL.respond(HELLO, Ear()), script)
+
+    assert caught.value.words.message == "ab"
 
 
 def test_a_provider_may_say_whether_to_ask_again() -> None:

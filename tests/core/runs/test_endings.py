@@ -10,6 +10,7 @@ import pytest
 
 from legation import Agent, Platform, Team, ToolError
 from legation.models.conversation import ModelFailed
+from legation.models.trouble import Trouble
 from legation_testing import Client, ScriptedModel, call
 
 
@@ -109,3 +110,17 @@ def test_member_that_fails_has_an_incident_of_its_own(
     assert (response["error_type"], stored["error_type"]) == (reason, reason)
     assert response["incident"] == stored["incident"] == logged["incident"]
     assert logged["run_id"] == response["run_id"]
+
+
+def test_words_of_the_provider_stand_under_the_incident_and_nowhere_else() -> None:
+    refused = Trouble("rejected", status=400, error={"code": "bad_schema", "message": "tools[0]"})
+    refused.quote(())
+    with Client(Platform(agents=[by_model(refused)])) as client:
+        run = client.run("clerk", "x", session_id="s")
+        (logged,) = [dict(log.fields) for log in client.logs if log.event == "run_failed"]
+        events = client.get(f"/agents/clerk/runs/{run['run_id']}/events").text
+
+    assert (logged["incident"], logged["error_type"]) == (run["incident"], "model_rejected")
+    words = (logged["status"], logged["code"], logged["message"])
+    assert words == (400, "bad_schema", "tools[0]")
+    assert "bad_schema" not in f"{run}{events}"

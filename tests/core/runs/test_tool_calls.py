@@ -129,6 +129,34 @@ def test_what_an_operator_has_to_see_is_logged_and_not_told(answer: Any, result:
     assert (done.result, done.failed) == (result, True)
 
 
+def test_exception_goes_with_the_line_and_its_text_is_not_in_it() -> None:
+    error = ValueError("a secret")
+    lines: list[Log] = []
+
+    def is_line(effect: Any) -> bool:
+        lines.append(effect)
+        return isinstance(effect, Log)
+
+    script: list[Any] = [(CallFunction, Raised(error)), (RandomBytes(8), bytes(8)), (is_line, None)]
+    play(BOX.carry_out(CALL, VOICE, "3.2"), script)
+    line = lines[-1]
+
+    assert line.error is error
+    assert line == Log("error", "tool_failed", line.fields)
+    assert dict(line.fields)["trace"] == "ValueError"
+    assert "secret" not in repr(line)
+
+
+def test_refusal_whose_text_cannot_be_had_is_a_failure_like_any_other() -> None:
+    class Broken(ToolError):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    done = play(BOX.carry_out(CALL, VOICE, "3.2"), [(CallFunction, Raised(Broken()))])
+
+    assert (done.result, done.failed) == ("The tool failed (ZeroDivisionError)", True)
+
+
 def test_a_stream_of_results_is_none() -> None:
     done = play(
         BOX.carry_out(CALL, VOICE, "3.2"), [(CallFunction, Yielding(7)), (CloseStream(7), None)]
