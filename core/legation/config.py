@@ -196,6 +196,7 @@ class Model:
     max_output_tokens: int | None = None
     temperature: float | None = None
     retries: int | None = None
+    accepts: TextsOrNone = field(default=None, converter=_texts_or_none)
 
 
 @frozen

@@ -103,14 +103,18 @@ class ScriptedModel:
     it is asked once more than the script has steps, it fails, with the reason exhausted.
 
     Attributes:
+        accepts: The media types of the files that it is sent; of others it reads their text.
         prompts: What it was asked, in order.
     """
 
     name = "Scripted"
     provider = "Legation"
 
+    document_urls = True
+
     steps: tuple[Step, ...] = field(default=(), converter=_steps)
     id: str = "scripted"
+    accepts: tuple[str, ...] = field(default=("application/pdf", "image/*"), kw_only=True)
     prompts: list[Prompt] = field(factory=list[Prompt], init=False)
     _named: int = field(default=0, init=False)
 

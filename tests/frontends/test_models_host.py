@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from legation.effects import Program, Sleep
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import (
+    Document,
     Image,
     Message,
     ModelFailed,
@@ -29,6 +31,7 @@ from legation_host import open_host
 
 from ..providers.anthropic_messages import AnthropicServer
 from ..providers.chat_completions import ChatCompletionsServer
+from ..providers.documents import make_pdf
 from ..providers.model_server import (
     KEY,
     Cut,
@@ -48,6 +51,7 @@ HELLO: Final = Prompt((Message("user", "Hello"),))
 PIXEL: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
+INVOICE: Final = b64encode(make_pdf()).decode()
 WEATHER: Final = ToolSpec(
     "weather",
     "Tell the weather.",
@@ -199,6 +203,21 @@ CONVERSATIONS: Final = {
                 "What is this?",
                 images=(Image("image/png", PIXEL), Image(url="https://example.org/a.png")),
             ),
+        )
+    ),
+    "documents": Prompt(
+        (
+            Message(
+                "user",
+                "What do they cost?",
+                images=(Image("image/png", PIXEL),),
+                documents=(
+                    Document("invoice.pdf", "application/pdf", INVOICE),
+                    Document('of "May"', "application/pdf", INVOICE),
+                ),
+            ),
+            Message("assistant", "42 EUR each."),
+            Message("user", "And in all?"),
         )
     ),
     "tools": Prompt(HELLO.messages, (WEATHER,), max_tokens=100),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, cast
 
@@ -134,6 +135,7 @@ def _broken_rules(request: dict[str, Any]) -> Iterator[str]:
     turns = request["messages"]
     if not turns or turns[0]["role"] != "user":
         yield "the first message is not the user's"
+    yield from _broken_documents(request)
     due: list[str] = []
     known: set[str] = set()
     for turn in turns:
@@ -162,6 +164,26 @@ def _broken_rules(request: dict[str, Any]) -> Iterator[str]:
             yield "a call that is not the assistant's"
     if due:
         yield "calls without results"
+
+
+def _broken_documents(request: dict[str, Any]) -> Iterator[str]:
+    """Yield what the guide "PDF support" does not allow of documents."""
+    if len(json.dumps(request)) > 32 << 20:
+        yield "a request of more than 32 MB"
+    for turn in request["messages"]:
+        blocks = [] if isinstance(turn["content"], str) else turn["content"]
+        for block in (one for one in blocks if one["type"] == "document"):
+            source = block["source"]
+            if turn["role"] != "user":
+                yield "a document that is not the user's"
+            if not 1 <= len(block.get("title") or "a") <= 500:
+                yield "no title of a document"
+            if source["type"] == "url" and not source["url"].startswith("https://"):
+                yield "a document that cannot be fetched"
+            if source["type"] == "base64":
+                data = b64decode(source["data"], validate=True)
+                if not data.startswith(b"%PDF-") or b"/Encrypt" in data:
+                    yield "a PDF that cannot be read"
 
 
 def _lost_thoughts(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -109,6 +110,7 @@ def _broken_rules(request: dict[str, Any]) -> Iterator[str]:
         yield "no name of a schema"
     if not request["messages"]:
         yield "no messages"
+    yield from _broken_files(request["messages"])
     due: set[str] = set()
     for message in request["messages"]:
         if message["role"] == "tool":
@@ -127,6 +129,27 @@ def _broken_rules(request: dict[str, Any]) -> Iterator[str]:
                 yield "arguments that are no object"
     if due:
         yield "calls of tools without an answer to each"
+
+
+def _broken_files(messages: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what the guide "File inputs" does not allow of files: here they are PDFs alone."""
+    total = 0
+    for message in messages:
+        content: Any = message.get("content")
+        parts: list[Any] = content if isinstance(content, list) else []
+        for part in (one for one in parts if one["type"] == "file"):
+            file = part["file"]
+            if message["role"] != "user":
+                yield "a file that is not the user's"
+            if file.keys() != {"filename", "file_data"} or not file["filename"].endswith(".pdf"):
+                yield "a file without the name of one"
+            head, _, data = file["file_data"].partition(",")
+            decoded = b64decode(data, validate=True)
+            total += len(decoded)
+            if head != "data:application/pdf;base64" or not decoded.startswith(b"%PDF-"):
+                yield "Expected a base64-encoded data URL with an application/pdf MIME type"
+    if total > 50 << 20:
+        yield "files of more than 50 MB"
 
 
 def _base(kind: str) -> dict[str, Any]:

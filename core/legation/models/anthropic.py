@@ -24,10 +24,10 @@ from ..http.sse import ForeignEvent
 from ..values import frozen
 from .anthropic_schema import narrow
 from .conversation import (
+    Document,
     Image,
     Listener,
     Message,
-    ModelFailed,
     Prompt,
     Reply,
     Thought,
@@ -60,8 +60,6 @@ VERSION: Final = "2026-10-21"
 DEFAULT_MAX_TOKENS: Final = 8192
 """The protocol asks for a limit; every model that is served today takes this one."""
 
-_PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-_NO_PICTURE: Final = "The model takes pictures in PNG, JPEG, GIF and WebP only"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NO_TEXT: Final = "(no text)"  # an empty message is refused there
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -95,6 +93,8 @@ class AnthropicMessages(HostedModel):
 
     name = "Claude"
     provider = "Anthropic"
+    document_urls = True  # guide "PDF support": a PDF is sent whole, or by its address
+    pdf_hosts = ("anthropic.com",)
 
     base_url: str = base_url("https://api.anthropic.com")
 
@@ -104,9 +104,6 @@ class AnthropicMessages(HostedModel):
         Raises:
             ModelFailed: There is no answer.
         """
-        pictures = (image for message in prompt.messages for image in message.images)
-        if any(not image.url and image.media_type not in _PICTURES for image in pictures):
-            raise ModelFailed("rejected", _NO_PICTURE)
         body = compact_json(self.encode(prompt)).encode("utf-8", "replace")
         key = (("x-api-key", self.api_key),) if self.api_key else ()
         question = self.question("/v1/messages", (("anthropic-version", VERSION), *key), body)
@@ -170,7 +167,9 @@ def _blocks(model: str, message: Message) -> Iterable[dict[str, Any]]:
         result = {"type": "tool_result", "tool_use_id": _wire_id(message.call_id or "")}
         yield {**result, "content": message.content} if message.content else result
         return
-    yield from map(_picture, message.images)  # better before the text that speaks of them
+    # Better before the text that speaks of them, as the guides say.
+    yield from map(_encode_document, message.documents)
+    yield from map(_picture, message.images)
     characters = calls = 0
     for thought in message.thoughts:
         if thought.model == model:  # another could not read it
@@ -204,6 +203,14 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
         "name": _NO_NAME.sub("_", call.name)[:128],
         "input": arguments_of(call) or {},
     }
+
+
+def _encode_document(document: Document) -> dict[str, Any]:
+    """Return a PDF, under its name (guide "PDF support")."""
+    source = {"type": "url", "url": document.url}
+    if document.data:
+        source = {"type": "base64", "media_type": document.media_type, "data": document.data}
+    return {"type": "document", "source": source, "title": document.name}
 
 
 def _picture(image: Image) -> dict[str, Any]:

@@ -23,7 +23,17 @@ from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
 from ..values import frozen
 from .chat_thoughts import UNKNOWN_THOUGHTS, Thinking, tell_again
-from .conversation import Image, Listener, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
+from .conversation import (
+    Document,
+    Image,
+    Listener,
+    Message,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from .exchange import ask
 from .http_settings import HostedModel, base_url
 from .provider_json import (
@@ -73,6 +83,9 @@ class ChatCompletions(HostedModel):
 
     name = "OpenAIChat"
     provider = "OpenAI"
+    # Guides "File inputs" of OpenAI and "PDF Inputs" of OpenRouter; other servers mostly refuse
+    # the part.
+    pdf_hosts = ("openai.com", "openrouter.ai")
 
     base_url: str = base_url("https://api.openai.com/v1")
     temperature: float | None = field(default=None, validator=validators.optional(validators.ge(0)))
@@ -145,9 +158,10 @@ def _message(message: Message) -> dict[str, Any]:
     if message.calls:
         payload["content"] = message.content or None
         payload["tool_calls"] = [_encode_call(call) for call in message.calls]
-    if message.images:
+    if message.images or message.documents:
         words = [{"type": "text", "text": message.content}] if message.content else []
-        payload["content"] = [*words, *map(_picture, message.images)]
+        files = map(_file, message.documents)
+        payload["content"] = [*files, *words, *map(_picture, message.images)]
     return payload
 
 
@@ -166,6 +180,14 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
 def _picture(image: Image) -> dict[str, Any]:
     url = image.url or f"data:{image.media_type};base64,{image.data}"
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _file(document: Document) -> dict[str, Any]:
+    """Return a PDF with its name, which has to end like that of one (guide "File inputs")."""
+    name = document.name
+    name = name if name.lower().endswith(".pdf") else f"{name}.pdf"
+    url = f"data:{document.media_type};base64,{document.data}"
+    return {"type": "file", "file": {"filename": name, "file_data": url}}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..effects import Program
 from ..values import frozen
 
 __all__ = [
+    "Document",
     "Image",
     "Listener",
     "Message",
@@ -55,6 +56,24 @@ class Image:
 
 
 @frozen
+class Document:
+    """A file to read: its bytes in base64, or a URL, and what was read out of it as text.
+
+    Attributes:
+        name: As it can be shown, without control characters.
+        media_type: The type of its content.
+        data: Empty where the bytes are elsewhere.
+        text: For models that take no such files; None where nothing was read out.
+    """
+
+    name: str
+    media_type: str
+    data: str = field(default="", repr=False)
+    url: str | None = None
+    text: str | None = field(default=None, repr=False)
+
+
+@frozen
 class Thought:
     """A thought of a model before its calls, which is sent back to that model and nobody else.
 
@@ -78,8 +97,9 @@ class Message:
     """One message of a conversation; `role` is system, user, assistant or tool.
 
     `calls` are what an assistant wanted called, and `thoughts` what it thought on the way there;
-    the tool message that answers a call has its id in `call_id`.  `images` stand beside the text of
-    a user.  `reasoning` is the visible part of an assistant's thoughts; no model reads it.
+    the tool message that answers a call has its id in `call_id`.  `images` and `documents` stand
+    beside the text of a user.  `reasoning` is the visible part of an assistant's thoughts; no model
+    reads it.
     """
 
     role: str
@@ -89,6 +109,7 @@ class Message:
     images: tuple[Image, ...] = ()
     thoughts: tuple[Thought, ...] = ()
     reasoning: str = field(default="", repr=False)
+    documents: tuple[Document, ...] = ()
 
 
 @frozen
@@ -196,7 +217,11 @@ class Listener(Protocol):
 
 
 class ModelProtocol(Protocol):
-    """A model, as a codec: it says what to send and reads what came back."""
+    """A model, as a codec: it says what to send and reads what came back.
+
+    One that can read files has `accepts`, too: their media types, as `("image/*",)`, which is
+    taken to be meant where it is absent (`models/media`).
+    """
 
     @property
     def id(self) -> str:

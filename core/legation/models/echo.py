@@ -11,7 +11,8 @@ from typing import Final
 
 from ..effects import Program, Sleep
 from ..values import frozen
-from .conversation import Listener, Prompt, Reply, Usage
+from .conversation import Listener, Message, Prompt, Reply, Usage
+from .media import describe
 
 __all__ = ["Echo"]
 
@@ -27,21 +28,24 @@ class Echo:
 
     name = "Echo"
     provider = "Legation"
+    accepts = ("*/*",)
+    document_urls = True
 
     id: str = "echo"
     delay_seconds: float = 0.0
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
-        """Answer with the last message of the user; a token is a word."""
+        """Answer with the last message of the user, its files by name; a token is a word."""
         if self.delay_seconds:
             yield from listener.settle()
             yield from Sleep(self.delay_seconds)
         said = prompt.messages
-        text = next((m.content for m in reversed(said) if m.role == "user"), "")
+        asked = next((m for m in reversed(said) if m.role == "user"), Message("user", ""))
+        text = "\n\n".join((asked.content, *map(describe, asked.documents)))
         for piece in _pieces(text):
             listener.hear(piece)
         words = len(text.split())
-        heard = sum(words if m.content is text else len(m.content.split()) for m in said)
+        heard = sum(words if m is asked else len(m.content.split()) for m in said)
         return Reply(text, Usage(heard, words))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from attrs import Attribute, field
@@ -12,7 +12,11 @@ from ..values import frozen
 from .conversation import Prompt
 from .exchange import Question
 
-__all__ = ["MAX_BYTES", "HostedModel", "base_url"]
+__all__ = ["MAX_BYTES", "PDF", "PICTURES", "HostedModel", "base_url"]
+
+PDF: Final = "application/pdf"
+PICTURES: Final = ("image/gif", "image/jpeg", "image/png", "image/webp")
+"""The pictures that every provider takes which takes any."""
 
 MAX_BYTES: Final = 32 << 20
 """Of one answer on the wire: a token takes 200 to 300 bytes there."""
@@ -49,6 +53,16 @@ def base_url(default: str) -> str:
     return checked
 
 
+# The types for which the protocols have a form, as far as a provider behind them takes one.
+_SENDABLE: Final = re.compile(r"image/(\*|[a-z0-9][a-z0-9.+-]{0,99})|application/pdf", re.ASCII)
+
+
+def _are_sendable(_: object, __: Attribute[Any], value: tuple[str, ...] | None) -> None:
+    for one in value or ():
+        if not _SENDABLE.fullmatch(one):
+            raise ValueError(f"accepts: {one!r} can be sent to no model: image/… or {PDF} can")
+
+
 def _positive(_: object, attribute: Attribute[Any], value: float | None) -> None:
     if value is not None and not 0 < value < float("inf"):
         raise ValueError(f"{attribute.name} must be more than 0")
@@ -64,6 +78,7 @@ class HostedModel:
     """The address of a model, with its time limits and retries.
 
     Attributes:
+        pdf_hosts: The domains of providers whose documentation says that they take PDF.
         id: The provider's name for the model.
         base_url: What the path of the protocol is appended to.
         api_key: None where none is asked for.
@@ -72,10 +87,13 @@ class HostedModel:
         max_output_tokens: Of one answer, at most.
         retries: How often it is asked again after a failure that may pass.
         max_bytes: Of one answer, as sent.
+        accepts: The media types of the files that it is sent; None is what the provider takes.
 
     Raises:
         ValueError: A setting that cannot be meant.
     """
+
+    pdf_hosts: ClassVar[tuple[str, ...]] = ()
 
     id: str
     base_url: str = field(validator=_is_url)
@@ -85,6 +103,14 @@ class HostedModel:
     max_output_tokens: int | None = field(default=None, validator=_positive)
     retries: int = field(default=2, validator=_is_retries)
     max_bytes: int = field(default=MAX_BYTES, validator=_positive)
+    accepts: tuple[str, ...] | None = field(default=None, validator=_are_sendable)
+
+    def __attrs_post_init__(self) -> None:
+        """Say which files it takes: pictures, and PDF where the provider is known to."""
+        if self.accepts is None:
+            host = f".{urlsplit(self.base_url).hostname or ''}"
+            known = any(host.endswith(f".{name}") for name in self.pdf_hosts)
+            object.__setattr__(self, "accepts", (PDF, *PICTURES) if known else PICTURES)
 
     def question(self, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> Question:
         """Return the request to `path`, with what every request has."""

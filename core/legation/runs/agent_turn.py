@@ -26,6 +26,7 @@ from ..models.conversation import (
     ToolSpec,
     storable,
 )
+from ..models.media import fit
 from ..store.failures import StoreFailure
 from ..store.steps import StepKind
 from ..tools import Again
@@ -223,7 +224,7 @@ class Turn:
     def _prompt(self) -> Prompt:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
         return Prompt(
-            self.state.messages,
+            fit(self.state.messages, self.model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
             max_tokens=None if limit is None else max(1, limit - spent),

@@ -205,8 +205,7 @@ class _Folding:
             return None
         instructions, at_us = self._recorded.instructions(below, None), step.begun_us
         before = () if instructions is None else (Message("system", instructions),)
-        images = self._said[0].message.images
-        task = Message("user", call.arguments["task"], images=images)
+        task = evolve(self._said[0].message, content=call.arguments["task"])
         state = TurnState(before=before, said=(ModelTurn(task, at_us),))
         if calls := decode_calls(start.get("calls", ()), at_us):
             state = state.with_calls(calls, at_us)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..access.decide import name_of
 from ..hosted.registry import Component
+from ..http.bodies.media_types import TEXT
 from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
@@ -212,7 +213,7 @@ def model_of(component: Component | None) -> dict[str, Any]:
 
 
 def _input(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the run was asked; of a file its name, type and size, never its content."""
+    """Return what the run was asked; of a file its name, type and size, never what is in it."""
     media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
     shown = {kind: items for kind, items in media.items() if items}
     metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
@@ -220,7 +221,7 @@ def _input(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_content(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name != "content"}
+    return {name: value for name, value in item.items() if name not in ("content", TEXT)}
 
 
 def run_output(row: RunRow) -> dict[str, Any]:

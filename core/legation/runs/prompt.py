@@ -6,16 +6,26 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from attrs import evolve
+
 from ..effects import Program
-from ..http.bodies.media_types import decode_content, decode_text, is_text_type
-from ..models.conversation import Image, Message
+from ..http.bodies.media_types import (
+    TEXT,
+    clean_name,
+    decode_content,
+    decode_text,
+    is_text_type,
+    normalize,
+)
+from ..models.conversation import Document, Image, Message
+from ..models.media import describe
 from ..store.run_reads import RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
 from .payloads import recall
 from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "begin", "history", "question"]
+__all__ = ["FILE_BYTES", "begin", "history", "question", "text_of"]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
@@ -59,14 +69,26 @@ def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
 
 
 def question(asked: Mapping[str, Any]) -> Message:
-    """Return the message of the user: the text, files of text with it, and the images."""
-    files = [_read_out(item) for item in asked.get("files", ())]
+    """Return the message of the user: the text, and files of text with it; beside it all others.
+
+    Which of those a model is sent, it says itself (`models/media`).
+    """
+    texts: list[str] = [asked["message"]]
+    documents: list[Document] = []
+    for item in asked.get("files", ()):
+        document = _document(item)
+        if is_text_type(document.media_type) and document.text is not None:
+            texts.append(describe(document))
+        else:
+            documents.append(document)
+    for kind in ("audio", "videos"):  # which no model is sent yet
+        documents += (evolve(_document(item), data="") for item in asked.get(kind, ()))
     images = (_image(item) for item in asked.get("images", ()))
-    text: str = asked["message"]
     return Message(
         "user",
-        "\n\n".join((text, *files)),
+        "\n\n".join(texts),
         images=tuple(image for image in images if image is not None),
+        documents=tuple(documents),
     )
 
 
@@ -82,21 +104,24 @@ def _image(item: Mapping[str, Any]) -> Image | None:
     return None
 
 
-def _read_out(item: Mapping[str, Any]) -> str:
-    """Return a file as text for the model: its content, else no more than its name."""
-    name = _attribute(item.get("filename") or item.get("name") or "file")
-    kind = _attribute(item.get("mime_type") or "")
-    text = _text(item, kind)
-    if text is None:
-        return f'<file name="{name}" type="{kind}"/>'
-    return f'<file name="{name}" type="{kind}">\n{text}\n</file>'
+def _document(item: Mapping[str, Any]) -> Document:
+    """Return a file as it was sent, with its text if it is one that is not too long."""
+    name = clean_name(item.get("filename") or item.get("name"))
+    kind, url = item.get("mime_type"), item.get("url")
+    media_type = clean_name(kind, "")
+    if is_text_type(media_type):
+        return Document(name, media_type, text=text_of(item))
+    content, text = item.get("content"), item.get(TEXT)
+    return Document(
+        name,
+        normalize(media_type),
+        content if isinstance(content, str) else "",
+        url if isinstance(url, str) and url.startswith(("https://", "http://")) else None,
+        text if isinstance(text, str) else None,
+    )
 
 
-def _attribute(value: Any) -> str:
-    return str(value).replace('"', "'").replace("\n", " ")[:200]
-
-
-def _text(item: Mapping[str, Any], kind: str) -> str | None:
-    """Return the content of a file of text that is not too long, else None."""
-    data = decode_content(item) if is_text_type(kind) else None
+def text_of(item: Mapping[str, Any]) -> str | None:
+    """Return the content of a file of text; None where it is too long, elsewhere, or no text."""
+    data = decode_content(item)
     return None if data is None or len(data) > FILE_BYTES else decode_text(data)

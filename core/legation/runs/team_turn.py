@@ -22,7 +22,7 @@ from ..effects import Now, Program
 from ..hosted.abilities import DELEGATION
 from ..hosted.registry import Component
 from ..http.messages import compact_json
-from ..models.conversation import Image, Message, ToolCall, ToolSpec
+from ..models.conversation import Message, ToolCall, ToolSpec
 from ..store.failures import StoreFailure
 from ..store.member_runs import MemberMove, Root, StartMember
 from ..store.run_rows import ClaimedRun
@@ -99,13 +99,13 @@ class LeaderToolSet:
     """The tool set of a team's leader: it asks members, and calls tools of its own.
 
     Attributes:
-        images: What the team was shown, and so is each member.
+        asked: The message that the team was asked; each member is shown the files of it.
     """
 
     team: Component
     toolbox: Toolbox
     taker: Taker
-    images: tuple[Image, ...] = ()
+    asked: Message = Message("user", "")  # noqa: RUF009 (a frozen value)
     _tasks: int = field(default=0, init=False)
     _chosen: bool = field(default=False, init=False)
 
@@ -190,7 +190,7 @@ class LeaderToolSet:
         run_id = member_run_id(journal.run.run_id, place, journal.run.created_us)
         now_us = journal.now_us = yield from Now()
         run = _claim(writer, run_id, member.kind, member.id, task, now_us)
-        said = ModelTurn(Message("user", task, images=self.images), now_us)
+        said = ModelTurn(evolve(self.asked, content=task), now_us)
         instructions = member.instructions
         before = () if instructions is None else (Message("system", instructions),)
         own = _writer(writer, run, member.name, place)

@@ -115,4 +115,4 @@ def _turn(
 def _leader_tools(team: Component, state: TurnState) -> LeaderToolSet:
     beside = (DELEGATE,) if team.members else ()
     tools = Toolbox(team.tools, team.tool_timeout_seconds, beside)
-    return LeaderToolSet(team, tools, _turn, state.said[0].message.images)
+    return LeaderToolSet(team, tools, _turn, state.said[0].message)

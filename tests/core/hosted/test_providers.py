@@ -48,6 +48,7 @@ def test_every_setting_arrives(provider: str) -> None:
         "idle_seconds": 2.0,
         "max_output_tokens": 3,
         "retries": 4,
+        "accepts": ("application/pdf",),
     }
     if provider == "openai":
         settings["temperature"] = 0.5

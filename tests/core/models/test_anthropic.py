@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from legation.effects import CloseStream, Log, OpenStream, Unreachable
 from legation.models.anthropic import DEFAULT_MAX_TOKENS, AnthropicMessages
-from legation.models.conversation import Image, Message, Prompt, Reply, ToolCall, ToolSpec, Usage
+from legation.models.conversation import (
+    Document,
+    Image,
+    Message,
+    Prompt,
+    Reply,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from legation.models.provider_json import MOST_CALLS
 
 from ..model_kit import WHOLE, Outcome, Played, asked, sse
@@ -169,13 +178,29 @@ def test_a_conversation_with_tools_and_pictures() -> None:
     assert "tool_choice" not in body
 
 
-def test_a_picture_of_another_kind_is_not_sent() -> None:
-    prompt = Prompt((Message("user", "", images=(Image("image/tiff", "AAAA"),)),))
+def test_a_document_stands_before_the_text_under_its_name() -> None:
+    documents = (
+        Document("invoice.pdf", "application/pdf", "JVBERi0="),
+        Document("terms", "application/pdf", url="https://example.org/terms.pdf"),
+    )
+    image = Image("image/png", "AAAA")
+    message = Message("user", "How much?", images=(image,), documents=documents)
 
-    outcome = asked(MODEL, prompt)
+    (turn,) = sent(Prompt((message,)))["messages"]
 
-    assert outcome.reason == "rejected"
-    assert outcome.effects == ()
+    assert turn["content"][:2] == [
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+            "title": "invoice.pdf",
+        },
+        {
+            "type": "document",
+            "source": {"type": "url", "url": "https://example.org/terms.pdf"},
+            "title": "terms",
+        },
+    ]
+    assert [block["type"] for block in turn["content"][2:]] == ["image", "text"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from legation.effects import CloseStream, Log, NextChunk, OpenStream, Unreachabl
 from legation.http.messages import compact_json
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import (
+    Document,
     Image,
     Message,
     Prompt,
@@ -184,6 +185,23 @@ def test_a_conversation_with_tools_and_pictures() -> None:
     }
     assert body["tools"] == [{"type": "function", "function": function}]
     assert "tool_choice" not in body
+
+
+@pytest.mark.parametrize(
+    ("name", "filename"),
+    [("invoice.pdf", "invoice.pdf"), ("INVOICE.PDF", "INVOICE.PDF"), ("invoice", "invoice.pdf")],
+)
+def test_a_document_is_a_file_whose_name_ends_like_that_of_a_pdf(name: str, filename: str) -> None:
+    document = Document(name, "application/pdf", "JVBERi0=")
+    message = Message("user", "How much?", documents=(document,))
+
+    (payload,) = sent(MODEL, Prompt((message,)))["messages"]
+
+    file = {"filename": filename, "file_data": "data:application/pdf;base64,JVBERi0="}
+    assert payload["content"] == [
+        {"type": "file", "file": file},
+        {"type": "text", "text": "How much?"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.effects import Sleep
-from legation.models.conversation import Message, Prompt, Reply, Usage
+from legation.models.conversation import Document, Message, Prompt, Reply, Usage
 from legation.models.echo import Echo
 from legation_testing import play
 
@@ -73,3 +73,18 @@ def test_before_it_waits_it_settles() -> None:
 
 def test_how_it_is_shown() -> None:
     assert (Echo().id, Echo().name, Echo().provider) == ("echo", "Echo", "Legation")
+
+
+def test_it_names_the_files_that_it_was_sent() -> None:
+    documents = (
+        Document("a.pdf", "application/pdf", "JVBERi0="),
+        Document("b.docx", "application/x", text="In all: 42"),
+    )
+    prompt = Prompt((Message("user", "How much?", documents=documents),))
+
+    reply = play(Echo().respond(prompt, Ear()), [])
+
+    assert reply.content == (
+        'How much?\n\n<file name="a.pdf" type="application/pdf">(Its content is not shown to you.)'
+        '</file>\n\n<file name="b.docx" type="application/x">\nIn all: 42\n</file>'
+    )

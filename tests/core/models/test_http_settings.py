@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import Prompt
-from legation.models.http_settings import HostedModel
+from legation.models.http_settings import PDF, HostedModel
 
 
 def test_a_key_is_never_shown() -> None:
@@ -47,6 +47,9 @@ def test_a_key_is_never_shown() -> None:
         ({"max_bytes": 0}, "max_bytes must be more than 0"),
         ({"retries": -1}, "retries must be 0 to 10"),
         ({"retries": 11}, "retries must be 0 to 10"),
+        ({"accepts": ("audio/wav",)}, "accepts: 'audio/wav' can be sent to no model"),
+        ({"accepts": ("*/*",)}, "accepts: "),
+        ({"accepts": ("image/",)}, "accepts: "),
     ],
 )
 @pytest.mark.parametrize("kind", [ChatCompletions, AnthropicMessages])
@@ -80,3 +83,22 @@ def test_any_address_is_taken_or_refused(url: str) -> None:
             HostedModel(id="m", base_url=address)
         except ValueError as error:
             assert "base_url" in str(error)  # noqa: PT017 (it may also be taken)
+
+
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [
+        (ChatCompletions(id="m"), True),
+        (ChatCompletions(id="m", base_url="https://eu.api.openai.com/v1"), True),
+        (ChatCompletions(id="m", base_url="https://openrouter.ai/api/v1"), True),
+        (ChatCompletions(id="m", base_url="https://notopenai.com/v1"), False),
+        (ChatCompletions(id="m", base_url="http://127.0.0.1:8000/v1"), False),
+        (ChatCompletions(id="m", base_url="http://127.0.0.1:8000", accepts=(PDF,)), True),
+        (ChatCompletions(id="m", accepts=("image/*",)), False),
+        (AnthropicMessages(id="m"), True),
+        (AnthropicMessages(id="m", base_url="https://api.deepseek.com/anthropic"), False),
+    ],
+)
+def test_a_pdf_is_sent_where_the_provider_is_known_to_take_it(model: Any, takes: bool) -> None:
+    assert (PDF in model.accepts) == takes
+    assert all(name == PDF or name.startswith("image/") for name in model.accepts)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from legation.effects import Transact
-from legation.models.conversation import Image, Message, ToolCall
+from legation.http.bodies.media_types import WORD
+from legation.models.conversation import Document, Image, Message, ToolCall
 from legation.runs.prompt import FILE_BYTES, begin, question
 from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun
@@ -99,21 +100,51 @@ def test_a_picture_is_its_bytes_or_its_address(item: Any, image: Image | None) -
             {"mime_type": "text/plain", "content": encoded("a\0b")},
             '<file name="file" type="text/plain">\na\ufffdb\n</file>',
         ),
+    ],
+)
+def test_a_file_of_text_is_read_out(item: Any, text: str) -> None:
+    asked = question({"message": "read", "files": [item]})
+
+    assert asked.content == f"read\n\n{text}"
+    assert asked.documents == ()
+
+
+@pytest.mark.parametrize(
+    ("item", "document"),
+    [
         (
-            {"filename": 'x"\n>', "mime_type": "application/pdf", "content": encoded("%PDF")},
-            '<file name="x\' >" type="application/pdf"/>',
+            {"filename": 'x"\n>', "mime_type": "Application/PDF; a=b", "content": encoded("%PDF")},
+            Document('x" >', "application/pdf", encoded("%PDF")),
         ),
-        ({"mime_type": "text/plain"}, '<file name="file" type="text/plain"/>'),
-        ({"content": encoded("x")}, '<file name="file" type=""/>'),
+        (
+            {"name": "a.docx", "mime_type": WORD, "content": "UEs=", "text": "42 EUR"},
+            Document("a.docx", WORD, "UEs=", text="42 EUR"),
+        ),
+        (
+            {"url": "https://example.org/a.pdf", "mime_type": "application/pdf"},
+            Document("file", "application/pdf", url="https://example.org/a.pdf"),
+        ),
+        ({"filepath": "/etc/passwd", "url": "file:///etc/passwd"}, Document("file", "")),
+        ({"mime_type": "text/plain"}, Document("file", "text/plain")),
+        ({"content": encoded("x"), "mime_type": 7}, Document("file", "", encoded("x"))),
         (
             {"mime_type": "text/plain", "content": encoded(b"\xff\xfea")},
-            '<file name="file" type="text/plain"/>',
+            Document("file", "text/plain"),
         ),
         (
             {"mime_type": "text/plain", "content": encoded("x" * (FILE_BYTES + 1))},
-            '<file name="file" type="text/plain"/>',
+            Document("file", "text/plain"),
         ),
     ],
 )
-def test_a_file_of_text_is_read_out_and_another_is_named(item: Any, text: str) -> None:
-    assert question({"message": "read", "files": [item]}).content == f"read\n\n{text}"
+def test_any_other_file_stands_beside_the_text(item: Any, document: Document) -> None:
+    asked = question({"message": "read", "files": [item]})
+
+    assert asked == Message("user", "read", documents=(document,))
+
+
+def test_of_sound_and_moving_pictures_there_is_the_name() -> None:
+    sent = {"filename": "a.ogg", "mime_type": "audio/ogg", "content": "T2dn"}
+    asked = question({"message": "hear", "audio": [sent], "videos": [{"mime_type": "video/mp4"}]})
+
+    assert asked.documents == (Document("a.ogg", "audio/ogg"), Document("file", "video/mp4"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -12,7 +13,7 @@ from legation import Agent, Database, Platform, Team, Tool, tool
 from legation.config import Mode
 from legation.effects import Sleep
 from legation.hosted.registry import build
-from legation.models.conversation import Image, ModelFailed, Prompt, ToolCall
+from legation.models.conversation import Document, Image, ModelFailed, Prompt, ToolCall
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin
 from legation.runs.team_turn import DELEGATE, MAX_TASKS, LeaderToolSet, Taking
@@ -31,6 +32,8 @@ from legation_testing import (
     crash_everywhere,
     play,
 )
+
+from ...providers.documents import make_pdf
 
 MODES = ("coordinate", "route", "collaborate")
 KEEPS_SECONDS = 32
@@ -395,16 +398,31 @@ def test_member_is_told_its_task_alone() -> None:
     assert history == ["Weather?", "Again?"]
 
 
-def test_members_see_the_pictures() -> None:
-    model = ScriptedModel(["A cat."])
+def test_members_see_the_pictures_and_the_documents_that_their_models_take() -> None:
+    model, reader = ScriptedModel(["A cat."]), ScriptedModel(["42 EUR"], accepts=())
     platform = Platform(
-        agents=[Agent(id="ann", model=model)],
-        teams=[Team(id="desk", members=["ann"], model=ScriptedModel([ask(), "A cat."]))],
+        agents=[Agent(id="ann", model=model), Agent(id="bob", model=reader)],
+        teams=[
+            Team(
+                id="desk",
+                members=["ann", "bob"],
+                model=ScriptedModel([[ask(), ask("bob")], "A cat."]),
+            )
+        ],
     )
+    invoice = b64encode(make_pdf()).decode()
     with Client(platform) as client:
-        start(client, images=json.dumps([{"url": "https://example.org/cat.png"}]))
+        start(
+            client,
+            images=json.dumps([{"url": "https://example.org/cat.png"}]),
+            files=json.dumps([{"name": "invoice.pdf", "content": invoice}]),
+        )
 
-    assert model.prompts[0].messages[-1].images == (Image(url="https://example.org/cat.png"),)
+    seen, read = (one.prompts[0].messages[-1] for one in (model, reader))
+    assert seen.images == (Image(url="https://example.org/cat.png"),)
+    assert seen.documents == (Document("invoice.pdf", "application/pdf", invoice),)
+    assert (read.images, read.documents) == ((), ())
+    assert '<file name="invoice.pdf" type="application/pdf">(Its content' in read.content
 
 
 def test_usage_of_a_session_counts_leader_and_members() -> None:

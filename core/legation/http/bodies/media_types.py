@@ -10,6 +10,7 @@ from typing import Any, Final
 __all__ = [
     "MEDIA_TYPES",
     "PDF",
+    "TEXT",
     "WORD",
     "clean_name",
     "decode_base64",
@@ -22,6 +23,9 @@ __all__ = [
 
 PDF: Final = "application/pdf"
 WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+TEXT: Final = "text"
+"""The member of a file, in the input of a run, that is the text which was read out of it."""
 
 # What AgentOS takes, by the kind it becomes.
 MEDIA_TYPES: Final[Mapping[str, str]] = {
