@@ -27,7 +27,6 @@ EXCEPTIONS: Final = {
     "observability/genai.py": "test_spans: the attributes of the spans of models and tools",
     "observability/trace_context.py": "test_spans: what a program does within a trace",
     "runs/cancellation.py": "test_reaper and test_executor: a cancellation by its effect on runs",
-    "runs/endings.py": "test_executor, test_reaper and test_ended_by_others: how a run ends",
     "runs/output.py": "test_payloads and handlers/test_runs: a run as a caller reads it",
     "runs/turn.py": "test_agent_turn and test_team_turn: what both share",
     "store/idempotency.py": "api/test_idempotency: stored answers, through their routes",

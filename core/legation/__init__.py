@@ -21,11 +21,14 @@ __all__ = [
     "ConfigurationError",
     "CustomRoute",
     "Database",
+    "FromModel",
     "Model",
     "Platform",
     "Principal",
     "Request",
     "Response",
+    "Run",
+    "RunFile",
     "Streamed",
     "Team",
     "Tool",
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     )
     from .http.messages import Request, Response, Streamed
     from .platform import Platform
-    from .tools import Tool, ToolError, tool
+    from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
     from .version import VERSION as __version__
 else:
 
@@ -70,7 +73,7 @@ _CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Database 
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
-    **dict.fromkeys(("Tool", "ToolError", "tool"), "tools"),
+    **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     "CustomRoute": "api.custom_routes",
     "Platform": "platform",
     "Principal": "access.decide",

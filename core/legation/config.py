@@ -7,7 +7,7 @@ default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
 
 import cattrs
@@ -16,7 +16,7 @@ from cattrs.errors import ForbiddenExtraKeysError
 
 from .http.refusals import Fault
 from .models.conversation import ModelProtocol
-from .tools import Tool
+from .tools import Run, Tool
 from .values import frozen
 
 __all__ = [
@@ -96,12 +96,16 @@ Again: TypeAlias = Literal["never", "safe"]
 Provider: TypeAlias = Literal["echo", "openai", "anthropic"]
 """The protocol that a model is asked in."""
 
+Instructed: TypeAlias = str | Awaitable[str | None] | None
+
 # A string is `module:attribute`, imported by the host that reads a configuration file.
 ModelLike: TypeAlias = str | ModelProtocol
 ToolLike: TypeAlias = str | Tool | Callable[..., Any]
 RunLike: TypeAlias = str | Callable[..., Any]
 # A JSON schema; or a class, whose schema it is.
 SchemaLike: TypeAlias = Mapping[str, Any] | type[Any]
+# A text, or a function that is given the `Run`, or nothing, and returns one.
+InstructionsLike: TypeAlias = str | Callable[[Run[Any, Any]], Instructed] | Callable[[], Instructed]
 # One text, or several.
 Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
 TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
@@ -221,7 +225,7 @@ class _Component(_Identified):
     name: str | None = None
     description: str | None = None
     model: ModelLike = "echo"
-    instructions: str | None = None
+    instructions: InstructionsLike | None = None
     tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
     output_schema: SchemaLike | None = None
     history_runs: int = 3
@@ -507,13 +511,14 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _number)
     texts = (tuple[str, ...], tuple[ToolLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
+    named = (ModelLike, RunLike | None, InstructionsLike | None)
     several = (Texts, TextsOrNone)
     converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
     # The registry says which words there are, beside all else that is wrong with a value.
     converter.register_structure_hook_func(_is_literal, text)
-    converter.register_structure_hook_func(lambda kind: kind in (ModelLike, RunLike | None), text)
     tables = (Mapping[str, Any] | None, SchemaLike | None)
     converter.register_structure_hook_func(lambda kind: kind in tables, _table)
+    converter.register_structure_hook_func(lambda kind: kind in named, text)
     return converter
 
 

@@ -12,12 +12,14 @@ from ..config import Again, Agent, InDoubt, Team, ToolLike
 from ..tools import (
     AnswerClass,
     Hosted,
+    HostedInstructions,
     Tool,
     ToolFault,
     Unfit,
     as_answer_class,
     as_tool,
     host_function,
+    host_instructions,
 )
 from ..tools.structured import check_schema
 from ..values import frozen
@@ -52,6 +54,7 @@ class Abilities:
     Attributes:
         tools: The tools that its model may call.
         run: The function that answers instead of a model.
+        instruct: The function that gives the instructions, where they are no text.
         output_schema: The schema of its answers.
         answer: The class of its answers, where that was given instead of a schema.
         history_runs: The number of earlier runs of the session that the model reads.
@@ -65,6 +68,7 @@ class Abilities:
 
     tools: tuple[Tool, ...] = ()
     run: Hosted | None = None
+    instruct: HostedInstructions | None = None
     output_schema: Mapping[str, Any] | None = None
     answer: AnswerClass[Any] | None = None
     history_runs: int = 3
@@ -94,6 +98,7 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
     return Abilities(
         tools=_tools(item.tools, path, say),
         run=_make_hosted(item, path, say) if isinstance(item, Agent) else None,
+        instruct=_make_instructions(item, path, say),
         output_schema=schema,
         answer=answer,
         history_runs=item.history_runs,
@@ -121,6 +126,7 @@ def _output(
         return answer.schema, answer
     if sentence := _flaw(given):
         say(f"{path}.output_schema", sentence)
+        return None, None
     return given, None
 
 
@@ -182,4 +188,15 @@ def _make_hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
         return host_function(agent.run)
     except ToolFault as fault:
         say(f"{path}.run", str(fault))
+        return None
+
+
+def _make_instructions(item: Agent | Team, path: str, say: Say) -> HostedInstructions | None:
+    given: Any = item.instructions
+    if given is None or isinstance(given, str):
+        return None
+    try:
+        return host_instructions(given)
+    except ToolFault as fault:
+        say(f"{path}.instructions", f"{fault}; give a text, or a function of the `Run`")
         return None

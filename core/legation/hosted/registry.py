@@ -352,7 +352,7 @@ class _Builder:
             id=item.id,
             name=item.name or item.id,
             description=item.description,
-            instructions=item.instructions,
+            instructions=item.instructions if isinstance(item.instructions, str) else None,
             model=self._find_model(item.model, path),
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),

@@ -134,6 +134,13 @@ _LISTED: Final = (
         "A bug ended a connection, outside of any request.",
     ),
     LogEvent(
+        "context_refused",
+        _ERROR,
+        ("run_id", "component", "error"),
+        "The dependencies of a request, or the state of its session, do not fit the class that a"
+        " function takes them as; `error` names the place.",
+    ),
+    LogEvent(
         "database_available",
         _INFO,
         ("database",),
@@ -185,6 +192,13 @@ _LISTED: Final = (
         "Other nodes send no hints, and work is found by polling; the line is written once.",
     ),
     LogEvent("hints_restored", _INFO, ("database",), "Hints of other nodes arrive again."),
+    LogEvent(
+        "instructions_failed",
+        _ERROR,
+        ("run_id", "component", "error"),
+        "A function that an author gave for the instructions returned none, as `error` says, and"
+        " its run ends.",
+    ),
     LogEvent(
         "job_failed",
         _ERROR,

@@ -24,6 +24,7 @@ from ..store.runs import AppendEvents
 from ..store.session_state import FetchState, StateChange, encode_change
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
+from .given import Given
 from .membership import Membership
 from .retry import never, persist
 from .state_writer import StateRead, StateWriter
@@ -65,6 +66,7 @@ class Journal:
         stored_us: When a batch was last sent to the database under the lease.
         answers: The calls that people answered, as the run goes on; None where that is not known.
         state: What calls write to the state of the session.
+        given: What came with the run, for the functions that it calls.
     """
 
     database: str
@@ -84,6 +86,7 @@ class Journal:
     _definitions: dict[str, Definition] = field(factory=dict[str, Definition], init=False)
     answers: Sequence[Mapping[str, Any]] | None = None
     state: StateWriter = field(factory=StateWriter)
+    given: Given = field(factory=Given)
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 

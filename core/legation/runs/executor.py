@@ -27,6 +27,7 @@ from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
 from .fold import Recorded
+from .given import Given
 from .membership import Cluster, NodeTerms
 from .output import RunSummary
 from .recorded import fetch_recorded
@@ -194,6 +195,7 @@ class ExecuteRun(Job):
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
             state=StateWriter(view or NO_CHANGE),
+            given=Given(asked),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from self._work(work, node)

@@ -58,6 +58,9 @@ class Recorded:
     def instructions(self, prefix: str, now: str | None) -> str | None:
         """Return the instructions with which a run began; `now` where nobody knows them."""
         start = self.start(prefix) or {}
+        if "instructions" in start:  # what a function said
+            said: str | None = start["instructions"]
+            return said
         document = self.definitions.get(start.get("definition", ""))
         if document is None:
             return now

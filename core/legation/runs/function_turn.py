@@ -28,14 +28,15 @@ from ..effects import (
 )
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.messages import compact_json
-from ..models.conversation import Message, ModelFailed, ToolCall
-from ..store.failures import StoreFailure
+from ..models.conversation import Message, ToolCall
 from ..tools import Hosted, ToolError, render
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
-from .event_writer import CancelAsked, EventWriter, LeaseLost
+from .contexts import build_context
+from .event_writer import EventWriter
 from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
+from .instructions import detach
 from .payloads import call_sentence, tool_execution
 from .turn_state import CallState, Standing, TurnState
 
@@ -53,9 +54,6 @@ _IN_DOUBT: Final = (
 )
 _SHAPE: Final = "The agent's answer does not have the shape asked for: {}"
 
-# What means something else where the error of a function ends up.
-_OURS: Final = (StoreFailure, ModelFailed, CancelAsked, LeaseLost)
-
 
 class _Over(Exception):
     """Leaves the reading of an answer; never leaves this module."""
@@ -71,7 +69,6 @@ class FunctionTurn:
 
     Attributes:
         hosted: The function, and the names of the arguments that it takes.
-        asked: The input of the run.
         seconds: How long it may be silent.
         schema: JSON schema of the answer; None if it is whatever it is.
         again: Whether it may be called a second time: `safe`, or `never`.
@@ -82,7 +79,6 @@ class FunctionTurn:
     writer: EventWriter
     hosted: Hosted
     state: TurnState
-    asked: Mapping[str, Any]
     seconds: float
     schema: Mapping[str, Any] | None = None
     again: str = "never"
@@ -169,7 +165,7 @@ class FunctionTurn:
             self.writer.note(ToolCallError(execution, call.result))
 
     def _call(self) -> Program[None]:
-        arguments = self._arguments()
+        arguments = yield from self._arguments()
         match (yield from CallFunction(self.hosted.function, arguments, self.seconds)):
             case Returned(value):
                 self._take(value)
@@ -180,8 +176,8 @@ class FunctionTurn:
             case _:
                 raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
 
-    def _arguments(self) -> dict[str, Any]:
-        run, asked = self.writer.origin.run, self.asked
+    def _arguments(self) -> Program[dict[str, Any]]:
+        run, given = self.writer.origin.run, self.writer.journal.given
         fields = {
             "message": self.state.said[0].message.content,
             "session_id": run.session_id,
@@ -193,10 +189,13 @@ class FunctionTurn:
                 for message in self.state.before
                 if message.role in ("user", "assistant") and not message.calls
             ],
-            "dependencies": asked.get("dependencies", {}),
-            "metadata": asked.get("metadata", {}),
+            "dependencies": given.dependencies,
+            "metadata": given.metadata,
         }
-        return {name: fields[name] for name in self.hosted.takes}
+        arguments = {name: fields[name] for name in self.hosted.takes}
+        if (parameter := self.hosted.context) is not None:
+            arguments[parameter.name] = yield from build_context(parameter, self.writer)
+        return arguments
 
     def _follow(self, stream: int) -> Program[None]:
         """Take piece after piece; each is stored before the next is asked for."""
@@ -245,8 +244,4 @@ def _translate_error(error: Exception) -> Exception:
     """Return what ends the run: what the author says of it, or the error itself."""
     if isinstance(error, ToolError):
         return _Over(Stopped("run_failed", render(str(error)) or ""))
-    if isinstance(error, _OURS):
-        other = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
-        other.__cause__ = error
-        return other
-    return error
+    return detach(error)

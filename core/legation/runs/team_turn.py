@@ -36,6 +36,7 @@ from .endings import End, conclude, fail, fail_by_error
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import ABSENT, EventOrigin, RunContinued, RunStarted
 from .ids import member_run_id
+from .instructions import instruct, store_start
 from .output import RunSummary, model_of, render_running
 from .retry import persist
 from .tool_calls import Toolbox
@@ -78,12 +79,13 @@ Taker: TypeAlias = Callable[[Component, Mapping[str, Any], EventWriter, TurnStat
 
 @frozen
 class _MemberRun:
-    """A member at work: None if the team has it no more."""
+    """A member at work: None if the team has it no more; `error` is of its instructions."""
 
     member: Component | None
     run: ClaimedRun
     writer: EventWriter
     state: TurnState
+    error: Exception | None = None
 
     def summarize(self, state: TurnState, now_us: int, began_us: int) -> RunSummary:
         worked_us = state.worked_us + now_us - began_us
@@ -191,11 +193,8 @@ class LeaderToolSet:
         now_us = journal.now_us = yield from Now()
         run = _claim(writer, run_id, member.kind, member.id, task, now_us)
         said = ModelTurn(evolve(self.asked, content=task), now_us)
-        instructions = member.instructions
-        before = () if instructions is None else (Message("system", instructions),)
         own = _writer(writer, run, member.name, place)
-        own.start = (member.definition, {"kind": member.kind, "name": member.name})
-        member_run = _MemberRun(member, run, own, TurnState(before=before, said=(said,)))
+        member_run = _MemberRun(member, run, own, TurnState(said=(said,)))
         start = StartMember(
             _root(journal),
             run_id,
@@ -208,7 +207,7 @@ class LeaderToolSet:
         )
         yield from _store(journal, start)
         own.note(RunStarted(**model_of(member), parent_tool_call_id=call.call.id))
-        return member_run
+        return (yield from _instruct(member, member_run))
 
     def _resume(self, kept: MemberState, writer: EventWriter, place: str) -> Program[_MemberRun]:
         """Go on with a member that has what it was waiting for, or whose node went away."""
@@ -238,10 +237,16 @@ class LeaderToolSet:
             summary = member_run.summarize(member_run.state, began_us, began_us)
             end = yield from fail(writer, summary, _UNHOSTED, "not_hosted")
             return end, member_run.state
+        if member_run.error is not None:
+            summary = member_run.summarize(member_run.state, journal.now_us, began_us)
+            return (yield from fail_by_error(writer, summary, member_run.error)), member_run.state
         turn = self.taker(
             member_run.member, json.loads(member_run.run.input), writer, member_run.state
         )
-        writer.note_start()
+        if member_run.member.instruct is None:
+            writer.note_start()
+        else:
+            yield from store_start(writer)
         outcome = yield from _take(turn)
         now_us = journal.now_us = yield from Now()
         summary = member_run.summarize(turn.state, now_us, began_us)
@@ -275,6 +280,23 @@ class LeaderToolSet:
         last = self.team.mode == "route" and not failed
         answered = evolve(call, response=output)
         return answered.done(render(output["content"]) or "", failed=failed, last=last)
+
+
+def _instruct(member: Component, member_run: _MemberRun) -> Program[_MemberRun]:
+    """Return the member with its instructions, or with why there are none."""
+    own, start = member_run.writer, {"kind": member.kind, "name": member.name}
+    instructions, recorded = member.instructions, {}
+    if member.instruct is not None:
+        try:
+            instructions = yield from instruct(member.instruct, member, own)
+        except StoreFailure:
+            raise
+        except Exception as error:  # noqa: BLE001 (a bug in one member is not the team's end)
+            return evolve(member_run, error=error)
+        recorded = {"instructions": instructions}
+    own.start = (member.definition, {**start, **recorded})
+    before = () if instructions is None else (Message("system", instructions),)
+    return evolve(member_run, state=evolve(member_run.state, before=before))
 
 
 def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState:

@@ -30,6 +30,7 @@ from ..tools import (
     render,
 )
 from ..values import frozen
+from .contexts import ContextRefused, build_context
 from .event_writer import EventWriter
 from .turn_state import CallState, Standing
 
@@ -41,6 +42,7 @@ _LATE: Final = "The tool took longer than {:g} seconds"
 _FAILED: Final = "The tool failed ({})"
 _NO_TEXT: Final = "The tool failed (its result has no JSON)"
 _STREAM: Final = "The tool failed (it gave a stream of results)"
+_MISFIT: Final = "The tool failed (what it is given with the run does not fit)"
 _SHOWN: Final = 100  # characters of a name that nothing has
 
 
@@ -114,6 +116,12 @@ class Toolbox:
         if tool.again == "key":
             arguments = {**arguments, KEY_PARAMETER: f"{writer.journal.run.run_id}:{place}"}
         seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
+        if tool.context is not None:
+            try:
+                context = yield from build_context(tool.context, writer)
+            except ContextRefused:
+                return call.done(_MISFIT, failed=True)
+            arguments = {**arguments, tool.context.name: context}
         match (yield from CallFunction(tool.function, arguments, seconds)):
             case Returned(value):
                 text = render(value)

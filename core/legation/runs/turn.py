@@ -14,6 +14,7 @@ from .event_writer import EventWriter
 from .events import ABSENT, RunContinued, RunStarted
 from .fold import Recorded, fold
 from .function_turn import FunctionTurn
+from .instructions import instruct, store_start
 from .output import model_of
 from .prompt import begin
 from .step_outcomes import decode_calls, encode_calls
@@ -49,13 +50,22 @@ def turn_of(
     elif recorded is not None and (start := recorded.start()) is not None:
         state = yield from _begin_again(component, database, run, asked, recorded, start)
     else:
+        instructions = component.instructions
+        if component.instruct is not None:
+            instructions = yield from instruct(component.instruct, component, writer)
         state, numbers = yield from begin(
-            database, run, asked, component.instructions, component.history_runs
+            database, run, asked, instructions, component.history_runs
         )
-        writer.start = (component.definition, {"history": numbers} if numbers else {})
+        members: dict[str, Any] = {"history": numbers} if numbers else {}
+        if component.instruct is not None:
+            members["instructions"] = instructions
+        writer.start = (component.definition, members)
     if recorded is not None:
         state = fold(recorded, "", state)
-    return _turn(component, asked, writer, state)
+    turn = _turn(component, asked, writer, state)
+    if component.instruct is not None:
+        yield from store_start(writer)
+    return turn
 
 
 def _begin_again(
@@ -90,7 +100,6 @@ def _turn(
             writer,
             component.run,
             state,
-            asked,
             math.inf,
             schema,
             component.again,

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from .answer_class import AnswerClass, AnswerMismatch, as_answer_class, read_answer
 from .arguments import plain_arguments, read_arguments
+from .context_parameter import ContextParameter, Misfit, read_given
 from .definition import KEY_PARAMETER, Again, Tool, ToolError, ToolFault, as_tool, tool
-from .hosted_function import OFFERED, Hosted, host_function
+from .hosted_function import (
+    OFFERED,
+    Hosted,
+    HostedInstructions,
+    host_function,
+    host_instructions,
+)
 from .results import MAX_RESULT, render
+from .run_context import FromModel, Run, RunFile
 from .shapes import Unfit
 
 __all__ = [
@@ -20,7 +28,13 @@ __all__ = [
     "Again",
     "AnswerClass",
     "AnswerMismatch",
+    "ContextParameter",
+    "FromModel",
     "Hosted",
+    "HostedInstructions",
+    "Misfit",
+    "Run",
+    "RunFile",
     "Tool",
     "ToolError",
     "ToolFault",
@@ -28,9 +42,11 @@ __all__ = [
     "as_answer_class",
     "as_tool",
     "host_function",
+    "host_instructions",
     "plain_arguments",
     "read_answer",
     "read_arguments",
+    "read_given",
     "render",
     "tool",
 ]

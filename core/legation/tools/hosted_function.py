@@ -1,4 +1,4 @@
-"""A function of the user's that is hosted as an agent."""
+"""A function of the user's that is hosted: as an agent, or for the instructions of one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..values import frozen
+from .context_parameter import ContextParameter, find_context, read_signature
 from .definition import ToolFault
+from .shapes import Unfit
 
-__all__ = ["OFFERED", "Hosted", "host_function"]
+__all__ = ["OFFERED", "Hosted", "HostedInstructions", "host_function", "host_instructions"]
 
 OFFERED: Final = (
     "message",
@@ -23,13 +25,28 @@ OFFERED: Final = (
 )
 """What a hosted function may be called with, as keywords; it is given those that it names."""
 
+_NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_UNKNOWN: Final = f"parameter {{!r}} is no `Run`, and none of: {', '.join(OFFERED)}"
+
 
 @frozen
 class Hosted:
-    """A function, coroutine function or async generator, and which of `OFFERED` it takes."""
+    """A function, coroutine function or async generator, and which of `OFFERED` it takes.
+
+    `context` is its parameter that is given the `Run`.
+    """
 
     function: Callable[..., Any]
     takes: tuple[str, ...]
+    context: ContextParameter | None = None
+
+
+@frozen
+class HostedInstructions:
+    """A function whose result is the instructions of an agent, and its parameter for the `Run`."""
+
+    function: Callable[..., Any]
+    context: ContextParameter | None = None
 
 
 def host_function(function: Callable[..., Any]) -> Hosted:
@@ -38,21 +55,55 @@ def host_function(function: Callable[..., Any]) -> Hosted:
     Raises:
         ToolFault: It cannot be called, or has a parameter that there is no argument for.
     """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        raise ToolFault("is no function") from None
+    parameters, context = _inspect(function)
     if inspect.isgeneratorfunction(function):
         raise ToolFault("is a generator; only an async one is heard piece by piece")
     takes: list[str] = []
     for parameter in parameters:
         if parameter.kind is parameter.VAR_KEYWORD:
-            return Hosted(function, OFFERED)
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            return Hosted(function, OFFERED, context)
+        if parameter.kind in _NAMED:
             if parameter.name in OFFERED:
                 takes.append(parameter.name)
             elif parameter.default is parameter.empty:
-                raise ToolFault(f"parameter {parameter.name!r} is none of: {', '.join(OFFERED)}")
-        elif parameter.kind is parameter.POSITIONAL_ONLY:
+                raise ToolFault(_UNKNOWN.format(parameter.name))
+    return Hosted(function, tuple(takes), context)
+
+
+def host_instructions(function: Callable[..., Any]) -> HostedInstructions:
+    """Return `function` as what gives the instructions of an agent.
+
+    Its one parameter, if it has one, is given the `Run`, also where it is not annotated.
+
+    Raises:
+        ToolFault: It cannot be called, or has a parameter that there is no argument for.
+    """
+    parameters, context = _inspect(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolFault("is a generator; it returns the instructions")
+    for parameter in parameters:
+        if parameter.kind not in _NAMED or parameter.default is not parameter.empty:
+            continue
+        if context is not None or parameter.annotation is not parameter.empty:
+            raise ToolFault(f"parameter {parameter.name!r} is no `Run`, which is all there is")
+        context = ContextParameter(parameter.name)
+    return HostedInstructions(function, context)
+
+
+def _inspect(
+    function: Callable[..., Any],
+) -> tuple[tuple[inspect.Parameter, ...], ContextParameter | None]:
+    """Return the parameters, without the one that is given the `Run`; and that."""
+    try:
+        parameters = tuple(read_signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ToolFault("is no function") from None
+    for parameter in parameters:
+        if parameter.kind is parameter.POSITIONAL_ONLY:
             raise ToolFault(f"parameter {parameter.name!r} is positional-only")
-    return Hosted(function, tuple(takes))
+    try:
+        context = find_context(parameters)
+    except Unfit as unfit:
+        raise ToolFault(str(unfit)) from None
+    name = None if context is None else context.name
+    return tuple(one for one in parameters if one.name != name), context

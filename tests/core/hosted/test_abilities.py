@@ -198,7 +198,7 @@ def test_an_agent_may_be_a_function() -> None:
 
 
 def test_a_function_that_cannot_answer_is_told() -> None:
-    assert said(run=add)[0].startswith("x.run: parameter 'a' is none of: message, ")
+    assert said(run=add)[0].startswith("x.run: parameter 'a' is no `Run`, and none of: ")
     assert said(run="m:f") == [
         "x.run: 'm:f' is imported from a configuration file alone; give the function itself"
     ]
@@ -232,3 +232,17 @@ def test_numbers_are_what_they_are_called() -> None:
     assert not is_duration(True)
     assert is_count(2, 2)
     assert not is_count(1, 2)
+
+
+def test_instructions_may_be_a_function() -> None:
+    def brief() -> str:
+        return "Be brief."
+
+    found = abilities(Agent(id="a", instructions=brief), "x", print)
+
+    assert found.instruct is not None
+    assert found.instruct.function is brief
+    assert abilities(Agent(id="a", instructions="Be brief."), "x", print).instruct is None
+    assert said(instructions=3)[0] == (
+        "x.instructions: is no function; give a text, or a function of the `Run`"
+    )

@@ -78,7 +78,7 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     ),
     "a number for instructions": (
         {"agents": [Agent("a", instructions=3)]},  # type: ignore[arg-type]
-        "agents[0].instructions: expected a string, not int",
+        "agents[0].instructions: expected a string or a function, not int",
     ),
     "one member": (
         {"teams": [Team("t", members="ab")]},

@@ -26,6 +26,7 @@ from legation.runs.agent_turn import Answered, Stopped
 from legation.runs.event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from legation.runs.events import EventOrigin, RunStarted
 from legation.runs.function_turn import MAX_ANSWER, FunctionTurn
+from legation.runs.given import Given
 from legation.runs.turn_state import CallState, ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun
@@ -48,11 +49,12 @@ def nothing(**_: Any) -> None:
 
 
 def called(takes: tuple[str, ...] = (), schema: dict[str, Any] | None = None) -> FunctionTurn:
-    writer = EventWriter(Journal("main", RUN, "n", 0), EventOrigin(RUN, "A"), streamed=True)
+    journal = Journal("main", RUN, "n", 0, given=Given(ASKED))
+    writer = EventWriter(journal, EventOrigin(RUN, "A"), streamed=True)
     writer.note(RunStarted())
     said = (ModelTurn(Message("user", "hello"), 0),)
     state = TurnState(before=BEFORE, said=said)
-    return FunctionTurn(writer, Hosted(nothing, takes), state, ASKED, 9.0, schema)
+    return FunctionTurn(writer, Hosted(nothing, takes), state, 9.0, schema)
 
 
 def world(call: Any, *pieces: Any, cancelled_at: int = 99) -> Callable[[Effect], Any]:
@@ -122,7 +124,7 @@ def test_function_is_told_as_much_as_it_names() -> None:
 
 def test_what_was_not_sent_is_empty() -> None:
     turn = called(("dependencies", "metadata"))
-    turn.asked = {"message": "hello"}
+    turn.writer.journal.given = Given({"message": "hello"})
 
     effects, _ = taken(turn, Returned("hi"))
 

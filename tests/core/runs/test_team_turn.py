@@ -55,7 +55,10 @@ class Desk:
         return f"room {room} is booked"
 
     def platform(self) -> Platform:
-        tools = [tool(requires_confirmation=True)(self.book), tool(external_execution=True)(pay)]
+        tools: list[Tool] = [
+            tool(requires_confirmation=True)(self.book),
+            tool(external_execution=True)(pay),
+        ]
         agents = [
             Agent(id=name, name=name.title(), role="Knows", tools=tools, model=ScriptedModel(says))
             for name, says in self.members.items()
@@ -942,7 +945,7 @@ def test_keys_of_members_differ_and_outlast_a_pause_on_two_databases() -> None:
         return f"{cents} paid"
 
     def one_team(database: str) -> tuple[list[Agent], Team]:
-        tools = [tool(again="key")(charge), tool(requires_confirmation=True)(hold)]
+        tools: list[Tool] = [tool(again="key")(charge), tool(requires_confirmation=True)(hold)]
         first = [call("charge", cents=1), call("hold", room=7)]
         says: list[Any] = [first, call("charge", cents=2), "paid"]
         agents = [

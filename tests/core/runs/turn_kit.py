@@ -36,7 +36,7 @@ from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
 from legation.store.steps import Step
 
-__all__ = ["Batch", "Script", "World", "host", "last_words", "play_out"]
+__all__ = ["Batch", "Pupil", "Script", "World", "host", "last_words", "look", "play_out"]
 
 Round: TypeAlias = tuple[tuple[str, str], ...]
 """The calls of one answer: the name of a tool, or of a member behind `>`, and an argument."""
@@ -214,7 +214,7 @@ class World:
             case Transact():  # the row of a member
                 return False
             case CallFunction(function, arguments):
-                self.executed.append(function.__name__)
+                self.executed.append(getattr(function, "__name__", type(function).__name__))
                 return Returned(function(**arguments))
             case Concurrently():
                 programs: tuple[Program[Any], ...] = cast(Any, effect).programs
@@ -235,14 +235,14 @@ class World:
         for definition in unit.records.definitions:
             self.definitions[definition.digest] = definition.document
         self.events += [(event.name, json.loads(event.data)) for event in unit.events]
-        assert self.turn is not None
+        state = TurnState() if self.turn is None else self.turn.state
         self.batches.append(
             Batch(
                 dict(self.steps),
                 dict(self.members),
                 dict(self.definitions),
                 list(self.events),
-                self.turn.state,
+                state,
                 self.asked,
                 self.paused_at,
                 self.attempt,

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import pytest
+from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 
+from legation import FromModel, Run
 from legation.models.conversation import ToolSpec
 from legation.tools import Tool, ToolFault, as_tool, read_arguments, tool
 
@@ -291,3 +294,101 @@ def test_what_does_not_go_together_is_refused_with_what_to_write(
         tool(**settings)(function)
 
     assert str(caught.value) == f"tool {function.__name__!r}: {sentence}"
+
+
+# --- Called by the author ------------------------------------------------------------------------
+
+
+def test_a_tool_is_called_as_its_function_is() -> None:
+    made = tool(add)
+    plus: Tool[[int, int], int] = tool(name="plus")(add)
+
+    assert made(1, b=2) == plus(1, 2) == 3
+    assert inspect.signature(made) == inspect.signature(add)
+    assert (made.__name__, made.__doc__, made.__module__) == ("add", add.__doc__, __name__)
+    assert inspect.unwrap(made) is add
+    assert repr(made).startswith("Tool(name='add', function=")
+    assert evolve(made, timeout_seconds=1.0)(1) == 1
+
+
+# --- The run -------------------------------------------------------------------------------------
+
+
+def orders(run: Run, page: int = 1) -> str:
+    """Return orders.
+
+    Args:
+        run: Not told.
+        page: Which.
+    """
+    return f"{run.user_id} {page}"
+
+
+def support(user_id: Annotated[str, FromModel, "Whose orders."], ctx: Run[Any, Any]) -> str:
+    """Return orders of somebody."""
+    return f"{user_id} for {ctx.user_id}"
+
+
+def test_the_run_is_no_argument_of_the_models() -> None:
+    made = tool(orders)
+
+    assert made.context is not None
+    assert made.context.name == "run"
+    assert list(made.spec.parameters["properties"]) == ["page"]
+    assert read_arguments(made, '{"page": 2}') == {"page": 2}
+    for text in ('{"run": {}}', '{"run": null}', '{"page": 1, "run": {"user_id": "eve"}}'):
+        assert read_arguments(made, text) == ("The arguments do not fit: run is an unknown field.")
+    assert made(Run(user_id="ada")) == "ada 1"
+
+
+def test_a_reserved_name_may_be_the_models_on_purpose() -> None:
+    made = tool(support)
+
+    assert made.spec.parameters["properties"] == {
+        "user_id": {"type": "string", "description": "Whose orders."}
+    }
+    assert read_arguments(made, '{"user_id": "bob"}') == {"user_id": "bob"}
+
+
+def reserved(userId: str) -> None: ...  # noqa: N803 (as a stranger would write it)
+
+
+def unannotated(session_id) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001
+
+
+def among(run: Run | None) -> None: ...
+
+
+def two_runs(run: Run, other: Run) -> None: ...
+
+
+def many_runs(*runs: Run) -> None: ...
+
+
+def first_run(run: Run, /) -> None: ...
+
+
+CALLERS: Final[list[Any]] = [
+    (reserved, "parameter 'userId' is the caller's, not the model's"),
+    (unannotated, "parameter 'session_id' is the caller's, not the model's"),
+    (among, "parameter 'run' is a `Run` among others"),
+    (two_runs, "parameter 'other' is a second `Run`: one is enough"),
+    (many_runs, "parameter 'runs' takes any number of arguments"),
+    (first_run, "parameter 'run' is positional-only"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    CALLERS,
+)
+def test_a_caller_is_no_argument(function: Any, sentence: str) -> None:
+    with pytest.raises(ToolFault) as caught:
+        tool(function)
+
+    assert sentence in str(caught.value)
+
+
+def test_what_the_client_executes_is_not_given_the_run() -> None:
+    with pytest.raises(ToolFault, match="the `Run` 'run' is given to functions: remove it"):
+        tool(external_execution=True)(orders)

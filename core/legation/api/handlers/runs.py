@@ -144,6 +144,9 @@ def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     names = _names(config.session_state_claims, principal.session_state)
     if names and not principal.trusted:
         given["state_claims"] = {"names": names, "said": principal.session_state}
+    claims = {**principal.session_state, **principal.dependencies}
+    if claims and not principal.trusted:
+        given["claims"] = claims
     return given
 
 

@@ -1,0 +1,88 @@
+"""The instructions of a run whose author gave a function for them.
+
+It is called once, when the run begins.  Its text is stored with the start of the run before a model
+reads it, and whoever goes on with the run reads it there: a model never sees two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..effects import CallFunction, CloseStream, Log, Program, Raised, Returned, Yielding
+from ..hosted.registry import Component
+from ..models.conversation import ModelFailed, storable
+from ..store.failures import StoreFailure
+from ..tools import HostedInstructions
+from .contexts import build_context
+from .event_writer import CancelAsked, EventWriter, LeaseLost
+
+__all__ = ["MAX_INSTRUCTIONS", "InstructionsFailed", "detach", "instruct", "store_start"]
+
+MAX_INSTRUCTIONS: Final = 1 << 17
+"""How long instructions that a function gives may be, in characters."""
+
+_LATE: Final = "it took longer than {:g} seconds"
+_NO_TEXT: Final = "it returned no text but a value of the type {}"
+_LONG: Final = f"it returned more than {MAX_INSTRUCTIONS} characters"
+
+# Errors that mean something else where the error of a function ends up.
+_OURS: Final = (StoreFailure, ModelFailed, CancelAsked, LeaseLost)
+
+
+class InstructionsFailed(Exception):
+    """The function gave no instructions; the text says why."""
+
+
+def detach(error: Exception) -> Exception:
+    """Return the error of an author's function, so that it is never taken for one of ours."""
+    if isinstance(error, _OURS):
+        other = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        other.__cause__ = error
+        return other
+    return error
+
+
+def instruct(
+    hosted: HostedInstructions, component: Component, writer: EventWriter
+) -> Program[str | None]:
+    """Return the instructions that a function gives for a run of `component`.
+
+    Raises:
+        InstructionsFailed: There are none to be had.
+        Exception: What the function raised.
+    """
+    try:
+        return (yield from _call(hosted, writer, component.tool_timeout_seconds))
+    except InstructionsFailed as error:
+        run = writer.origin.run
+        fields = (("run_id", run.run_id), ("component", run.component_id), ("error", str(error)))
+        yield from Log("error", "instructions_failed", fields)
+        raise
+
+
+def _call(hosted: HostedInstructions, writer: EventWriter, seconds: float) -> Program[str | None]:
+    arguments: dict[str, Any] = {}
+    if hosted.context is not None:
+        arguments[hosted.context.name] = yield from build_context(hosted.context, writer)
+    match (yield from CallFunction(hosted.function, arguments, seconds)):
+        case Returned(None):
+            return None
+        case Returned(str(text)):
+            if len(text) > MAX_INSTRUCTIONS:
+                raise InstructionsFailed(_LONG)
+            return storable(text)
+        case Returned(value):
+            raise InstructionsFailed(_NO_TEXT.format(type(value).__name__))
+        case Raised(error):
+            raise detach(error)
+        case Yielding(stream):
+            yield from CloseStream(stream)
+            raise InstructionsFailed(_NO_TEXT.format("AsyncIterator"))
+        case _:
+            raise InstructionsFailed(_LATE.format(seconds))
+
+
+def store_start(writer: EventWriter) -> Program[None]:
+    """Store the start of a run, before its model reads the instructions."""
+    writer.note_start()
+    yield from writer.settle()
