@@ -46,9 +46,11 @@ ACTING_PYTHON: Final = frozenset(
     secrets select selectors shutil signal socket sqlite3 ssl subprocess tempfile threading
     trio""".split()
 )
-# Code that runs on the core's stack without having been called by it.
+# Code that runs on the core's stack without having been called by it; and pydantic, by which a
+# class of the author's describes itself: it reads settings of its own from the environment.
 BYSTANDERS: Final = frozenset(
-    """_frozen_importlib _frozen_importlib_external _pytest coverage encodings hypothesis""".split()
+    """_frozen_importlib _frozen_importlib_external _pytest coverage encodings hypothesis
+    pydantic""".split()
 )
 # The first parts of the names of audit events that tell of nothing outside of the interpreter.
 INSIDE: Final = frozenset(

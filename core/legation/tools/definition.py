@@ -25,6 +25,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from ..models.conversation import ToolSpec
 from ..values import frozen
+from .constraints import check_default
 from .context_parameter import SECOND, ContextParameter, read_context
 from .docstrings import explain
 from .run_context import reserved_fault, without_mark
@@ -265,6 +266,7 @@ def _member(
     if parameter.name == KEY_PARAMETER and hint is not str:
         raise Unfit("is given by the platform as a text: annotate it with `str`")
     required = parameter.default is parameter.empty
+    check_default(parameter.default)
     return Member(
         member_name(parameter.name),
         shape_of(hint),

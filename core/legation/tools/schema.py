@@ -7,7 +7,19 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, assert_never
 
-from .shapes import Choice, Either, Fixed, Listed, Mapped, Member, ObjectShape, Plain, Shape
+from .shapes import (
+    Choice,
+    Either,
+    Fixed,
+    Listed,
+    Mapped,
+    Member,
+    ModelShape,
+    Noted,
+    ObjectShape,
+    Plain,
+    Shape,
+)
 
 __all__ = ["schema_of"]
 
@@ -27,16 +39,21 @@ def schema_of(shape: Shape) -> dict[str, Any]:
             return _plain(shape)
         case Choice(options):
             return _choice([written for written, _ in options])
-        case Listed(item):
-            return {"type": "array", "items": schema_of(item)}
+        case Listed(item, _, bounds, unique):
+            once = {"uniqueItems": True} if unique else {}
+            return {"type": "array", "items": schema_of(item), **once, **dict(bounds)}
         case Fixed(items):
             return _tuple([schema_of(item) for item in items])
-        case Mapped(value):
-            return {"type": "object", "additionalProperties": schema_of(value)}
+        case Mapped(value, bounds):
+            return {"type": "object", "additionalProperties": schema_of(value), **dict(bounds)}
         case Either(options):
             return {"anyOf": [schema_of(option) for option in options]}
         case ObjectShape():
             return _record(shape)
+        case ModelShape():
+            return dict(shape.schema)
+        case Noted(inner, notes):
+            return {**schema_of(inner), **dict(notes)}
         case _:
             assert_never(shape)
 
@@ -45,10 +62,25 @@ def _plain(shape: Plain) -> dict[str, Any]:
     match shape.kind:
         case "any":
             return {}
-        case "date" | "date-time":
+        case "decimal":
+            return _decimal(dict(shape.bounds))
+        case "byte":
+            return {"type": "string", "format": "byte", "contentEncoding": "base64"}
+        case "date" | "date-time" | "time-local" | "duration" | "uuid":
             return {"type": "string", "format": shape.kind}
         case kind:
-            return {"type": kind}
+            return {"type": kind, **dict(shape.bounds)}
+
+
+def _decimal(bounds: dict[str, float]) -> dict[str, Any]:
+    """Describe a decimal: a number, or its text, which has as many digits as it needs.
+
+    JSON Schema has no bounds for texts; the reader has.
+    """
+    text: dict[str, Any] = {"type": "string", "format": "decimal"}
+    if bounds:
+        text["description"] = "The number as text, within the same bounds."
+    return {"anyOf": [{"type": "number", **bounds}, text]}
 
 
 def _choice(written: list[str | float | None]) -> dict[str, Any]:

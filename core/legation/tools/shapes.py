@@ -16,9 +16,11 @@ from collections.abc import (
     Mapping,
     MutableMapping,
     MutableSequence,
+    MutableSet,
     Sequence,
 )
-from datetime import date, datetime
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time, timedelta
 from enum import Enum
 from types import NoneType, UnionType
 from typing import (
@@ -32,16 +34,28 @@ from typing import (
     TypeAlias,
     TypeGuard,
     Union,
+    assert_never,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
 import attrs
-from attrs import NOTHING
+from attrs import NOTHING, evolve, field
 
 from ..values import frozen
+from .constraints import (
+    LENGTHS,
+    Bounds,
+    Notes,
+    Unfit,
+    check_default,
+    join_bounds,
+    read_notes,
+)
 from .docstrings import explain
+from .model_class import describe_model, is_model
 
 __all__ = [
     "Choice",
@@ -50,6 +64,8 @@ __all__ = [
     "Listed",
     "Mapped",
     "Member",
+    "ModelShape",
+    "Noted",
     "ObjectShape",
     "Plain",
     "Shape",
@@ -63,19 +79,35 @@ _MEMBER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)  # what every pro
 _HINT_SHOWN: Final = 100  # characters
 
 
-class Unfit(ValueError):
-    """A hint that has no shape; the text completes the sentence "the parameter …"."""
+Kind: TypeAlias = Literal[
+    "string",
+    "integer",
+    "number",
+    "boolean",
+    "null",
+    "date",
+    "date-time",
+    "time-local",
+    "duration",
+    "byte",
+    "decimal",
+    "uuid",
+    "any",
+]
 
 
 @frozen
 class Plain:
     """A value without parts: text, an integer, a number, true or false, null, a date, a moment.
 
-    `kind` is the JSON type or, of what is written as text, the format (JSON Schema section 7.3).
-    `any` is a JSON value of whatever kind.
+    `kind` is the JSON type or, of what is written as text, the format (JSON Schema section 7.3, and
+    the registry of formats of OpenAPI).  A decimal is a number, or its text.  `any` is a JSON value
+    of whatever kind.  `make` is given the text of a decimal or of a UUID.
     """
 
-    kind: Literal["string", "integer", "number", "boolean", "null", "date", "date-time", "any"]
+    kind: Kind
+    bounds: Bounds = ()
+    make: Callable[[str], Any] = str
 
 
 @frozen
@@ -87,10 +119,12 @@ class Choice:
 
 @frozen
 class Listed:
-    """An array of like items; `make` is given the list of them."""
+    """An array of like items, each of them once if `unique`; `make` is given the list of them."""
 
     item: Shape
     make: Callable[[list[Any]], Any]
+    bounds: Bounds = ()
+    unique: bool = False
 
 
 @frozen
@@ -105,6 +139,7 @@ class Mapped:
     """An object with members of any name and like values."""
 
     value: Shape
+    bounds: Bounds = ()
 
 
 @frozen
@@ -128,13 +163,31 @@ class ObjectShape:
 
 
 @frozen
+class ModelShape:
+    """An object of a class that describes and reads itself."""
+
+    cls: type[Any]
+    schema: Mapping[str, Any] = field(eq=False, repr=False)
+
+
+@frozen
 class Either:
     """A union of shapes: a value fits at least one of `options`, and the first that fits counts."""
 
     options: tuple[Shape, ...]
 
 
-Shape: TypeAlias = Plain | Choice | Listed | Fixed | Mapped | ObjectShape | Either
+@frozen
+class Noted:
+    """A shape with members of its schema that assert nothing, such as a description."""
+
+    shape: Shape
+    notes: tuple[tuple[str, Any], ...]
+
+
+Shape: TypeAlias = (
+    Plain | Choice | Listed | Fixed | Mapped | ObjectShape | ModelShape | Either | Noted
+)
 
 _PLAIN: Final[tuple[tuple[Any, Plain], ...]] = (
     (Any, Plain("any")),
@@ -147,19 +200,38 @@ _PLAIN: Final[tuple[tuple[Any, Plain], ...]] = (
     (NoneType, Plain("null")),
     (date, Plain("date")),
     (datetime, Plain("date-time")),
+    (time, Plain("time-local")),
+    (timedelta, Plain("duration")),
+    (bytes, Plain("byte")),
 )
+# By the module and the name: their modules take time to import, which a platform without them has.
+_MADE: Final[Mapping[tuple[str, str], Kind]] = {
+    ("decimal", "Decimal"): "decimal",
+    ("uuid", "UUID"): "uuid",
+}
 _LISTS: Final = (list, Sequence, MutableSequence, Collection, Iterable)
+_SETS: Final[Mapping[Any, Callable[[list[Any]], Any]]] = {
+    set: set,
+    MutableSet: set,
+    frozenset: frozenset,
+    AbstractSet: frozenset,
+}
 _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 # Of two options that both admit a value, the narrower is tried first, whatever order they are
 # written in: `float | int` makes 3 an integer, `str | Colour` makes "red" a colour.
-_KINDS: Final = ("null", "boolean", "integer", "number", "date", "date-time", "string")
-_CONTAINERS: Final = (ObjectShape, Fixed, Listed, Mapped)
+_KINDS: Final[tuple[Kind, ...]] = (
+    *("null", "boolean", "integer", "number", "decimal"),
+    *("date", "date-time", "time-local", "duration", "uuid", "byte", "string"),
+)
+_CONTAINERS: Final = (ObjectShape, ModelShape, Fixed, Listed, Mapped)
 
 
 def _breadth(shape: Shape) -> int:
     if isinstance(shape, Choice):
         return 0
+    if isinstance(shape, Noted):
+        return _breadth(shape.shape)
     if not isinstance(shape, Plain):
         return 20 + _CONTAINERS.index(type(shape))
     return 10 + _KINDS.index(shape.kind) if shape.kind != "any" else 30
@@ -177,21 +249,35 @@ def member_name(name: str) -> str:
 
 
 def peel(hint: Any) -> tuple[Any, str, bool | None]:
-    """Return what `hint` is about, its text (`Annotated`), and whether it says `Required`."""
-    text, required = "", None
+    """Return what `hint` is about, its text (`Annotated`), and whether it says `Required`.
+
+    What it is about is still annotated with the notes that are no text.
+
+    Raises:
+        Unfit: One of its notes has a meaning that is not supported.
+    """
+    bare, notes, required = _strip(hint)
+    meant = [note for note in notes if not isinstance(note, str)]
+    about = Annotated[(bare, *meant)] if meant else bare
+    return about, read_notes(notes).text, required
+
+
+def _strip(hint: Any) -> tuple[Any, tuple[Any, ...], bool | None]:
+    """Return what `hint` is about, all that is noted of it, and whether it says `Required`."""
+    found: tuple[Any, ...] = ()
+    required = None
     while True:
         origin = get_origin(hint)
         if origin is Annotated:
-            inner, *notes = get_args(hint)
-            text = text or next((note for note in notes if isinstance(note, str)), "")
-            hint = inner
+            hint, *notes = get_args(hint)
+            found = (*found, *notes)
         elif origin is Required or origin is NotRequired:
             required = origin is Required
             (hint,) = get_args(hint)
         elif isinstance(hint, NewType):
             hint = hint.__supertype__
         else:
-            return hint, text, required
+            return hint, found, required
 
 
 def shape_of(hint: Any, inside: tuple[Any, ...] = ()) -> Shape:
@@ -202,10 +288,17 @@ def shape_of(hint: Any, inside: tuple[Any, ...] = ()) -> Shape:
     Raises:
         Unfit: JSON has no such values, or the hint says too little about them.
     """
-    hint, _, _ = peel(hint)
+    hint, stripped, _ = _strip(hint)
+    shape = _shape_of_bare(hint, inside)
+    return _with_notes(shape, read_notes(stripped)) if stripped else shape
+
+
+def _shape_of_bare(hint: Any, inside: tuple[Any, ...]) -> Shape:
     for known, plain in _PLAIN:
         if hint is known:
             return plain
+    if _is_class(hint) and (made := _MADE.get((hint.__module__, hint.__qualname__))):
+        return Plain(made, make=hint)
     if any(hint is outer for outer in inside):
         raise Unfit(f"contains {_name_of(hint)}, which contains itself")
     if type(hint).__name__ == "TypeAliasType":  # `type X = …`, from Python 3.12 on
@@ -220,15 +313,56 @@ def shape_of(hint: Any, inside: tuple[Any, ...] = ()) -> Shape:
     return _container(origin or hint, get_args(hint), hint, inside)
 
 
+def _with_notes(shape: Shape, notes: Notes) -> Shape:
+    for name, value in notes.bounds:
+        shape = _with_bound(shape, name, value)
+    shown = (("description", notes.text), *notes.shown) if notes.text else notes.shown
+    return Noted(shape, shown) if shown else shape
+
+
+# Of each kind of shape that has a size, the keywords that bound it, in the order of `LENGTHS`.
+_SIZES: Final[Mapping[type[Any], tuple[str, str]]] = {
+    Plain: ("minLength", "maxLength"),
+    Listed: ("minItems", "maxItems"),
+    Mapped: ("minProperties", "maxProperties"),
+}
+
+
+def _with_bound(shape: Shape, name: str, value: float) -> Shape:
+    """Return `shape` with one more bound; of a union, each option but null gets it.
+
+    Raises:
+        Unfit: It means nothing for values of this kind.
+    """
+    match shape:
+        case Noted(inner, _):
+            return evolve(shape, shape=_with_bound(inner, name, value))
+        case Either(options):
+            null = Plain("null")
+            return Either(tuple(o if o == null else _with_bound(o, name, value) for o in options))
+        case Plain("integer" | "number" | "decimal") if name not in LENGTHS:
+            return evolve(shape, bounds=join_bounds(shape.bounds, ((name, value),)))
+        case Plain("string") | Listed() | Mapped() if name in LENGTHS:
+            word = _SIZES[type(shape)][LENGTHS.index(name)]
+            return evolve(shape, bounds=join_bounds(shape.bounds, ((word, value),)))
+        case _:
+            raise Unfit(f"has a bound in its annotation ({name}) that its type does not take")
+
+
 def _container(kind: Any, arguments: tuple[Any, ...], hint: Any, inside: tuple[Any, ...]) -> Shape:
     if kind in _LISTS:
         (item,) = arguments or (Any,)
         return Listed(shape_of(item, inside), list)
     if kind is tuple:
         return _tuple(arguments, hint, inside)
+    if kind in _SETS:
+        return _set(kind, arguments, hint, inside)
     if kind in _MAPPINGS:
         key, value = arguments or (str, Any)
-        if shape_of(key, inside) != Plain("string"):
+        named, notes, _ = _strip(key)
+        if read_notes(notes).bounds:
+            raise Unfit("has a bound on the keys of an object: check it in the function")
+        if shape_of(named, inside) != Plain("string"):
             raise Unfit(f"contains {_name_of(hint)}; the keys of an object are strings")
         return Mapped(shape_of(value, inside))
     if _is_class(hint) and (found := _record(hint, (*inside, hint))):
@@ -244,6 +378,34 @@ def _tuple(arguments: tuple[Any, ...], hint: Any, inside: tuple[Any, ...]) -> Sh
     if not arguments:
         raise Unfit("contains tuple[()], which has one value only")
     return Fixed(tuple(shape_of(item, inside) for item in arguments))
+
+
+def _set(kind: Any, arguments: tuple[Any, ...], hint: Any, inside: tuple[Any, ...]) -> Listed:
+    (item,) = arguments or (Any,)
+    shape = shape_of(item, inside)
+    if not _is_hashable(shape):
+        raise Unfit(f"contains {_name_of(hint)}; the items of a set must be hashable")
+    return Listed(shape, _SETS[kind], unique=True)
+
+
+def _is_hashable(shape: Shape) -> bool:
+    match shape:
+        case Plain(kind):
+            return kind != "any"
+        case Choice():
+            return True
+        case Noted(inner, _):
+            return _is_hashable(inner)
+        case Listed(item, make):
+            return make in (tuple, frozenset) and _is_hashable(item)
+        case Fixed(shapes) | Either(shapes):
+            return all(map(_is_hashable, shapes))
+        case Mapped():
+            return False
+        case ModelShape(made) | ObjectShape(_, made):
+            return cast(Any, made).__hash__ is not None
+        case _:
+            assert_never(shape)
 
 
 def _name_of(hint: Any) -> str:
@@ -287,21 +449,47 @@ def _is_class(hint: Any) -> TypeGuard[type[Any]]:
     return isinstance(hint, type)
 
 
-def _record(cls: type[Any], inside: tuple[Any, ...]) -> ObjectShape | None:
+def _record(cls: type[Any], inside: tuple[Any, ...]) -> ObjectShape | ModelShape | None:
     """Return the shape of a class with members, or None when it is of no kind known here."""
+    if is_model(cls):
+        return ModelShape(cls, describe_model(cls))
     if attrs.has(cls):
+        _check_defaults(cls, {a.name: a.default for a in attrs.fields(cls)})
         made = tuple(
             (a.alias or a.name, a.name, a.default is NOTHING) for a in attrs.fields(cls) if a.init
         )
         return _with_members(cls, made, cls, inside)
     if dataclasses.is_dataclass(cls):
+        _check_defaults(cls, {f.name: f.default for f in dataclasses.fields(cls)})
         made = tuple(
             (f.name, f.name, f.default is f.default_factory is dataclasses.MISSING)
             for f in dataclasses.fields(cls)
             if f.init
         )
         return _with_members(cls, made, cls, inside)
+    if (names := _names_of_tuple(cls)) is not None:
+        return _with_members(cls, names, cls, inside)
     return _from_typed_dict(cls, inside)
+
+
+def _check_defaults(cls: type[Any], defaults: Mapping[str, Any]) -> None:
+    for name, default in defaults.items():
+        try:
+            check_default(default)
+        except Unfit as unfit:
+            raise Unfit(f"contains {cls.__name__}, whose {name} {unfit}") from None
+
+
+def _names_of_tuple(cls: type[Any]) -> tuple[tuple[str, str, bool], ...] | None:
+    """Return the members of a `NamedTuple`: it is an object, as names say more than places.
+
+    None for another class, also for another subclass of `tuple`.
+    """
+    names: tuple[str, ...] | None = getattr(cls, "_fields", None)
+    defaults: Mapping[str, Any] | None = getattr(cls, "_field_defaults", None)
+    if not issubclass(cls, tuple) or names is None or defaults is None:
+        return None
+    return tuple((name, name, name not in defaults) for name in names)
 
 
 def _from_typed_dict(cls: type[Any], inside: tuple[Any, ...]) -> ObjectShape | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +9,8 @@ from attrs import define, field
 
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import compact_json
-from .accepted import TYPES, check_schema, is_array, is_number, is_object, resolve
+from .accepted import TYPES, check_schema, is_array, is_object, resolve
+from .bounds import unmet_bounds
 from .shape_reader import Problems, read
 from .shapes import Shape
 
@@ -122,10 +122,7 @@ class _Checking:
             yield f"must be one of {_render(schema['enum'])}"
         if "const" in schema and not self._same(value, schema["const"]):
             yield f"must be {_render((schema['const'],))}"
-        if is_number(value):
-            yield from _number_bounds(schema, value)
-        elif isinstance(value, str | list | dict):
-            yield from _size_bounds(schema, len(value), _SIZES[type(value)])
+        yield from unmet_bounds(schema, value)
 
     def _same(self, one: JsonValue, other: Any) -> bool:
         """Compare as JSON does (section 4.2.2): true is not 1, and 1 is 1.0."""
@@ -211,44 +208,3 @@ class _Checking:
 
 def _below(where: str, name: str) -> str:
     return (f"{where}.{name[:_SHOWN]}" if where else name[:_SHOWN])[:_PLACE_SHOWN]
-
-
-def _number_bounds(schema: Mapping[str, Any], value: float) -> Iterator[str]:
-    if "minimum" in schema and value < schema["minimum"]:
-        yield f"must be at least {schema['minimum']}"
-    if "maximum" in schema and value > schema["maximum"]:
-        yield f"must be at most {schema['maximum']}"
-    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
-        yield f"must be more than {schema['exclusiveMinimum']}"
-    if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
-        yield f"must be less than {schema['exclusiveMaximum']}"
-    if "multipleOf" in schema and not _is_multiple(value, schema["multipleOf"]):
-        yield f"must be a multiple of {schema['multipleOf']}"
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    """Say whether `step` goes into `value`; of two doubles, nearly so: 0.1 goes into 0.3."""
-    if isinstance(value, int) and isinstance(step, int):
-        return value % step == 0
-    try:
-        times = value / step
-    except OverflowError:
-        return False
-    return math.isfinite(times) and math.isclose(times, round(times), rel_tol=1e-14, abs_tol=1e-9)
-
-
-_SIZES: Final[Mapping[type[Any], tuple[str, str, str]]] = {
-    str: ("minLength", "maxLength", "characters"),
-    list: ("minItems", "maxItems", "items"),
-    dict: ("minProperties", "maxProperties", "members"),
-}
-
-
-def _size_bounds(
-    schema: Mapping[str, Any], size: int, words: tuple[str, str, str]
-) -> Iterator[str]:
-    least, most, what = words
-    if least in schema and size < schema[least]:
-        yield f"must have at least {schema[least]} {what}"
-    if most in schema and size > schema[most]:
-        yield f"must have at most {schema[most]} {what}"

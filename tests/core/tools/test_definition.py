@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any, Final, cast
 
+import pydantic
 import pytest
 from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
@@ -14,6 +15,8 @@ from attrs.exceptions import FrozenInstanceError
 from legation import FromModel, Run
 from legation.models.conversation import ToolSpec
 from legation.tools import Tool, ToolFault, as_tool, read_arguments, tool
+
+Field: Any = pydantic.Field
 
 
 def add(a: int, b: int = 0) -> int:
@@ -89,7 +92,7 @@ def test_a_wrapped_function_is_what_it_wraps() -> None:
 def missing(a, b: int, c): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
-def no_json(a: bytes, b: set[int]) -> None: ...
+def no_json(a: complex, b: set[Any]) -> None: ...
 
 
 def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
@@ -115,15 +118,23 @@ async def async_generator() -> AsyncIterator[int]:
 def object_key(a: dict[int, str]) -> None: ...
 
 
+def described(a: int = Field(3, ge=1)) -> None: ...
+
+
+def bounded(a: Annotated[str, Field(pattern="a+")]) -> None: ...
+
+
 FAULTS: list[tuple[Callable[..., Any], str]] = [
     (missing, "tool 'missing': parameter 'a' is not annotated; parameter 'c' is not annotated"),
     (
         no_json,
         (
-            "tool 'no_json': parameter 'a' contains bytes, which has no form in JSON; "
-            "parameter 'b' contains set[int], which has no form in JSON"
+            "tool 'no_json': parameter 'a' contains complex, which has no form in JSON; "
+            "parameter 'b' contains set[typing.Any]; the items of a set must be hashable"
         ),
     ),
+    (described, "tool 'described': parameter 'a' has FieldInfo as its default: write Annotated["),
+    (bounded, "tool 'bounded': parameter 'a' has pattern='a+' in its annotation, which is not"),
     (unknown, "tool 'unknown': its annotations have no meaning: name 'Nowhere' is not defined"),
     (
         variadic,

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import jsonschema_rs
 import pytest
@@ -25,6 +27,16 @@ SCHEMAS: list[tuple[Any, dict[str, Any]]] = [
     (Any, {}),
     (date, {"type": "string", "format": "date"}),
     (datetime, {"type": "string", "format": "date-time"}),
+    (time, {"type": "string", "format": "time-local"}),
+    (timedelta, {"type": "string", "format": "duration"}),
+    (UUID, {"type": "string", "format": "uuid"}),
+    (bytes, {"type": "string", "format": "byte", "contentEncoding": "base64"}),
+    (Decimal, {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}),
+    (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
+    (
+        list[Annotated[str, "a name"]],
+        {"type": "array", "items": {"type": "string", "description": "a name"}},
+    ),
     (list, {"type": "array", "items": {}}),
     (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
     (bool | None, {"anyOf": [{"type": "null"}, {"type": "boolean"}]}),

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableSet
+from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
 from enum import Enum
@@ -11,15 +12,18 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
+    NamedTuple,
     NewType,
     NotRequired,
     Required,
     TypedDict,
     TypeVar,
 )
+from uuid import UUID
 
 import attrs
 import pytest
+from annotated_types import Ge
 from attrs import field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +35,7 @@ from legation.tools.shapes import (
     Listed,
     Mapped,
     Member,
+    Noted,
     ObjectShape,
     Plain,
     Shape,
@@ -74,6 +79,23 @@ class Point:
     where: str = ""
 
 
+class Pair(NamedTuple):
+    """Two numbers.
+
+    Attributes:
+        y: Upwards.
+    """
+
+    x: int
+    y: int = 0
+
+
+class Version(tuple[int, ...]):
+    """A tuple without names."""
+
+    __slots__ = ()
+
+
 class Options(TypedDict):
     fast: bool
     note: Annotated[NotRequired[str], "For people."]
@@ -101,7 +123,7 @@ class Lost:
 
 @frozen
 class Holder:
-    price: Decimal
+    price: complex
 
 
 Bare = attrs.make_class("Bare", ["price"], frozen=True)
@@ -118,7 +140,19 @@ class Box(Generic[T]):
 SHAPES: list[tuple[Any, Shape]] = [
     (str, TEXT),
     (City, TEXT),
-    (Annotated[int, 5, "five"], NUMBER),
+    (Decimal, Plain("decimal", make=Decimal)),
+    (UUID, Plain("uuid", make=UUID)),
+    (set[Annotated[str, "a tag"]], Listed(Noted(TEXT, (("description", "a tag"),)), set, (), True)),
+    (MutableSet[Literal[1]], Listed(Choice(((1, 1),)), set, (), True)),
+    (AbstractSet[str | None], Listed(Either((NULL, TEXT)), frozenset, (), True)),
+    (frozenset[tuple[int, str]], Listed(Fixed((NUMBER, TEXT)), frozenset, (), True)),
+    (set[frozenset[int]], Listed(Listed(NUMBER, frozenset, (), True), set, (), True)),
+    (
+        Pair,
+        ObjectShape((Member("x", NUMBER), Member("y", NUMBER, False, "Upwards.")), Pair),
+    ),
+    (dict[Annotated[str, "a name"], int], Mapped(NUMBER)),
+    (Annotated[int, "five"], Noted(NUMBER, (("description", "five"),))),
     (None, NULL),
     (list[int], Listed(NUMBER, list)),
     (Iterable[int], Listed(NUMBER, list)),
@@ -193,17 +227,20 @@ def test_an_alternative_in_an_alternative_is_one_of_it() -> None:
 
 
 UNFIT: list[tuple[Any, str]] = [
-    (bytes, "contains bytes, which has no form in JSON"),
-    (Decimal, "contains Decimal, which has no form in JSON"),
-    (set[int], "contains set[int], which has no form in JSON"),
+    (Version, "contains Version, which has no form in JSON"),
+    (complex, "contains complex, which has no form in JSON"),
+    (set, "contains set; the items of a set must be hashable"),
+    (set[dict[str, int]], "contains set[dict[str, int]]; the items of a set must be hashable"),
+    (frozenset[list[int]], "contains frozenset[list[int]]; the items of a set must be hashable"),
+    (set[Point], "contains set[tests.core.tools.test_shapes.Point]; the items of a set must be"),
     (Callable[[], int], "which has no form in JSON"),
     (T, "contains ~T, which has no form in JSON"),
     (Box[int], "Box[int], which has no form in JSON"),
     (3, "contains 3, which has no form in JSON"),
     ("str", "contains 'str', which has no form in JSON"),
     (type[int], "contains type[int], which has no form in JSON"),
-    (list[bytes], "contains bytes, which has no form in JSON"),
-    (int | bytes, "contains bytes, which has no form in JSON"),
+    (list[complex], "contains complex, which has no form in JSON"),
+    (int | complex, "contains complex, which has no form in JSON"),
     (tuple[()], "contains tuple[()], which has one value only"),
     (dict[int, str], "contains dict[int, str]; the keys of an object are strings"),
     (Literal[b"a"], "has the choice b'a', which has no form in JSON"),
@@ -211,7 +248,7 @@ UNFIT: list[tuple[Any, str]] = [
     (Node, "contains Node, whose children contains Node, which contains itself"),
     (Fresh, "contains Fresh, whose seed is made with and not kept"),
     (Lost, "contains Lost, whose annotations have no meaning: name 'Nowhere' is not defined"),
-    (Holder, "contains Holder, whose price contains Decimal, which has no form in JSON"),
+    (Holder, "contains Holder, whose price contains complex, which has no form in JSON"),
     (Bare, "contains Bare, whose price is not annotated"),
     (
         Said,
@@ -277,8 +314,8 @@ def test_the_statement_makes_such_an_alias() -> None:
 
 
 def test_a_hint_is_peeled() -> None:
-    assert peel(Annotated[Annotated[City, 1, "inner"], "outer"]) == (str, "inner", None)
-    assert peel(Annotated[int, 1]) == (int, "", None)
+    assert peel(Annotated[Annotated[City, "inner"], "outer"]) == (str, "inner", None)
+    assert peel(Annotated[City, Ge(1), "a"]) == (Annotated[str, Ge(1)], "a", None)
     assert peel(Required[Annotated[int, "a"]]) == (int, "a", True)
     assert peel(NotRequired[int]) == (int, "", False)
 
