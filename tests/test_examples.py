@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 from attrs import define, evolve, field
 
-from legation import Database, Platform, Tool
+from legation import Database, OpenAIModel, Platform, Tool
 from legation.config import structure
 from legation.effects import FetchReply
 from legation.tools import as_tool
@@ -150,6 +150,7 @@ def test_booking_runs_on_any_endpoint_of_chat_completions(tmp_path: Path) -> Non
     with serving(api) as endpoint:
         config = structure(tomllib.loads((EXAMPLES / "booking.toml").read_text("utf-8")))
         (model,) = config.models
+        assert isinstance(model, OpenAIModel)
         url = f"sqlite:///{tmp_path}/hotel.db"
         config = evolve(
             load_platform(str(EXAMPLES / "booking.toml"), {"OPENAI_API_KEY": KEY}).config,

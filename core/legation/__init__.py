@@ -16,23 +16,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 __all__ = [
     "Agent",
+    "AnthropicModel",
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
+    "CustomChannel",
     "CustomRoute",
     "Database",
+    "EchoModel",
     "FromModel",
     "Model",
+    "OpenAIModel",
     "Platform",
     "Principal",
     "Request",
     "Response",
     "Run",
     "RunFile",
+    "SlackChannel",
+    "StandardChannel",
     "Streamed",
     "Team",
+    "TelegramChannel",
     "Tool",
     "ToolError",
+    "WhatsAppChannel",
     "__version__",
     "tool",
 ]
@@ -50,6 +58,16 @@ if TYPE_CHECKING:
         Team,
     )
     from .http.messages import Request, Response, Streamed
+    from .kinds import (
+        AnthropicModel,
+        CustomChannel,
+        EchoModel,
+        OpenAIModel,
+        SlackChannel,
+        StandardChannel,
+        TelegramChannel,
+        WhatsAppChannel,
+    )
     from .platform import Platform
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
     from .version import VERSION as __version__
@@ -70,8 +88,13 @@ else:
 
 
 _CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Database Model Team"
+_KINDS: Final = (
+    "AnthropicModel CustomChannel EchoModel OpenAIModel SlackChannel StandardChannel"
+    " TelegramChannel WhatsAppChannel"
+)
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
+    **dict.fromkeys(_KINDS.split(), "kinds"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     "CustomRoute": "api.custom_routes",

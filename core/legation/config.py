@@ -11,10 +11,23 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
 
 import cattrs
-from attrs import field, fields
+from attrs import NOTHING, field, fields
 from cattrs.errors import ForbiddenExtraKeysError
 
 from .http.refusals import Fault
+from .kinds import (
+    CHANNELS,
+    MODELS,
+    AnthropicModel,
+    CustomChannel,
+    EchoModel,
+    Identified,
+    OpenAIModel,
+    SlackChannel,
+    StandardChannel,
+    TelegramChannel,
+    WhatsAppChannel,
+)
 from .models.conversation import ModelProtocol
 from .tools import Run, Tool
 from .values import frozen
@@ -24,6 +37,8 @@ __all__ = [
     "Again",
     "Agent",
     "Algorithm",
+    "AnyChannel",
+    "AnyModel",
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
@@ -182,11 +197,12 @@ class Database:
 
 @frozen
 class Model:
-    """A model by its name in the configuration; `provider` says which protocol it speaks.
+    """A model of any provider; `OpenAIModel` and the others have only the settings that they take.
 
-    `id` is the provider's name for the model.  `delay_seconds` is for the provider `echo` alone,
-    the rest for the others.  `api_key_env` names the environment variable that holds the key: it
-    is never written here.
+    It has a name in the configuration, and `provider` says which protocol it speaks.  `id` is the
+    provider's name for it.  `delay_seconds` is for the provider `echo` alone, the rest for the
+    others.  `api_key_env` names the environment variable that holds the key: it is never written
+    here.
     """
 
     name: str
@@ -203,15 +219,8 @@ class Model:
     accepts: TextsOrNone = field(default=None, converter=_texts_or_none)
 
 
-@frozen
-class _Identified:
-    """Base of what has an id, which may be given without its keyword."""
-
-    id: str
-
-
 @frozen(kw_only=True)
-class _Component(_Identified):
+class _Component(Identified):
     """Base of agents and teams.
 
     A run that was begun under a `version` is executed by nodes that host this version, and a run
@@ -261,8 +270,10 @@ class Team(_Component):
 
 
 @frozen(kw_only=True)
-class Channel(_Identified):
-    """A messaging channel, served at `/{id}/webhook`; one of `agent` and `team` answers it.
+class Channel(Identified):
+    """A messaging channel of any kind; `SlackChannel` and the others have only their settings.
+
+    It is served at `/{id}/webhook`, and one of `agent` and `team` answers it.
 
     Secrets are named by the environment variable that holds them (`…_env`), never written here.
     Which of the settings a channel takes depends on its kind; one that it does not take is a
@@ -292,12 +303,21 @@ class Channel(_Identified):
     settings: Mapping[str, Any] | None = None
 
 
+AnyModel: TypeAlias = EchoModel | OpenAIModel | AnthropicModel | Model
+"""A model, by the class of its provider or by that of any."""
+
+AnyChannel: TypeAlias = (
+    WhatsAppChannel | TelegramChannel | SlackChannel | StandardChannel | CustomChannel | Channel
+)
+"""A channel, by the class of its kind or by that of any."""
+
+
 def _databases(items: Iterable[Database]) -> tuple[Database, ...]:
     return cast(tuple[Database, ...], _listed(items))
 
 
-def _models(items: Iterable[Model]) -> tuple[Model, ...]:
-    return cast(tuple[Model, ...], _listed(items))
+def _models(items: Iterable[AnyModel]) -> tuple[AnyModel, ...]:
+    return cast(tuple[AnyModel, ...], _listed(items))
 
 
 def _agents(items: Iterable[Agent]) -> tuple[Agent, ...]:
@@ -308,8 +328,8 @@ def _teams(items: Iterable[Team]) -> tuple[Team, ...]:
     return cast(tuple[Team, ...], _listed(items))
 
 
-def _channels(items: Iterable[Channel]) -> tuple[Channel, ...]:
-    return cast(tuple[Channel, ...], _listed(items))
+def _channels(items: Iterable[AnyChannel]) -> tuple[AnyChannel, ...]:
+    return cast(tuple[AnyChannel, ...], _listed(items))
 
 
 @frozen(kw_only=True)
@@ -336,10 +356,10 @@ class PlatformConfig:
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
-    models: tuple[Model, ...] = field(default=(), converter=_models)
+    models: tuple[AnyModel, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
     teams: tuple[Team, ...] = field(default=(), converter=_teams)
-    channels: tuple[Channel, ...] = field(default=(), converter=_channels)
+    channels: tuple[AnyChannel, ...] = field(default=(), converter=_channels)
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
@@ -350,6 +370,12 @@ _KEYED: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "channels": ("id", Channel),
 }
 _LISTED: Final[Mapping[str, type[Any]]] = {"agents": Agent, "teams": Team}
+_BY_KIND: Final[Mapping[Any, tuple[str, Mapping[str, type[Any]]]]] = {
+    Model: ("provider", MODELS),
+    Channel: ("kind", CHANNELS),
+}
+"""By class: the key that says which kind a table is of, and the class of each."""
+_NO_KINDS: Final[tuple[str, Mapping[str, type[Any]]]] = ("", {})
 _TOP: Final = "platform"
 _AUTHORIZATION: Final = "authorization_config"
 
@@ -412,8 +438,26 @@ def _structure_table(
         if _is_table(item) and name in item:
             faults.append(Fault(f"{here}.{name}", "unknown key"))
         else:
-            made.append(_one(cls, _with(item, name, key), here, faults))
+            made.append(_one(*_of_kind(cls, _with(item, name, key)), here, faults))
     return made
+
+
+def _of_kind(cls: type[Any], item: Any) -> tuple[type[Any], Any]:
+    """Return the class of the kind that `item` says it is of, and the rest of its keys.
+
+    It is `cls` for a table that does not fit the class: the registry says why, with all else.
+    """
+    tag, kinds = _BY_KIND.get(cls, _NO_KINDS)
+    said = item.get(tag) if _is_table(item) else None
+    kind = kinds.get(said) if isinstance(said, str) else None
+    if kind is None:
+        return cls, item
+    rest = {key: value for key, value in item.items() if key != tag}
+    taken = {a.name: a.default is NOTHING for a in fields(kind)}
+    fits = rest.keys() <= taken.keys() and all(
+        key in rest for key, required in taken.items() if required
+    )
+    return (kind, rest) if fits else (cls, item)
 
 
 def _with(item: Any, name: str, key: str) -> Any:

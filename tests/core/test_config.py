@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legation import EchoModel
 from legation.config import (
     DEFAULT_EXCLUDED_ROUTES,
     Agent,
@@ -14,7 +15,6 @@ from legation.config import (
     Channel,
     ConfigurationError,
     Database,
-    Model,
     PlatformConfig,
     Team,
     structure,
@@ -95,7 +95,7 @@ def test_a_whole_tree_is_read() -> None:
         "on_busy": "reject",
         "run_timeout_seconds": 60.0,
         "databases": (Database("main", "sqlite://", auto_migrate=False),),
-        "models": (Model("slow", "echo", "echo-1", 1.0),),
+        "models": (EchoModel("slow", "echo-1", delay_seconds=1.0),),
         "agents": (
             Agent(
                 id="a",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeGuard, Union, cast, get_args, get_origin, get_type_hints
 
-from attrs import fields
+from attrs import fields, has
 
 from ..config import PlatformConfig
 from ..http.refusals import Fault
@@ -31,9 +31,10 @@ _CALLED: Final[Mapping[Any, str]] = {
     Literal: "a string",
     Mapping: "a mapping",
     tuple: "a list",
+    type: "a class",
 }
 # The registry looks into these, and says more of them.
-_LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...], "output_schema": Any}
+_LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...]}
 # What stands beside the table `[platform]` of a file.
 _TABLES: Final = {"authorization_config", "databases", "models", "agents", "teams", "channels"}
 # The list of each kind of thing, and the field that names one of them in a path.
@@ -71,7 +72,7 @@ def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
             yield from _faults_at(item, get_args(listed)[0], _place(item, path, index))
     elif not _fits(value, hint):
         yield Fault(path, f"expected {_describe(hint)}, not {type(value).__name__}")
-    elif type(value).__module__ == PlatformConfig.__module__:
+    elif has(cls := cast(Any, type(value))) and cls in _members(hint):
         yield from _faults_of(value, path)
 
 
@@ -107,7 +108,8 @@ def _is_a(value: Any, hint: Any) -> bool:
 def _describe(hint: Any) -> str:
     """Return what `hint` is called in a sentence."""
     members = [member for member in _members(hint) if member is not types.NoneType]
-    return " or ".join(dict.fromkeys(map(_name, members)))
+    *others, last = dict.fromkeys(map(_name, members))
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _name(hint: Any) -> str:

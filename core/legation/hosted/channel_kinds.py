@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from attrs import NOTHING, fields, has
 
 from ..channels import CHANNEL_KINDS, Codec
-from ..config import Channel
+from ..config import AnyChannel, Channel
 from ..values import frozen
 from .providers import unset
 
@@ -74,11 +74,11 @@ def _kind_fault(made: Any, known: Mapping[str, type[Codec]]) -> str | None:
 
 
 def read_settings(
-    channel: Channel, made: type[Codec], environ: Mapping[str, str], say: Say
+    channel: AnyChannel, made: type[Codec], environ: Mapping[str, str], say: Say
 ) -> dict[str, Any] | None:
     """Return what the codec of `channel` is made with, secrets looked up; None with faults."""
-    below = channel.settings or {}
-    flat = {key: getattr(channel, key) for key in _FLAT}
+    below: Mapping[str, Any] = getattr(channel, "settings", None) or {}
+    flat = {key: getattr(channel, key, None) for key in _FLAT}
     given = {**below, **{key: value for key, value in flat.items() if value is not None}}
     found: dict[str, Any] = {"name": channel.id}
     faults: list[tuple[str, str]] = []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-from attrs import fields
+from attrs import asdict, fields
 
-from ..config import Model
+from ..config import AnyModel
 from ..models.anthropic import AnthropicMessages
 from ..models.chat_completions import ChatCompletions
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
 from ..values import frozen
+from .abilities import is_duration
 
 __all__ = ["model_of", "unset"]
 
@@ -32,15 +33,17 @@ _HOSTED: Final[Mapping[str, _Provider]] = {
     "openai": _Provider(ChatCompletions, "OPENAI_API_KEY"),
 }
 _KNOWN: Final = ", ".join(sorted(["echo", *_HOSTED]))
-_DEFAULTS: Final[Mapping[str, Any]] = {a.name: a.default for a in fields(Model)}
 _OF_ALL: Final = frozenset({"name", "provider", "id"})
 _KEY: Final = "api_key_env"
 
 
-def model_of(model: Model, environ: Mapping[str, str], say: Say) -> ModelProtocol:
+def model_of(model: AnyModel, environ: Mapping[str, str], say: Say) -> ModelProtocol:
     """Return the model that `model` describes; one that echoes where that has a fault."""
     path = f"models.{model.name}"
-    echo = Echo(model.id or model.name, model.delay_seconds)
+    delay = getattr(model, "delay_seconds", 0.0)
+    echo = Echo(model.id or model.name, delay)
+    if delay != 0 and not is_duration(delay):
+        say(f"{path}.delay_seconds", "must be a finite number of at least 0")
     if model.provider == "echo":
         _refuse(model, {"delay_seconds"}, path, say)
         return echo
@@ -53,30 +56,33 @@ def model_of(model: Model, environ: Mapping[str, str], say: Say) -> ModelProtoco
     if not model.id:
         say(f"{path}.id", "missing: how the provider calls the model")
         return echo
-    given = {name: getattr(model, name) for name in taken & _DEFAULTS.keys()}
-    settings = {name: value for name, value in given.items() if value is not None}
+    given: Mapping[str, Any] = asdict(model)
+    settings = {name: given[name] for name in taken & given.keys() if given[name] is not None}
     try:
-        return provider.codec(api_key=_key(model, provider, environ, say), **settings)
+        return provider.codec(api_key=_key(path, given, provider, environ, say), **settings)
     except ValueError as error:
         say(path, str(error))
         return echo
 
 
-def _refuse(model: Model, taken: set[str], path: str, say: Say) -> None:
+def _refuse(model: AnyModel, taken: set[str], path: str, say: Say) -> None:
     """Tell of each setting that the provider has no use for."""
-    for name in sorted(_DEFAULTS.keys() - taken - _OF_ALL):
-        if getattr(model, name) != _DEFAULTS[name]:
+    defaults = {a.name: a.default for a in fields(cast(Any, type(model)))}
+    for name in sorted(defaults.keys() - taken - _OF_ALL):
+        if getattr(model, name) != defaults[name]:
             say(f"{path}.{name}", f"is not allowed together with the provider {model.provider}")
 
 
-def _key(model: Model, provider: _Provider, environ: Mapping[str, str], say: Say) -> str | None:
+def _key(
+    path: str, given: Mapping[str, Any], provider: _Provider, environ: Mapping[str, str], say: Say
+) -> str | None:
     """Return the API key; an endpoint of one's own may ask for none."""
-    variable = model.api_key_env or (None if model.base_url else provider.key)
+    variable = given[_KEY] or (None if given["base_url"] else provider.key)
     if variable is None:
         return None
     key = environ.get(variable)
     if not key:
-        say(f"models.{model.name}.{_KEY}", unset(variable, environ))
+        say(f"{path}.{_KEY}", unset(variable, environ))
     return key or None
 
 

@@ -14,17 +14,17 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import asdict, field
 
-from .. import config as configuration
 from ..access.claims import claim_faults
 from ..access.scopes import well_formed_id
 from ..channels import Codec
 from ..channels.deliveries import APOLOGY
 from ..config import (
     Agent,
+    AnyChannel,
+    AnyModel,
     ConfigurationError,
     Database,
     Mode,
-    Model,
     ModelLike,
     OnBusy,
     PlatformConfig,
@@ -340,9 +340,6 @@ class _Builder:
             if model.name in seen:
                 self._fault(f"models.{model.name}", "there are two of this name")
             seen.add(model.name)
-            if model.delay_seconds != 0 and not is_duration(model.delay_seconds):
-                sentence = "must be a finite number of at least 0"
-                self._fault(f"models.{model.name}.delay_seconds", sentence)
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -404,7 +401,7 @@ class _Builder:
 
     def _channel(
         self,
-        channel: configuration.Channel,
+        channel: AnyChannel,
         agents: Mapping[str, Component],
         teams: Mapping[str, Component],
     ) -> HostedChannel | None:
@@ -426,7 +423,7 @@ class _Builder:
 
     def _find_component(
         self,
-        channel: configuration.Channel,
+        channel: AnyChannel,
         agents: Mapping[str, Component],
         teams: Mapping[str, Component],
         path: str,
@@ -449,7 +446,7 @@ class _Builder:
         return self.models.get(name, self.models["echo"])
 
     def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
-        if isinstance(model, Model):
+        if isinstance(model, AnyModel):
             sentence = f"is named here and listed in Platform(models=…): write {model.name!r}"
             self._fault(f"{path}.model", sentence)
             return self.models["echo"]

@@ -80,6 +80,10 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
         {"agents": [Agent("a", instructions=3)]},  # type: ignore[arg-type]
         "agents[0].instructions: expected a string or a function, not int",
     ),
+    "an instance for a class": (
+        {"agents": [Agent("a", output_schema=look)]},  # type: ignore[arg-type]
+        "agents[0].output_schema: expected a mapping or a class, not Tool",
+    ),
     "one member": (
         {"teams": [Team("t", members="ab")]},
         "teams[0].members: expected a list, not str",
