@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
 
 import cattrs
 from attrs import NOTHING, field, fields
@@ -26,7 +26,13 @@ from .kinds import (
     SlackChannel,
     StandardChannel,
     TelegramChannel,
+    Texts,
+    TextsOrNone,
     WhatsAppChannel,
+    listed,
+    strings,
+    texts_or_none,
+    texts_or_text,
 )
 from .models.conversation import ModelProtocol
 from .tools import Run, Tool
@@ -121,35 +127,11 @@ RunLike: TypeAlias = str | Callable[..., Any]
 SchemaLike: TypeAlias = Mapping[str, Any] | type[Any]
 # A text, or a function that is given the `Run`, or nothing, and returns one.
 InstructionsLike: TypeAlias = str | Callable[[Run[Any, Any]], Instructed] | Callable[[], Instructed]
-# One text, or several.
-Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
-TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
-
-
-def _is_list(items: object) -> TypeGuard[Iterable[Any]]:
-    return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping)
-
-
-def _listed(items: Any) -> Any:
-    """Return `items` as a tuple; what is no list stays, for the sentence of `type_faults`."""
-    return tuple(items) if _is_list(items) else items
 
 
 # Named one by one: a type checker takes the type of an argument from its converter.
-def _strings(items: Iterable[str]) -> tuple[str, ...]:
-    return cast(tuple[str, ...], _listed(items))
-
-
-def _texts_or_text(items: str | Iterable[str]) -> tuple[str, ...]:
-    return (items,) if isinstance(items, str) else _strings(items)
-
-
-def _texts_or_none(items: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if items is None else _texts_or_text(items)
-
-
 def _tools(items: Iterable[Tool | Callable[..., Any]]) -> tuple[ToolLike, ...]:
-    return cast(tuple[ToolLike, ...], _listed(items))
+    return cast(tuple[ToolLike, ...], listed(items))
 
 
 @frozen
@@ -164,18 +146,18 @@ class AuthorizationConfig:
     claims of `dependencies_claims` and `session_state_claims`, whatever its caller sends.
     """
 
-    verification_keys: tuple[str, ...] = field(default=(), converter=_strings, repr=False)
+    verification_keys: tuple[str, ...] = field(default=(), converter=strings, repr=False)
     jwks_file: str | None = None
     algorithm: Algorithm = "RS256"
     verify_audience: bool = False
     admin_scope: str = "platform:admin"
-    excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=_strings)
-    audience: TextsOrNone = field(default=None, converter=_texts_or_none)
-    issuer: TextsOrNone = field(default=None, converter=_texts_or_none)
-    scopes_claim: Texts = field(default=("scopes",), converter=_texts_or_text)
+    excluded_routes: tuple[str, ...] = field(default=DEFAULT_EXCLUDED_ROUTES, converter=strings)
+    audience: TextsOrNone = field(default=None, converter=texts_or_none)
+    issuer: TextsOrNone = field(default=None, converter=texts_or_none)
+    scopes_claim: Texts = field(default=("scopes",), converter=texts_or_text)
     user_id_claim: str = "sub"
-    dependencies_claims: tuple[str, ...] = field(default=(), converter=_strings)
-    session_state_claims: tuple[str, ...] = field(default=(), converter=_strings)
+    dependencies_claims: tuple[str, ...] = field(default=(), converter=strings)
+    session_state_claims: tuple[str, ...] = field(default=(), converter=strings)
 
     def excludes(self, template: str) -> bool:
         """Return whether the route needs no token; what a page is made of goes with the page."""
@@ -216,7 +198,7 @@ class Model:
     max_output_tokens: int | None = None
     temperature: float | None = None
     retries: int | None = None
-    accepts: TextsOrNone = field(default=None, converter=_texts_or_none)
+    accepts: TextsOrNone = field(default=None, converter=texts_or_none)
 
 
 @frozen(kw_only=True)
@@ -266,7 +248,7 @@ class Team(_Component):
     """A team: a leader with a model of its own and the ids of its members."""
 
     mode: Mode = "coordinate"
-    members: tuple[str, ...] = field(default=(), converter=_strings)
+    members: tuple[str, ...] = field(default=(), converter=strings)
 
 
 @frozen(kw_only=True)
@@ -313,23 +295,23 @@ AnyChannel: TypeAlias = (
 
 
 def _databases(items: Iterable[Database]) -> tuple[Database, ...]:
-    return cast(tuple[Database, ...], _listed(items))
+    return cast(tuple[Database, ...], listed(items))
 
 
 def _models(items: Iterable[AnyModel]) -> tuple[AnyModel, ...]:
-    return cast(tuple[AnyModel, ...], _listed(items))
+    return cast(tuple[AnyModel, ...], listed(items))
 
 
 def _agents(items: Iterable[Agent]) -> tuple[Agent, ...]:
-    return cast(tuple[Agent, ...], _listed(items))
+    return cast(tuple[Agent, ...], listed(items))
 
 
 def _teams(items: Iterable[Team]) -> tuple[Team, ...]:
-    return cast(tuple[Team, ...], _listed(items))
+    return cast(tuple[Team, ...], listed(items))
 
 
 def _channels(items: Iterable[AnyChannel]) -> tuple[AnyChannel, ...]:
-    return cast(tuple[AnyChannel, ...], _listed(items))
+    return cast(tuple[AnyChannel, ...], listed(items))
 
 
 @frozen(kw_only=True)
@@ -350,7 +332,7 @@ class PlatformConfig:
     docs: bool = True
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
-    cors_allowed_origins: tuple[str, ...] = field(default=(), converter=_strings)
+    cors_allowed_origins: tuple[str, ...] = field(default=(), converter=strings)
     on_busy: OnBusy = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0

@@ -6,8 +6,8 @@ kind is a key of the table: `provider` of a model, `kind` of a channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeGuard, cast
 
 from attrs import field
 
@@ -24,8 +24,45 @@ __all__ = [
     "SlackChannel",
     "StandardChannel",
     "TelegramChannel",
+    "Texts",
+    "TextsOrNone",
     "WhatsAppChannel",
+    "listed",
+    "strings",
+    "texts_or_none",
+    "texts_or_text",
 ]
+
+
+Texts: TypeAlias = Annotated[tuple[str, ...], "one or several"]
+"""One text, or several."""
+
+TextsOrNone: TypeAlias = Annotated[tuple[str, ...] | None, "one or several"]
+
+
+def _is_list(items: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping)
+
+
+def listed(items: Any) -> Any:
+    """Return `items` as a tuple; what is no list stays, for the sentence of `type_faults`."""
+    return tuple(items) if _is_list(items) else items
+
+
+# Named one by one: a type checker takes the type of an argument from its converter.
+def strings(items: Iterable[str]) -> tuple[str, ...]:
+    """Return texts as a tuple."""
+    return cast(tuple[str, ...], listed(items))
+
+
+def texts_or_text(items: str | Iterable[str]) -> tuple[str, ...]:
+    """Return texts as a tuple, of which one may stand alone."""
+    return (items,) if isinstance(items, str) else strings(items)
+
+
+def texts_or_none(items: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return texts as a tuple, of which one may stand alone; or none."""
+    return None if items is None else texts_or_text(items)
 
 
 @frozen
@@ -68,6 +105,7 @@ class _HostedModel:
         idle_seconds: The time from one piece of an answer to the next.
         max_output_tokens: The length of an answer; unset, as the provider has it.
         retries: How often a request that failed is sent again.
+        accepts: The media types of the files that it is sent; unset, as the provider takes them.
     """
 
     name: str
@@ -77,6 +115,7 @@ class _HostedModel:
     idle_seconds: float = field(default=120.0, kw_only=True)
     max_output_tokens: int | None = field(default=None, kw_only=True)
     retries: int = field(default=2, kw_only=True)
+    accepts: TextsOrNone = field(default=None, converter=texts_or_none, kw_only=True)
 
 
 @frozen(kw_only=True)

@@ -56,7 +56,7 @@ def model_of(model: AnyModel, environ: Mapping[str, str], say: Say) -> ModelProt
     if not model.id:
         say(f"{path}.id", "missing: how the provider calls the model")
         return echo
-    given: Mapping[str, Any] = asdict(model)
+    given: Mapping[str, Any] = asdict(model, recurse=False)
     settings = {name: given[name] for name in taken & given.keys() if given[name] is not None}
     try:
         return provider.codec(api_key=_key(path, given, provider, environ, say), **settings)
