@@ -380,8 +380,8 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         )
     for key, (name, cls) in _KEYED.items():
         found[key] = _structure_table(cls, name, mapping.get(key, {}), key, faults)
-    for key, listed in _LISTED.items():
-        found[key] = _structure_array(listed, mapping.get(key, []), key, faults)
+    for key, cls in _LISTED.items():
+        found[key] = _structure_array(cls, mapping.get(key, []), key, faults)
     if faults:
         raise ConfigurationError(tuple(faults))
     return PlatformConfig(**found)
