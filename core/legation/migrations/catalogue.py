@@ -516,5 +516,35 @@ _2_7_0: Final = Migration(
     serves=Version(2, 6, 0),
 )
 
-CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0))
+# --- 2.8.0 -------------------------------------------------------------------------------------
+# A run names the state of its session by its digest.  The output of a run that was stored before,
+# or by a node for 2.7.0, has the state in it.
+
+_SESSION_STATES: Final = """
+    create table session_states (
+        owner text not null,
+        session_id text not null,
+        digest text not null,
+        document text not null,
+        first_us bigint not null,
+        primary key (owner, session_id, digest)
+    )
+"""
+
+_2_8_0: Final = Migration(
+    Version(2, 8, 0),
+    "the state of a session as its runs left it, once for each version",
+    up=(
+        Step(_SESSION_STATES),
+        Step("alter table runs add column state text"),
+    ),
+    down=(
+        Step("alter table runs drop column state"),
+        Step("drop table session_states"),
+    ),
+    loses=("the state of its session as each run left it (runs.state, session_states)",),
+    serves=Version(2, 7, 0),
+)
+
+CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0))
 """The schema of this release is `CATALOGUE.latest`."""

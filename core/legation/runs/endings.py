@@ -21,6 +21,7 @@ from ..store.failures import StoreFailure
 from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
+from ..store.session_state import fill_state
 from ..values import frozen
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped
 from .event_writer import CancelAsked, EventWriter, Journal
@@ -279,6 +280,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         input=end.input,
         members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
         records=journal.records(),
+        view=journal.state.view,
     )
 
 
@@ -296,5 +298,9 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
     if ended.kept:
-        yield from Publish(run.run_id, mark_final(finish.events), journal.database)
+        events = mark_final(finish.events)
+        if ended.state is not None:
+            last = events[-1]
+            events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
+        yield from Publish(run.run_id, events, journal.database)
     return ended

@@ -296,15 +296,14 @@ class EventWriter:
         where, ended_us, text = self.prefix + place, None, None
         if outcome is not None:
             ended_us = self.journal.now_us
-            text = encode_outcome(where, asked, self._with_state(where, outcome))
+            if where in self.journal.state.asked:
+                outcome = self._with_state(where, outcome)
+            text = encode_outcome(where, asked, outcome)
         self.journal.steps[where] = Step(where, kind, asked, begun_us, ended_us, text)
 
     def _with_state(self, where: str, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the outcome of a step with what its call writes to the state of the session."""
-        state = self.journal.state
-        if where not in state.asked:
-            return outcome
-        change = state.note(where, where)
+        change = self.journal.state.note(where, where)
         return {**outcome, "state": encode_change(change)} if change.keys else outcome
 
     def change_state(self, read: StateRead, change: StateChange) -> None:

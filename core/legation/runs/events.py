@@ -153,15 +153,19 @@ class RunContentCompleted(_Named):
 
 @frozen
 class RunCompleted(_Named):
-    """A run has come to its own end."""
+    """A run has come to its own end.
+
+    The state of the session is kept apart; who reads the event has it put in its place, which is
+    behind all else (`fill_state`).  Members of teams have none of their own.
+    """
 
     content: Any
     content_type: str
     reasoning_content: Any = ABSENT
-    session_state: Any = ABSENT
     metadata: Any = ABSENT
     metrics: Any = ABSENT
     member_responses: Any = ABSENT
+    session_state: Any = ABSENT
 
 
 @frozen

@@ -21,7 +21,7 @@ from ..incidents import where
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
-from ..store.session_state import NO_CHANGE, StateChange, apply, change_to
+from ..store.session_state import NO_CHANGE, apply
 from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
@@ -34,7 +34,7 @@ from .recorded import fetch_recorded
 from .register import InFlight
 from .release import release_run
 from .retry import MOST_TRIES, PASSING
-from .state_writer import StateWriter
+from .state_writer import StateWriter, view_of
 from .team_turn import Taking
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
@@ -181,8 +181,9 @@ class ExecuteRun(Job):
         node = yield from ThisNode()
         started_us = yield from Now()
         asked = json.loads(self.run.input)
-        view = _view(asked)
-        run = self.run if view is None else evolve(self.run, state=apply(self.run.state, view))
+        run, view = self.run, view_of(asked)
+        if view is not NO_CHANGE:
+            run = evolve(run, state=apply(run.state, view))
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)
         journal = Journal(
@@ -194,7 +195,7 @@ class ExecuteRun(Job):
             is_over=self.context.is_over,
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
-            state=StateWriter(view or NO_CHANGE),
+            state=StateWriter(view),
             given=Given(asked),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
@@ -326,12 +327,3 @@ def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Pr
     """Execute the run that a session's ended one made way for, or let it wait for another node."""
     if context.take() or not (yield from release_run(database, run)):
         yield from Spawn(ExecuteRun(context, database, run))
-
-
-def _view(asked: Mapping[str, Any]) -> StateChange | None:
-    """Return what the token of the caller says in the session's state, for this run.
-
-    The state of the session may have been changed since, by another request or another token.
-    """
-    claims = asked.get("state_claims")
-    return None if claims is None else change_to(claims["said"], claims["names"])

@@ -78,7 +78,6 @@ def render_running(summary: RunSummary) -> dict[str, Any]:
     return {
         **_head(summary),
         **model_of(summary.component),
-        "session_state": json.loads(summary.run.state),
         "created_at": summary.run.created_us // 1_000_000,
         "status": RunState.RUNNING.value,
         "metrics": {},
@@ -116,6 +115,7 @@ def render_cancelled(summary: RunSummary, content: str) -> dict[str, Any]:
 
 
 def _output(summary: RunSummary, state: RunState, content: Any) -> dict[str, Any]:
+    # The state of the session is kept apart, and put in its place, behind all else (`fill_state`).
     asked = json.loads(summary.run.input)
     return {
         **_head(summary),
@@ -123,11 +123,11 @@ def _output(summary: RunSummary, state: RunState, content: Any) -> dict[str, Any
         "content_type": _content_type(summary, asked, content),
         **_thoughts(summary.state),
         **model_of(summary.component),
-        "session_state": json.loads(summary.run.state),
         "created_at": summary.run.created_us // 1_000_000,
         "status": state.value,
         **_turn(summary, state, asked["message"]),
         **_input(asked),
+        **({"session_state": {}} if summary.parent_run_id is None else {}),
     }
 
 
@@ -226,8 +226,8 @@ def _without_content(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_output(row: RunRow) -> dict[str, Any]:
     """Return a stored run; one that is not over yet shows its input and where it stands."""
-    if row.output is not None:
-        output: dict[str, Any] = json.loads(row.output)
+    if (shown := row.shown) is not None:
+        output: dict[str, Any] = json.loads(shown)
         return output
     return {
         "run_id": row.run_id,
@@ -245,7 +245,8 @@ def run_output(row: RunRow) -> dict[str, Any]:
 
 def run_json(row: RunRow) -> bytes:
     """Return `run_output` as JSON; an output is stored as that."""
-    return (row.output or compact_json(run_output(row))).encode()
+    shown = row.output if row.state is None else row.shown
+    return (shown or compact_json(run_output(row))).encode()
 
 
 def run_row(row: RunRow) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from attrs import evolve
@@ -38,6 +39,7 @@ from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, repeat
+from .state_writer import StateWriter, view_of
 from .topics import cancel_topic, runs_topic
 
 __all__ = ["KeepRuns"]
@@ -165,7 +167,8 @@ class KeepRuns(Job):
         outcome = outcome if row.cancel_us is None else CancelAsked()
         run, component = row.claim, self.context.component(row.claim)
         summary = RunSummary(run, self.context.name_of(run), component)
-        journal = Journal(self.database, run, node, now_us)
+        state = StateWriter(view_of(json.loads(run.input)))
+        journal = Journal(self.database, run, node, now_us, state=state)
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)

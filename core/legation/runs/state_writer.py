@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import define, field
@@ -20,11 +21,12 @@ from ..store.session_state import (
     StateChange,
     StateChanges,
     apply,
+    change_to,
     encode_value,
 )
 from ..values import frozen
 
-__all__ = ["StateRead", "StateTooLarge", "StateWriter"]
+__all__ = ["StateRead", "StateTooLarge", "StateWriter", "view_of"]
 
 _SHOWN: Final = 100  # characters of a key in the log
 _TOO_LARGE: Final = (
@@ -165,3 +167,12 @@ class StateWriter:
 def _numbers(place: str) -> tuple[int, ...]:
     """Return what places are compared by: `3.10` is behind `3.9/1.1`."""
     return tuple(map(int, _NUMBER.findall(place)))
+
+
+def view_of(asked: Mapping[str, Any]) -> StateChange:
+    """Return what the token of the caller says in the session's state, for the run with this input.
+
+    The state of the session may have been changed since, by another request or another token.
+    """
+    claims = asked.get("state_claims")
+    return NO_CHANGE if claims is None else change_to(claims["said"], claims["names"])

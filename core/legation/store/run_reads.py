@@ -18,6 +18,7 @@ from .run_rows import (
     status_is,
 )
 from .run_states import RunMove, RunState, state_after
+from .session_state import fill_state, kept_state
 from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = [
@@ -69,7 +70,8 @@ CONSUMED: Final = Sql(
     _sums("cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)"),
 )
 EVENTS: Final = Sql(
-    """select e.seq, e.name, e.data from events e join runs r on r.run_id = e.run_id
+    f"""select e.seq, e.name, e.data, case when e.seq = r.events then {kept_state("r")} end
+    from events e join runs r on r.run_id = e.run_id
     where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
 )
 # A run that waits is held up by the one of its session that is executed.
@@ -206,4 +208,8 @@ class FetchEvents(ReadUnit[EventsPage]):
             return EventsPage((), None, 0)
         rows = yield EVENTS.of(self)
         status, last, held_now = progress[0]
-        return EventsPage(tuple(StoredEvent(*row) for row in rows), status, last, bool(held_now))
+        events = tuple(
+            StoredEvent(seq, name, data if state is None else fill_state(data, state))
+            for seq, name, data, state in rows
+        )
+        return EventsPage(events, status, last, bool(held_now))

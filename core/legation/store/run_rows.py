@@ -12,6 +12,7 @@ from attrs import field, fields
 
 from ..values import frozen
 from .run_states import RunMove, RunState, state_after, states_before
+from .session_state import fill_state, kept_state
 from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [
@@ -83,7 +84,11 @@ class ClaimedRun(RunOrder):
 
 @frozen
 class RunRow:
-    """One run as stored; `input` and `output` are JSON, times in microseconds since the epoch."""
+    """One run as stored; `input` and `output` are JSON, times in microseconds since the epoch.
+
+    `state` is that of the session as the run left it, as JSON; None where it is empty, or stands in
+    the output, as it did before it was kept apart.
+    """
 
     owner: str
     session_id: str
@@ -106,6 +111,14 @@ class RunRow:
     cancel_us: int | None = None
     tries: int = 0
     recorded: int = 0
+    state: str | None = None
+
+    @property
+    def shown(self) -> str | None:
+        """The output with the state of the session in it."""
+        if self.output is None or self.state is None:
+            return self.output
+        return fill_state(self.output, self.state)
 
     @property
     def lease(self) -> RunLease:
@@ -128,8 +141,10 @@ class RunRow:
         return ClaimedRun(*_claimed_columns(self))
 
 
-COLUMNS: Final = ", ".join(field.name for field in fields(RunRow))
-"""What a `RunRow` is made of, in its order."""
+_STORED: Final = tuple(field.name for field in fields(RunRow) if field.name != "state")
+
+COLUMNS: Final = ", ".join((*_STORED, kept_state()))
+"""What a `RunRow` is made of, in its order; the table is called `runs`."""
 
 _CLAIMED: Final = tuple(field.name for field in fields(ClaimedRun) if field.name != "state")
 _claimed_columns = attrgetter(*_CLAIMED)

@@ -23,6 +23,7 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after, states_before
 from .runs import ACTIVE
+from .session_state import encode_value
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = ["CANCELLED_AT_ONCE", "CancelRun", "ContinueRun", "Continued"]
@@ -72,7 +73,7 @@ class CancelRun(Unit[str | None]):
             yield ASK_TO_CANCEL.of(self)
         elif status in CANCELLED_AT_ONCE:
             last, stored = found[0][1] + 1, json.loads(found[0][2] or self.output)
-            output = json.dumps({**stored, "status": _CANCELLED.value}, ensure_ascii=False)
+            output = encode_value({**stored, "status": _CANCELLED.value})
             yield CANCEL.of(self, output=output, last=last)
             event = StoredEvent(last, *self.event)
             yield insert_events(dialect, self.run_id, self.now_us, (event,))

@@ -40,7 +40,16 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
-from .session_state import EMPTY, SET_STATE, STATE
+from .session_state import (
+    EMPTY,
+    NO_CHANGE,
+    SET_STATE,
+    STATE,
+    StateChange,
+    apply,
+    keep_state,
+    kept_state,
+)
 from .steps import NO_RECORDS, Records, write_records
 from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
 
@@ -217,7 +226,7 @@ FINISH: Final = clocked(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         input = coalesce(cast(:input as text), input),
-        ended_us = :now_us, events = :last, lease_by = null, lease_us = null
+        ended_us = :now_us, events = :last, lease_by = null, lease_us = null, state = null
     where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
         and (cast(:lapsed as bigint) = 0 or events = :before)
@@ -240,7 +249,7 @@ CLAIM: Final = Sql(
     returning {CLAIMED}"""
 )
 ENDED_SO: Final = Sql(
-    """select 1 from runs where owner = :owner and run_id = :run_id
+    f"""select {kept_state()} from runs where owner = :owner and run_id = :run_id
     and status = :status and attempt = :attempt and ended_us = :now_us"""
 )
 CLAIMED_SO: Final = Sql(
@@ -281,6 +290,7 @@ class Ended:
     `elsewhere`: the next run waits for a node that hosts what it was asked of.
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
+    `state`: that of the session as the run leaves it, as JSON; None where it is empty.
     """
 
     kept: bool
@@ -288,6 +298,7 @@ class Ended:
     elsewhere: bool = False
     cancel_asked: bool = False
     cancel_unasked: bool = False
+    state: str | None = None
 
 
 @frozen
@@ -300,6 +311,7 @@ class FinishRun(Unit[Ended]):
 
     `input` is what the run keeps as its input, where that changes: a run that pauses keeps there
     what it needs to go on.  `members`: it may have members at work, whose runs end with it.
+    `view` is what the token of the run's caller says, which is laid over the state that it shows.
     """
 
     owner: str
@@ -318,6 +330,7 @@ class FinishRun(Unit[Ended]):
     input: str | None = None
     members: bool = False
     records: Records = NO_RECORDS
+    view: StateChange = NO_CHANGE
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
@@ -325,6 +338,7 @@ class FinishRun(Unit[Ended]):
         if not (yield FINISH.of(self, **self._fence())):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        state, shown = touched[0][0], None
         if self.records is not NO_RECORDS:
             state = yield from write_records(
                 dialect,
@@ -332,10 +346,12 @@ class FinishRun(Unit[Ended]):
                 self.lease.attempt,
                 self.now_us,
                 self.records,
-                touched[0][0],
+                state,
                 (self.run_id,),
             )
-            touched = ((state,),)
+        if state != EMPTY or self.view is not NO_CHANGE:
+            left = (self.owner, self.session_id, self.run_id, apply(state, self.view))
+            shown = yield from keep_state(*left, self.now_us)
         if self.members:
             yield from end_members(
                 self.owner,
@@ -346,10 +362,11 @@ class FinishRun(Unit[Ended]):
             )
         waiting = yield NEXT.of(self)
         if not waiting:
-            return Ended(kept=True)
+            return Ended(kept=True, state=shown)
         claim = SessionClaim(self.owner, self.session_id, self.node, self.now_us, self.hosted)
         claimed, elsewhere = yield from claim.take(waiting)
-        return Ended(kept=True, following=to_claimed_run(claimed, touched), elsewhere=elsewhere)
+        following = to_claimed_run(claimed, ((state,),))
+        return Ended(kept=True, following=following, elsewhere=elsewhere, state=shown)
 
     def _fence(self) -> dict[str, Any]:
         lease, events = self.lease, self.events
@@ -358,11 +375,12 @@ class FinishRun(Unit[Ended]):
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""
-        if not (yield ENDED_SO.of(self, attempt=self.lease.attempt)):
+        ended = yield ENDED_SO.of(self, attempt=self.lease.attempt)
+        if not ended:
             return (yield from self._explain_refusal())
         claimed = yield CLAIMED_SO.of(self)
         state = yield STATE.of(self)
-        return Ended(kept=True, following=to_claimed_run(claimed, state))
+        return Ended(kept=True, following=to_claimed_run(claimed, state), state=ended[0][0])
 
     def _explain_refusal(self) -> Statements[Ended]:
         """Return why the run did not end: the lease is lost, or the wish to cancel says no."""

@@ -4,10 +4,15 @@ A change names the keys that it writes and nothing else, so that what others wri
 It is applied in the transaction that stores the outcome of the call, under the lock of the
 session's row, and only where that very transaction stores the outcome: once, however often the
 transaction is tried.
+
+As a run leaves it, the state is kept once per session and version, under its digest, which the row
+of the run names.  The output of the run has an empty one in its place, as its last member, and so
+has its last event; whoever reads them puts in what is kept.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -28,6 +33,9 @@ __all__ = [
     "change_to",
     "encode_change",
     "encode_value",
+    "fill_state",
+    "keep_state",
+    "kept_state",
 ]
 
 MAX_STATE: Final = 1 << 20
@@ -134,3 +142,49 @@ def change_to(said: Mapping[str, Any], names: Collection[str]) -> StateChange:
     """Return the change that gives the keys `names` the values that `said` has, and no others."""
     values = tuple((key, encode_value(value)) for key, value in said.items())
     return StateChange(values, tuple(name for name in names if name not in said))
+
+
+# --- The state as runs left it -----------------------------------------------------------------
+
+KEEP_STATE: Final = Sql(
+    """insert into session_states (owner, session_id, digest, document, first_us)
+    values (:owner, :session_id, :digest, :document, :now_us)
+    on conflict (owner, session_id, digest) do nothing"""
+)
+NAME_STATE: Final = Sql("update runs set state = :digest where owner = :owner and run_id = :run_id")
+# A release before this one that cancels a paused run writes its output anew, with spaces.
+_PLACES: Final = (',"session_state":{}}', ', "session_state": {}}')
+
+
+def kept_state(runs: str = "runs") -> str:
+    """Return the column with the state as the run of a row left it; `runs` is the table's name."""
+    return f"""(select document from session_states as kept where kept.owner = {runs}.owner
+        and kept.session_id = {runs}.session_id and kept.digest = {runs}.state)"""
+
+
+def keep_state(
+    owner: str, session_id: str, run_id: str, state: str, now_us: int
+) -> Statements[str | None]:
+    """Yield what keeps `state`, as a run leaves it; return it, None where it is empty.
+
+    One state has one digest: `state` is as `apply` returns it.
+    """
+    if state == EMPTY:
+        return None
+    digest = hashlib.sha256(state.encode()).hexdigest()
+    yield KEEP_STATE(
+        owner=owner, session_id=session_id, digest=digest, document=state, now_us=now_us
+    )
+    yield NAME_STATE(owner=owner, run_id=run_id, digest=digest)
+    return state
+
+
+def fill_state(text: str, document: str) -> str:
+    """Return `text`, an output or the data of an event, with `document` in the state's place.
+
+    One that a release before this one wrote has a state of its own, and is returned as it is.
+    """
+    for place in _PLACES:
+        if text.endswith(place):
+            return f"{text[:-3]}{document}}}"
+    return text

@@ -298,6 +298,9 @@ DELETE_STEPS: Final = Sql(
     """delete from steps where run_id in (
         select run_id from runs where owner = :owner and session_id = :session_id)"""
 )
+DELETE_STATES: Final = Sql(
+    "delete from session_states where owner = :owner and session_id = :session_id"
+)
 DELETE_RUNS: Final = Sql("delete from runs where owner = :owner and session_id = :session_id")
 DELETE: Final = Sql("delete from sessions where owner = :owner and session_id = :session_id")
 
@@ -385,7 +388,7 @@ class DeleteSessions(Unit[Deleted]):
             if not (yield LOCK(**session, kind=kind)):
                 continue
             runs += [row[0] for row in (yield UNFINISHED(**session))]
-            for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_RUNS, DELETE):
+            for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS, DELETE):
                 yield statement(**session)
             if owner == self.own:
                 until_us = self.now_us + _REMEMBERED_US

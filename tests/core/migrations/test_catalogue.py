@@ -143,6 +143,7 @@ def test_the_labels_of_this_release() -> None:
         "2.5.6",
         "2.6.0",
         "2.7.0",
+        "2.8.0",
     ]
 
 

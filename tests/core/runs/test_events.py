@@ -135,9 +135,9 @@ FORMS: Final[tuple[tuple[EventOrigin, Event, str, str], ...]] = (
     ),
     (
         TEAM,
-        RunCompleted("x", "str", "hm", {"a": 1}, {}, {"duration": 1.5}, []),
+        RunCompleted("x", "str", "hm", {}, {"duration": 1.5}, [], {"a": 1}),
         "TeamRunCompleted",
-        ',"content":"x","content_type":"str","reasoning_content":"hm","session_state":{"a":1},"metadata":{},"metrics":{"duration":1.5},"member_responses":[]}',
+        ',"content":"x","content_type":"str","reasoning_content":"hm","metadata":{},"metrics":{"duration":1.5},"member_responses":[],"session_state":{"a":1}}',
     ),
     (
         AGENT,

@@ -17,6 +17,7 @@ from legation.effects import Now, Spawn, ThisNode
 from legation.messaging.answers import AnswerMessage
 from legation.messaging.jobs import answer_inbox
 from legation.messaging.leases import leases_of
+from legation.migrations.catalogue import CATALOGUE
 from legation.models.conversation import Prompt
 from legation.store.inbox import INBOX, ClaimedMessage
 from legation.store.leased_queue import ClaimedItems, ClaimItems, ItemKey, Lease
@@ -290,7 +291,7 @@ def test_a_backup_of_the_release_before_is_not_served_and_then_noticed(world: Wo
     world.wait(BEAT + 1)
     assert [world.ready(node)[0] for node in (0, 1)] == [503, 503]
 
-    migrate("2.7.0")
+    migrate(str(CATALOGUE.latest))
     world.wait(2 * LOOKS)
 
     assert [world.ready(node)[0] for node in (0, 1)] == [200, 200]

@@ -6,11 +6,14 @@ import json
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.member_runs import MemberMove, Root, StartMember
-from legation.store.run_rows import RunLease, StoredEvent
+from legation.store.run_reads import FetchEvents, FetchRun, ListRuns
+from legation.store.run_rows import RunLease, RunRow, StoredEvent
+from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation.store.session_state import (
     EMPTY,
@@ -22,9 +25,10 @@ from legation.store.session_state import (
     change_to,
     encode_change,
     encode_value,
+    fill_state,
 )
 from legation.store.sessions import DeleteSessions, SessionChange, UpdateSession
-from legation.store.steps import Records, Step, StepKind
+from legation.store.steps import NO_RECORDS, Records, Step, StepKind
 
 from ...one_database import Database
 
@@ -54,22 +58,38 @@ def append(database: Database, records: Records, *, attempt: int = 1) -> bool | 
     return database.run(AppendEvents("ada", "run-ada", lease, 7, event, last + 1, records))
 
 
-def finish(records: Records, *, last: int = 1, now_us: int = 8) -> FinishRun:
-    return FinishRun(
+def finish(records: Records = NO_RECORDS, **others: Any) -> FinishRun:
+    unit = FinishRun(
         owner="ada",
         session_id="s",
         run_id="run-ada",
         lease=RunLease("n", 1),
         node="n",
-        now_us=now_us,
+        now_us=8,
         status="COMPLETED",
-        output="{}",
+        output='{"content":"x","session_state":{}}',
         reason=None,
         usage=None,
-        events=(StoredEvent(last, "e", "{}"),),
+        events=(StoredEvent(1, "e", '{"content":"x","session_state":{}}'),),
         hosted=("agent:desk",),
         records=records,
     )
+    return evolve(unit, **others)
+
+
+def row_of(database: Database, run_id: str = "run-ada") -> RunRow:
+    row = database.run(FetchRun(run_id, None, any_owner=True))
+    assert row is not None
+    return row
+
+
+def put(database: Database, owner: str = "ada", **document: Any) -> None:
+    """Have a client replace the state."""
+    database.run(UpdateSession(owner, "s", SessionChange(state=document), 8))
+
+
+def kept(database: Database) -> list[Any]:
+    return database.ask("select owner, session_id, document from session_states order by 1, 3")
 
 
 def state(database: Database, owner: str = "ada") -> Any:
@@ -192,7 +212,7 @@ def test_an_end_that_is_stored_again_writes_nothing_again(database: Database) ->
     database.run(unit)
     database.run(UpdateSession("ada", "s", SessionChange(state={"by": "client"}), 9))
 
-    assert database.run(unit) == Ended(kept=True)
+    assert database.run(unit) == Ended(kept=True, state='{"cart":["x"]}')
     assert state(database) == {"by": "client"}
 
 
@@ -207,3 +227,109 @@ def test_a_member_writes_when_it_ends_and_then_no_more(database: Database) -> No
 
     assert state(database) == {}
     assert database.ask("select status from runs where run_id = 'm'") == [("COMPLETED",)]
+
+
+# --- As runs left it ---------------------------------------------------------------------------
+
+
+def test_a_run_shows_the_state_as_it_left_it_whatever_becomes_of_that(database: Database) -> None:
+    put(database, n=1)
+    ended = database.run(finish(Records((STEP,), state=changes(("1.1", ADD)))))
+    put(database, n=2)
+
+    left = '{"n":1,"cart":["x"]}'
+    assert ended == Ended(kept=True, state=left)
+    shown = f'{{"content":"x","session_state":{left}}}'
+    assert row_of(database).shown == shown
+    assert [row.shown for row in database.run(ListRuns("ada", "s"))] == [shown]
+    assert database.run(FetchEvents("ada", "run-ada", 0)).events == (StoredEvent(1, "e", shown),)
+    assert database.ask("select output, data from runs join events using (run_id)") == [
+        ('{"content":"x","session_state":{}}',) * 2
+    ]
+
+
+def test_one_version_of_the_state_is_stored_once_for_each_session(database: Database) -> None:
+    put(database, n=1)
+    put(database, "eve", n=1)
+    database.run(StartRun("ada", "s", "next", "agent", "desk", "{}", "", "n", 2))
+    for owner, run_id in (("ada", "run-ada"), ("eve", "run-eve"), ("ada", "next")):
+        database.run(finish(owner=owner, run_id=run_id))
+
+    assert kept(database) == [("ada", "s", '{"n":1}'), ("eve", "s", '{"n":1}')]
+    assert row_of(database, "next").state == '{"n":1}'
+
+
+def test_an_empty_state_is_not_kept(database: Database) -> None:
+    assert database.run(finish()) == Ended(kept=True)
+    assert kept(database) == []
+    assert row_of(database).shown == '{"content":"x","session_state":{}}'
+
+
+def test_what_the_token_says_is_in_what_the_run_shows_and_not_in_the_session(
+    database: Database,
+) -> None:
+    put(database, plan="small", n=1)
+    view = change_to({"plan": "large"}, ("plan", "tenant"))
+
+    ended = database.run(finish(view=view))
+
+    assert ended.state == '{"plan":"large","n":1}'
+    assert state(database) == {"plan": "small", "n": 1}
+
+
+def test_a_view_that_leaves_nothing_keeps_nothing(database: Database) -> None:
+    put(database, plan="small")
+
+    assert database.run(finish(view=change_to({}, ("plan",)))) == Ended(kept=True)
+    assert kept(database) == []
+
+
+def test_of_a_run_that_pauses_and_goes_on_the_last_state_counts(database: Database) -> None:
+    put(database, n=1)
+    database.run(finish(status="PAUSED", input="{}"))
+    assert row_of(database).state == '{"n":1}'
+    put(database)
+    goes_on = ContinueRun("ada", "s", "run-ada", 1, "{}", "k", "n", 9, ("agent:desk",))
+    database.run(goes_on)
+    assert row_of(database).shown is None
+
+    last = (StoredEvent(2, "e", "{}"),)
+    assert database.run(finish(lease=RunLease("n", 2), events=last)) == Ended(kept=True)
+    assert row_of(database).state is None
+
+
+def test_a_paused_run_that_is_cancelled_shows_what_it_paused_with(database: Database) -> None:
+    put(database, n=1)
+    output = '{"content":"x","status":"PAUSED","session_state":{}}'
+    database.run(finish(status="PAUSED", input="{}", output=output))
+
+    database.run(CancelRun("ada", "s", "run-ada", 9, "{}", ("RunCancelled", "{}")))
+
+    shown = json.loads(row_of(database).shown or "")
+    assert shown == {"content": "x", "status": "CANCELLED", "session_state": {"n": 1}}
+
+
+def test_the_states_of_a_session_are_deleted_with_it_and_with_it_alone(database: Database) -> None:
+    for owner in ("ada", "eve"):
+        put(database, owner, n=1)
+        database.run(finish(owner=owner, run_id=f"run-{owner}"))
+
+    database.run(DeleteSessions((("ada", "s", None),), None, 9))
+
+    assert kept(database) == [("eve", "s", '{"n":1}')]
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ('{"a":1,"session_state":{}}', '{"a":1,"session_state":{"n":1}}'),
+        ('{"a": 1, "session_state": {}}', '{"a": 1, "session_state": {"n":1}}'),
+        ('{"session_state":{"old":1},"metrics":{}}', None),
+        ('{"content":{"session_state":{}}}', None),
+        ('{"content":{"a":1,"session_state":{}},"session_state":{"old":1}}', None),
+        ('{"content":",\\"session_state\\":{}}"}', None),
+        ("{}", None),
+    ],
+)
+def test_only_the_place_at_the_end_is_filled(text: str, filled: str | None) -> None:
+    assert fill_state(text, '{"n":1}') == (filled or text)
