@@ -55,6 +55,7 @@ __all__ = [
     "OnBusy",
     "PlatformConfig",
     "Provider",
+    "Reader",
     "Team",
     "structure",
 ]
@@ -118,6 +119,9 @@ Provider: TypeAlias = Literal["echo", "openai", "anthropic"]
 """The protocol that a model is asked in."""
 
 Instructed: TypeAlias = str | Awaitable[str | None] | None
+
+Reader: TypeAlias = Callable[..., Any]
+"""A function that returns the text of a file: it is given its bytes as `content`."""
 
 # A string is `module:attribute`, imported by the host that reads a configuration file.
 ModelLike: TypeAlias = str | ModelProtocol
@@ -324,6 +328,9 @@ class PlatformConfig:
     (queue), or is refused (reject).  A run that takes longer than `run_timeout_seconds` is ended.
     After `lease_seconds` of silence a node is taken for dead.  A run that waits for longer than
     `unhosted_minutes` for what no node hosts is an incident.
+
+    `readers` are functions by a media type: each returns the text of such a file, for the models
+    that do not take it.
     """
 
     id: str = "legation"
@@ -342,6 +349,7 @@ class PlatformConfig:
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
     teams: tuple[Team, ...] = field(default=(), converter=_teams)
     channels: tuple[AnyChannel, ...] = field(default=(), converter=_channels)
+    readers: Mapping[str, Reader | str] = field(factory=dict[str, "Reader | str"])
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
@@ -359,6 +367,7 @@ _BY_KIND: Final[Mapping[Any, tuple[str, Mapping[str, type[Any]]]]] = {
 """By class: the key that says which kind a table is of, and the class of each."""
 _NO_KINDS: Final[tuple[str, Mapping[str, type[Any]]]] = ("", {})
 _TOP: Final = "platform"
+_READERS: Final = "readers"
 _AUTHORIZATION: Final = "authorization_config"
 
 Found: TypeAlias = dict[str, Any]
@@ -371,9 +380,11 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
     """
     faults: list[Fault] = []
-    known = {_TOP, _AUTHORIZATION, *_KEYED, *_LISTED}
+    known = {_TOP, _AUTHORIZATION, _READERS, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
+    if _READERS in mapping:
+        found[_READERS] = _structure_readers(mapping[_READERS], faults)
     if _AUTHORIZATION in mapping:
         found[_AUTHORIZATION] = _one(
             AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
@@ -440,6 +451,15 @@ def _of_kind(cls: type[Any], item: Any) -> tuple[type[Any], Any]:
         key in rest for key, required in taken.items() if required
     )
     return (kind, rest) if fits else (cls, item)
+
+
+def _structure_readers(value: Any, faults: list[Fault]) -> dict[str, str]:
+    if not _is_table(value):
+        faults.append(Fault(_READERS, "expected a table"))
+        return {}
+    names = {key: name for key, name in value.items() if isinstance(name, str)}
+    faults += [Fault(f"{_READERS}.{key}", "expected a string") for key in value if key not in names]
+    return names
 
 
 def _with(item: Any, name: str, key: str) -> Any:

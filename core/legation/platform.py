@@ -35,6 +35,7 @@ from .config import (
     Database,
     OnBusy,
     PlatformConfig,
+    Reader,
     Team,
 )
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
@@ -131,6 +132,7 @@ class Platform:
         agents: Iterable[Agent] = (),
         teams: Iterable[Team] = (),
         channels: Iterable[AnyChannel] = (),
+        readers: Mapping[str, Reader] | None = None,
         environ: Mapping[str, str] | None = None,
         jwks: bytes | None = None,
         routes: Iterable[CustomRoute] = (),
@@ -155,6 +157,7 @@ class Platform:
             agents=agents,
             teams=teams,
             channels=channels,
+            readers=readers or {},
         )
         extensions = _Extensions(tuple(routes), tuple(channel_kinds))
         self._open(config, jwks, environ or {}, catalogue, extensions)

@@ -92,7 +92,11 @@ class _Importer:
             evolve(team, tools=self._tools(team, f"teams[{i}]"))
             for i, team in enumerate(config.teams)
         ]
-        return evolve(config, agents=agents, teams=teams)
+        readers = {
+            name: self._resolve(reader, f"readers.{name}") if isinstance(reader, str) else reader
+            for name, reader in config.readers.items()
+        }
+        return evolve(config, agents=agents, teams=teams, readers=readers)
 
     def _agent(self, agent: Agent, path: str) -> Agent:
         run = agent.run

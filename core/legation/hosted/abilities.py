@@ -24,14 +24,14 @@ from ..tools import (
 from ..tools.structured import check_schema
 from ..values import frozen
 
-__all__ = ["DELEGATION", "Abilities", "abilities", "is_count", "is_duration"]
+__all__ = ["DELEGATION", "NOT_IMPORTED", "Abilities", "abilities", "is_count", "is_duration"]
 
 Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
 
 DELEGATION: Final = ("delegate_task_to_member", "delegate_task_to_members")
 """Names that the tools of a team's leader have."""
 
-_NOT_IMPORTED: Final = "is imported from a configuration file alone; give the function itself"
+NOT_IMPORTED: Final = "is imported from a configuration file alone; give the function itself"
 # A hosted function does not get these, and so would not heed them.
 _OF_A_MODEL: Final = (
     "model",
@@ -160,7 +160,7 @@ def _tools(items: tuple[ToolLike, ...], path: str, say: Say) -> tuple[Tool, ...]
     for index, item in enumerate(items):
         here = f"{path}.tools[{index}]"
         if isinstance(item, str):
-            say(here, f"{item!r} {_NOT_IMPORTED}")
+            say(here, f"{item!r} {NOT_IMPORTED}")
             continue
         try:
             tool = as_tool(item)
@@ -182,7 +182,7 @@ def _make_hosted(agent: Agent, path: str, say: Say) -> Hosted | None:
         if getattr(agent, key) != _DEFAULTS[key]:
             say(f"{path}.{key}", "is not allowed together with `run`")
     if isinstance(agent.run, str):
-        say(f"{path}.run", f"{agent.run!r} {_NOT_IMPORTED}")
+        say(f"{path}.run", f"{agent.run!r} {NOT_IMPORTED}")
         return None
     try:
         return host_function(agent.run)

@@ -36,7 +36,15 @@ _CALLED: Final[Mapping[Any, str]] = {
 # The registry looks into these, and says more of them.
 _LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...]}
 # What stands beside the table `[platform]` of a file.
-_TABLES: Final = {"authorization_config", "databases", "models", "agents", "teams", "channels"}
+_TABLES: Final = {
+    "authorization_config",
+    "databases",
+    "models",
+    "agents",
+    "teams",
+    "channels",
+    "readers",
+}
 # The list of each kind of thing, and the field that names one of them in a path.
 _NAMED: Final = {"databases": "id", "models": "name", "channels": "id"}
 

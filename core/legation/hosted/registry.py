@@ -28,8 +28,10 @@ from ..config import (
     ModelLike,
     OnBusy,
     PlatformConfig,
+    Reader,
     Team,
 )
+from ..http.bodies.media_types import MEDIA_TYPES, PDF, WORD, is_text_type
 from ..http.messages import compact_json
 from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
@@ -38,7 +40,7 @@ from ..models.echo import Echo
 from ..store.steps import Definition
 from ..tools import Tool
 from ..values import frozen
-from .abilities import Abilities, abilities, is_duration
+from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .channel_kinds import find_kinds, read_settings
 from .providers import model_of
 
@@ -63,7 +65,7 @@ class Component(Abilities):
     """An agent or a team, ready to run.
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
-    administrator may read (instructions).
+    administrator may read (instructions).  `readers` read the text out of files, by their type.
     """
 
     kind: str
@@ -77,6 +79,7 @@ class Component(Abilities):
     version: str | None = None
     mode: str | None = None
     members: tuple[Component, ...] = ()
+    readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
@@ -120,6 +123,11 @@ class Component(Abilities):
         """What runs may have been asked of that are for this one, as `ASKED_OF` of the store."""
         whole = f"{self.kind}:{self.id}"
         return (whole,) if self.version is None else (whole, f"{whole}@{self.version}")
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether a function of it is given the files of a run, of any type."""
+        return self.run is not None or any(tool.context is not None for tool in self.tools)
 
     @property
     def depth(self) -> int:
@@ -274,6 +282,11 @@ class _Builder:
         self.faults: list[Fault] = []
         self.kinds = find_kinds(kinds, self._fault)
         self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
+        self.readers = {
+            name: reader
+            for name, reader in config.readers.items()
+            if self._is_reader(name, reader) and not isinstance(reader, str)
+        }
         self.models: dict[str, ModelProtocol] = {"echo": Echo()}
         for model in config.models:
             self.models[model.name] = model_of(model, environ, self._fault)
@@ -316,6 +329,19 @@ class _Builder:
             if name in _DOTS or name in _RESERVED.get(path, ()):
                 self._fault(f"{path}[{index}].id", f"{name!r} has another meaning in the paths")
 
+    def _is_reader(self, name: str, reader: object) -> bool:
+        """Report a reader for files that need none, or that cannot be called."""
+        path = f"readers.{name}"
+        if MEDIA_TYPES.get(name) != "files" or is_text_type(name):
+            self._fault(path, f"has no use: a reader is for {PDF} or {WORD}")
+        elif isinstance(reader, str):
+            self._fault(path, f"{reader!r} {NOT_IMPORTED}")
+        elif not callable(reader):
+            self._fault(path, f"expected a function, not {type(reader).__name__}")
+        else:
+            return True
+        return False
+
     def _check_places(self) -> None:
         """Report two databases that are one."""
         seen: dict[object, str] = {}
@@ -353,6 +379,7 @@ class _Builder:
             model=self._find_model(item.model, path),
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
+            readers=self.readers,
             **asdict(abilities(item, path, self._fault), recurse=False),
             **own,
         )

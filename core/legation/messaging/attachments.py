@@ -12,7 +12,9 @@ from ..channels.deliveries import Attachment, IncomingMessage
 from ..channels.media import MOST_BYTES, fetch_media
 from ..effects import Log, Program
 from ..hosted.registry import HostedChannel
+from ..http.bodies.file_types import Unidentified, identify
 from ..http.bodies.media_types import MEDIA_TYPES, encode_file
+from ..runs.files import find_unsent, read_out
 from ..values import frozen
 
 __all__ = ["MOST_FILES", "Attached", "attachments"]
@@ -43,13 +45,18 @@ def attachments(channel: HostedChannel, message: IncomingMessage, text: str) -> 
         found: bytes | str = _MANY
         if number < MOST_FILES:
             found = yield from _content(channel, media, room)
+        kept: str | dict[str, list[dict[str, Any]]]
         if isinstance(found, str):
-            notes.append(_UNREAD.format(media.name, found))
-            yield from _log_unread(channel, media, found)
+            kept = found
         else:
             room -= len(found)
-            kept = encode_file(media.name, media.mime_type, found)
-            files.setdefault(MEDIA_TYPES[media.mime_type], []).append(kept)
+            kept = yield from _admit(channel, media, found)
+        if isinstance(kept, str):
+            notes.append(_UNREAD.format(media.name, kept))
+            yield from _log_unread(channel, media, kept)
+        else:
+            for kind, items in kept.items():
+                files.setdefault(kind, []).extend(items)
     words = text if text.strip() else _WORDLESS
     return Attached("\n\n".join((words, *notes)), files)
 
@@ -58,6 +65,18 @@ def _content(channel: HostedChannel, media: Attachment, room: int) -> Program[by
     if media.mime_type not in MEDIA_TYPES:
         return _TYPE.format(media.mime_type)
     return (yield from fetch_media(channel.codec, media, room))
+
+
+def _admit(
+    channel: HostedChannel, media: Attachment, data: bytes
+) -> Program[dict[str, list[dict[str, Any]]] | str]:
+    """Return a file as its kind, or in a few words why the agent cannot have it."""
+    found = identify(media.name, media.mime_type, data)
+    if isinstance(found, Unidentified):
+        return f"it {found.reason}"
+    kept = encode_file(media.name, found, data)
+    files = yield from read_out(channel.component, {MEDIA_TYPES[found]: [kept]})
+    return files if find_unsent(channel.component, files) is None else _TYPE.format(found)
 
 
 def _log_unread(channel: HostedChannel, media: Attachment, reason: str) -> Program[None]:

@@ -15,7 +15,7 @@ from attrs import evolve
 
 from .conversation import Document, Image, Message, ModelProtocol
 
-__all__ = ["accepts_of", "describe", "fit", "is_accepted", "takes_urls"]
+__all__ = ["accepts_of", "describe", "fit", "is_accepted", "takes_document", "takes_image"]
 
 _PICTURES: Final = ("image/*",)
 _UNSEEN: Final = "(Its content is not shown to you.)"
@@ -24,11 +24,6 @@ _UNSEEN: Final = "(Its content is not shown to you.)"
 def accepts_of(model: ModelProtocol) -> tuple[str, ...]:
     """Return the media types that `model` takes; `*` stands for any subtype, or for any type."""
     return tuple(getattr(model, "accepts", _PICTURES))
-
-
-def takes_urls(model: ModelProtocol) -> bool:
-    """Return whether `model` takes documents by their address."""
-    return bool(getattr(model, "document_urls", False))
 
 
 def is_accepted(media_type: str, accepts: Iterable[str]) -> bool:
@@ -45,13 +40,8 @@ def fit(messages: tuple[Message, ...], model: ModelProtocol) -> tuple[Message, .
 
 
 def _fit_message(message: Message, model: ModelProtocol) -> Message:
-    accepts, urls = accepts_of(model), takes_urls(model)
-    images = tuple(image for image in message.images if _is_shown(image, accepts))
-    documents = tuple(
-        document
-        for document in message.documents
-        if (document.data or (urls and document.url)) and is_accepted(document.media_type, accepts)
-    )
+    images = tuple(image for image in message.images if takes_image(model, image))
+    documents = tuple(one for one in message.documents if takes_document(model, one))
     words = [
         *(describe(document) for document in message.documents if document not in documents),
         *(_describe_image(image) for image in message.images if image not in images),
@@ -62,10 +52,18 @@ def _fit_message(message: Message, model: ModelProtocol) -> Message:
     return evolve(message, content=content, images=images, documents=documents)
 
 
-def _is_shown(image: Image, accepts: tuple[str, ...]) -> bool:
-    if image.url:  # of which nobody here knows the type
+def takes_image(model: ModelProtocol, image: Image) -> bool:
+    """Return whether `model` is sent `image`; of one elsewhere nobody here knows the type."""
+    accepts = accepts_of(model)
+    if image.url:
         return any(one.startswith(("image/", "*/")) for one in accepts)
     return is_accepted(image.media_type, accepts)
+
+
+def takes_document(model: ModelProtocol, document: Document) -> bool:
+    """Return whether `model` is sent `document`, as a file."""
+    there = document.data or (document.url and getattr(model, "document_urls", False))
+    return bool(there) and is_accepted(document.media_type, accepts_of(model))
 
 
 def describe(document: Document) -> str:

@@ -186,6 +186,12 @@ _LISTED: Final = (
         "Connections, streams among them, were cut at the end of the drain.",
     ),
     LogEvent(
+        "file_unread",
+        _WARNING,
+        ("type", "reason"),
+        "A reader of `[readers]` gave no text of a file that came with a run.",
+    ),
+    LogEvent(
         "hints_lost",
         _WARNING,
         ("database", "error"),

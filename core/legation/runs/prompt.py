@@ -10,6 +10,7 @@ from attrs import evolve
 
 from ..effects import Program
 from ..http.bodies.media_types import (
+    PDF,
     TEXT,
     clean_name,
     decode_content,
@@ -25,7 +26,7 @@ from .payloads import recall
 from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "begin", "history", "question", "text_of"]
+__all__ = ["FILE_BYTES", "begin", "document_of", "history", "image_of", "question"]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
@@ -76,14 +77,14 @@ def question(asked: Mapping[str, Any]) -> Message:
     texts: list[str] = [asked["message"]]
     documents: list[Document] = []
     for item in asked.get("files", ()):
-        document = _document(item)
+        document = document_of(item)
         if is_text_type(document.media_type) and document.text is not None:
             texts.append(describe(document))
         else:
             documents.append(document)
     for kind in ("audio", "videos"):  # which no model is sent yet
-        documents += (evolve(_document(item), data="") for item in asked.get(kind, ()))
-    images = (_image(item) for item in asked.get("images", ()))
+        documents += (evolve(document_of(item), data="") for item in asked.get(kind, ()))
+    images = (image_of(item) for item in asked.get("images", ()))
     return Message(
         "user",
         "\n\n".join(texts),
@@ -92,7 +93,7 @@ def question(asked: Mapping[str, Any]) -> Message:
     )
 
 
-def _image(item: Mapping[str, Any]) -> Image | None:
+def image_of(item: Mapping[str, Any]) -> Image | None:
     """Return a picture as it was sent: its bytes, or where they are; None when it has neither."""
     content, url = item.get("content"), item.get("url")
     kind = item.get("mime_type") or (f"image/{item['format']}" if item.get("format") else "")
@@ -104,24 +105,26 @@ def _image(item: Mapping[str, Any]) -> Image | None:
     return None
 
 
-def _document(item: Mapping[str, Any]) -> Document:
+def document_of(item: Mapping[str, Any]) -> Document:
     """Return a file as it was sent, with its text if it is one that is not too long."""
     name = clean_name(item.get("filename") or item.get("name"))
     kind, url = item.get("mime_type"), item.get("url")
     media_type = clean_name(kind, "")
     if is_text_type(media_type):
-        return Document(name, media_type, text=text_of(item))
+        return Document(name, media_type, text=_text_of(item))
     content, text = item.get("content"), item.get(TEXT)
+    place = url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
+    by_url = PDF if place is not None and place.lower().endswith(".pdf") else ""
     return Document(
         name,
-        normalize(media_type),
+        normalize(media_type) or by_url,
         content if isinstance(content, str) else "",
-        url if isinstance(url, str) and url.startswith(("https://", "http://")) else None,
+        place,
         text if isinstance(text, str) else None,
     )
 
 
-def text_of(item: Mapping[str, Any]) -> str | None:
+def _text_of(item: Mapping[str, Any]) -> str | None:
     """Return the content of a file of text; None where it is too long, elsewhere, or no text."""
     data = decode_content(item)
     return None if data is None or len(data) > FILE_BYTES else decode_text(data)

@@ -19,9 +19,11 @@ from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
 from ...providers.deliveries import MAIN, platform, signed
+from ...providers.documents import make_pdf
 from ...providers.strict import Provider, SlackApi, TelegramApi, WhatsAppApi
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
+JPEG = b"\xff\xd8\xff\xe0 picture"
 NOW = 1_767_225_600_000_000
 
 
@@ -87,13 +89,13 @@ def stored(taken: dict[str, Any], kind: str) -> list[tuple[str, str, bytes]]:
 
 def test_a_picture_sent_by_whatsapp_reaches_the_run_with_its_caption() -> None:
     provider = WhatsAppApi()
-    provider.files["55"] = ("image/jpeg", PNG)
+    provider.files["55"] = ("image/jpeg", JPEG)
     taken, _ = answered(
         whatsapp("image", id="55", mime_type="image/jpeg", caption="What is this?"), provider
     )
 
     assert taken["message"] == "What is this?"
-    assert stored(taken, "images") == [("image.jpg", "image/jpeg", PNG)]
+    assert stored(taken, "images") == [("image.jpg", "image/jpeg", JPEG)]
     assert provider.refused == []
     assert provider.fetched == ["55"]
     assert [message.text for message in provider.seen] == ["What is this?"]
@@ -124,11 +126,12 @@ def test_what_has_no_words_is_asked_with_what_is_attached(
     kind: str, content: dict[str, Any], where: str, name: str, mime_type: str
 ) -> None:
     provider = WhatsAppApi()
-    provider.files["55"] = (mime_type, b"content")
+    data = make_pdf() if name.endswith(".pdf") else b"content"
+    provider.files["55"] = (mime_type, data)
     taken, _ = answered(whatsapp(kind, id="55", **content), provider)
 
     assert taken["message"] == "(The message has no text, only what is attached.)"
-    assert stored(taken, where) == [(name, mime_type, b"content")]
+    assert stored(taken, where) == [(name, mime_type, data)]
 
 
 def test_the_largest_photo_that_is_not_excessive_is_fetched_from_telegram() -> None:
@@ -253,6 +256,32 @@ def test_a_type_that_no_run_takes_is_not_fetched() -> None:
     assert provider.fetched == []
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"PK\3\4", "it calls itself application/pdf, and is not"),
+        (make_pdf(), "files of type application/pdf are not read"),
+    ],
+    ids=["a lie", "not taken by the model"],
+)
+def test_a_file_that_the_agent_cannot_have_is_told_and_the_run_goes_on(
+    data: bytes, reason: str
+) -> None:
+    model = ScriptedModel(["I cannot read it."], accepts=("image/*",))
+    made = platform(agents=[Agent(id="concierge", model=model)])
+    provider = WhatsAppApi()
+    provider.files["55"] = ("application/pdf", data)
+    sent = whatsapp("document", id="55", mime_type="application/pdf", filename="May.pdf")
+    with Client(made, fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(2)
+
+    (prompt,) = model.prompts
+    assert prompt.messages[-1].documents == ()
+    assert prompt.messages[-1].content.endswith(note("May.pdf", reason))
+    assert [message.text for message in provider.seen] == ["I cannot read it."]
+
+
 @pytest.mark.parametrize("mime_type", [None, 7, "", "nonsense", "a/b/c", "image/" + "x" * 200])
 def test_a_type_that_is_none_is_not_fetched(mime_type: Any) -> None:
     text, _ = failed(WhatsAppApi(), mime_type=mime_type)
@@ -286,7 +315,7 @@ def test_trouble_with_the_address_costs_nobody_the_answer(answer: Any, reason: s
 
 def test_a_file_that_cannot_be_downloaded_is_told_as_well() -> None:
     provider = WhatsAppApi()
-    provider.files["55"] = ("image/jpeg", PNG)
+    provider.files["55"] = ("image/jpeg", JPEG)
 
     def network(fetch: Fetch) -> Any:
         return FetchReply(404, {}, b"") if "attachments" in fetch.url else provider(fetch)
@@ -296,7 +325,7 @@ def test_a_file_that_cannot_be_downloaded_is_told_as_well() -> None:
 
 def test_trouble_that_passes_is_waited_for() -> None:
     provider = WhatsAppApi()
-    provider.files["55"] = ("image/jpeg", PNG)
+    provider.files["55"] = ("image/jpeg", JPEG)
     troubles = [FetchReply(503, {}, b""), Unreachable("connect")]
 
     def network(fetch: Fetch) -> Any:

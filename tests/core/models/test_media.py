@@ -8,7 +8,7 @@ import pytest
 from attrs import frozen
 
 from legation.models.conversation import Document, Image, Message
-from legation.models.media import accepts_of, describe, fit, is_accepted, takes_urls
+from legation.models.media import accepts_of, describe, fit, is_accepted
 
 PDF = Document("a.pdf", "application/pdf", "JVBERi0=")
 READ = Document("b.docx", "application/x-word", "UEs=", text="42 EUR")
@@ -69,7 +69,6 @@ def test_a_model_that_says_nothing_is_sent_pictures_alone() -> None:
     model: Any = OfOld()
 
     assert accepts_of(model) == ("image/*",)
-    assert not takes_urls(model)
     found = fitted(model, PDF, images=(PNG, HEIC, ELSEWHERE))
     assert (found.images, found.documents) == ((PNG, HEIC, ELSEWHERE), ())
 

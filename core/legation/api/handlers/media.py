@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
+from ...effects import Program
+from ...hosted.registry import Component
 from ...http.bodies import JsonObject, Reader, Upload
 from ...http.bodies.data_urls import NO_BASE64, encode_inline, is_data_url
 from ...http.bodies.file_types import Unidentified, identify, signature_of
@@ -16,9 +18,10 @@ from ...http.bodies.media_types import (
     is_text_type,
 )
 from ...http.refusals import BadRequest
+from ...runs.files import find_unsent, read_out
 from ...values import frozen
 
-__all__ = ["MOST_FILES", "Media", "UnsupportedFile", "add_uploads", "take_media_list"]
+__all__ = ["MOST_FILES", "Media", "UnsupportedFile", "add_uploads", "admit", "take_media_list"]
 
 MOST_FILES: Final = 100
 """In one list of a request."""
@@ -54,6 +57,15 @@ def add_uploads(
             return BadRequest(f"{_UNSUPPORTED}: {clean_name(upload.filename)} {found.reason}")
         by_kind[MEDIA_TYPES[found]].append(encode_file(upload.filename, found, upload.data))
     return Media({kind: items for kind, items in by_kind.items() if items})
+
+
+def admit(component: Component, media: Media | BadRequest) -> Program[Media | UnsupportedFile]:
+    """Return `media` with the text of files, where that is needed; 400 for what nothing takes."""
+    if isinstance(media, BadRequest) or not media.by_kind:
+        return media
+    files = yield from read_out(component, media.by_kind)
+    unsent = find_unsent(component, files)
+    return Media(files) if unsent is None else BadRequest(f"{_UNSUPPORTED}: {unsent}")
 
 
 def take_media_list(read: Reader, name: str) -> list[dict[str, Any]]:
