@@ -224,6 +224,14 @@ def test_a_fault_has_its_place(name: str) -> None:
     assert faults(mapping) == {told}
 
 
+def test_readers_are_named_by_the_type_that_they_read() -> None:
+    config = structure({"readers": {"application/pdf": "m:f"}})
+
+    assert config.readers == {"application/pdf": "m:f"}
+    assert faults({"readers": []}) == {"readers: expected a table"}
+    assert faults({"readers": {"a": 1, "b": "m:f"}}) == {"readers.a: expected a string"}
+
+
 def test_every_fault_is_told_at_once() -> None:
     broken: dict[str, Any] = {
         "platfrom": {},

@@ -31,7 +31,7 @@ def encrypted() -> bytes:
 def zipped(name: str, content: bytes) -> bytes:
     with BytesIO() as buffer:
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
         return buffer.getvalue()
 
 

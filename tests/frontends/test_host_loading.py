@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from legation_host.loading import LoadError, from_file, load_platform
+from legation_host.pdf import read_pdf
 
 TOOLS = '''
 from legation import tool
@@ -72,6 +73,9 @@ def test_functions_are_imported_from_beside_the_file(folder: Path) -> None:
             id = "t"
             members = ["a"]
             tools = ["loading_tools:add"]
+
+            [readers]
+            "application/pdf" = "legation_host.pdf:read_pdf"
         """,
     )
     registry = load_platform(str(path), {}).registry
@@ -84,6 +88,7 @@ def test_functions_are_imported_from_beside_the_file(folder: Path) -> None:
     assert hosted is not None
     assert hosted.function is module.answer
     assert registry.teams["t"].tools[0].function is module.add
+    assert registry.agents["a"].readers == {"application/pdf": read_pdf}
     assert str(folder.resolve()) in sys.path
 
 

@@ -41,6 +41,9 @@ def make_docx(*paragraphs: str) -> bytes:
     document = f'<w:document xmlns:w="{_W}"><w:body>{words}</w:body></w:document>'
     with BytesIO() as buffer:
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("[Content_Types].xml", "<Types/>")
-            archive.writestr("word/document.xml", document)
+            for name, text in (
+                ("[Content_Types].xml", "<Types/>"),
+                ("word/document.xml", document),
+            ):
+                archive.writestr(zipfile.ZipInfo(name), text)  # of 1980: the same at each call
         return buffer.getvalue()

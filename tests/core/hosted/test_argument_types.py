@@ -56,6 +56,7 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "agents by name": ({"agents": {"a": Agent("a")}}, "agents: expected a list, not dict"),
     "no list at all": ({"teams": 3}, "teams: expected a list, not int"),
     "an id for an agent": ({"agents": ["a"]}, "agents[0]: expected Agent(…), not str"),
+    "a reader alone": ({"readers": "m:f"}, "readers: expected a mapping, not str"),
     "a team for an agent": (
         {"agents": [Agent("a"), Team("t")]},
         "agents[1]: expected Agent(…), not Team",

@@ -552,3 +552,19 @@ def test_a_variable_that_was_never_read_is_said_to_be_so() -> None:
             build(config, environ)
         said = {fault.message for fault in caught.value.faults}
         assert {told.format("KEY"), told.format("S")} <= said
+
+
+def test_a_reader_is_a_function_for_documents() -> None:
+    readers: dict[str, Any] = {"application/pdf": str}
+    registry = made(agents=[Agent(id="a")], teams=[Team(id="t", members=["a"])], readers=readers)
+
+    assert registry.agents["a"].readers == registry.teams["t"].readers == readers
+    wrong: dict[str, Any] = {"text/csv": str, "audio/ogg": str, "x": str, "application/pdf": 7}
+    word = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    no_use = f"has no use: a reader is for application/pdf or {word}"
+    assert faults(readers=wrong) == [
+        *(f"readers.{name}: {no_use}" for name in ("text/csv", "audio/ogg", "x")),
+        "readers.application/pdf: expected a function, not int",
+    ]
+    (told,) = faults(readers={"application/pdf": "m:f"})
+    assert told.startswith("readers.application/pdf: 'm:f' is imported from a configuration file")

@@ -332,7 +332,7 @@ def test_trouble_that_passes_is_waited_for() -> None:
         return troubles.pop() if troubles and "/messages" not in fetch.url else provider(fetch)
 
     taken, _ = answered(whatsapp("image", id="55", mime_type="image/jpeg"), network)
-    assert stored(taken, "images")[0][2] == PNG
+    assert stored(taken, "images")[0][2] == JPEG
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def zipped(*names: str) -> bytes:
     with BytesIO() as buffer:
         with zipfile.ZipFile(buffer, "w") as archive:
             for name in names:
-                archive.writestr(name, "x")
+                archive.writestr(zipfile.ZipInfo(name), "x")
         return buffer.getvalue()
 
 
