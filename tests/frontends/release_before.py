@@ -1,4 +1,4 @@
-"""The units of the release before, 2.6.0, as far as nodes of it meet the rows of this one.
+"""The units of the last release without steps, 2.6.0, as far as nodes of it meet later rows.
 
 The statements are those that it was shipped with, word for word: they stay as they are, whatever
 becomes of the units here.
@@ -16,6 +16,8 @@ from legation.store.runs import Ended
 from legation.store.units import Dialect, Rows, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
+    "CLOCK_OF_POSTGRESQL",
+    "CLOCK_OF_SQLITE",
     "VERSION",
     "Append260",
     "Claim260",

@@ -1,4 +1,4 @@
-"""Nodes of the release before beside ones of this, on both engines, by the statements of each.
+"""Nodes of 2.6.0, which knows no steps, beside ones that do, on both engines, by their statements.
 
 An upgrade while runs are under way: the old node has claimed some, the schema moves, new nodes
 start, the old one dies or stops.  Nothing is lost, nothing is begun twice, and nothing ends for
