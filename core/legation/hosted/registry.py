@@ -474,7 +474,8 @@ class _Builder:
 
     def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
         if isinstance(model, AnyModel):
-            sentence = f"is named here and listed in Platform(models=…): write {model.name!r}"
+            named = f"list it in Platform(models=[…]), write model={model.name!r}"
+            sentence = f"expected a name: {named}"
             self._fault(f"{path}.model", sentence)
             return self.models["echo"]
         wanted = ("id", "name", "provider", "respond")

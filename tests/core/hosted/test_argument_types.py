@@ -172,7 +172,7 @@ def test_model_in_the_place_of_its_name_is_refused_with_its_name() -> None:
         Platform(agents=[Agent("a", model=model)], models=[model])
 
     assert str(caught.value) == (
-        "agents[0].model: is named here and listed in Platform(models=…): write 'fast'"
+        "agents[0].model: expected a name: list it in Platform(models=[…]), write model='fast'"
     )
 
 
