@@ -465,6 +465,13 @@ _LISTED: Final = (
         " wrote gave way to what the one at `by` wrote, which is later in the run.",
     ),
     LogEvent(
+        "state_refused",
+        _ERROR,
+        ("run_id", "component", "error"),
+        "A function wrote to the state of the session what cannot be stored; `error` names the"
+        " key.",
+    ),
+    LogEvent(
         "store_failed",
         ("debug", "error"),
         ("database", "failure", "incident", "error"),

@@ -8,7 +8,6 @@ again where its agent allows that, else a person is asked, or the run ends.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,15 +28,23 @@ from ..effects import (
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.messages import compact_json
 from ..models.conversation import Message, ToolCall
-from ..tools import Hosted, ToolError, render
+from ..tools import (
+    ContextParameter,
+    Hosted,
+    ToolError,
+    Unstorable,
+    combine_changes,
+    render,
+)
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
-from .contexts import build_context
+from .contexts import Context, log_refused_state, open_context
 from .event_writer import EventWriter
 from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
 from .instructions import detach
 from .payloads import call_sentence, tool_execution
+from .state_writer import StateTooLarge
 from .turn_state import CallState, Standing, TurnState
 
 __all__ = ["MAX_ANSWER", "FunctionTurn"]
@@ -52,6 +59,7 @@ _IN_DOUBT: Final = (
     "The run was interrupted: the node that executed it went away, and whether the agent came to"
     " its end is not known"
 )
+_REFUSED: Final = "The agent failed: {}"
 _SHAPE: Final = "The agent's answer does not have the shape asked for: {}"
 
 
@@ -84,6 +92,7 @@ class FunctionTurn:
     again: str = "never"
     in_doubt: str = "ask"
     shape: Shape | None = None
+    _contexts: list[Context] = field(factory=list[Context], init=False)
     _value: Any = field(default=None, init=False)
     _length: int = field(default=0, init=False)
 
@@ -108,6 +117,7 @@ class FunctionTurn:
             else:
                 self._take(result)
             answered = self._answer("".join(self.writer.heard[before:]))
+            yield from self._keep_state()
         except _Over as over:
             return over.stopped
         now_us = self.writer.journal.now_us = yield from Now()
@@ -165,7 +175,7 @@ class FunctionTurn:
             self.writer.note(ToolCallError(execution, call.result))
 
     def _call(self) -> Program[None]:
-        arguments = yield from self._arguments()
+        arguments = yield from self._open_arguments()
         match (yield from CallFunction(self.hosted.function, arguments, self.seconds)):
             case Returned(value):
                 self._take(value)
@@ -176,14 +186,22 @@ class FunctionTurn:
             case _:
                 raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
 
-    def _arguments(self) -> Program[dict[str, Any]]:
-        run, given = self.writer.origin.run, self.writer.journal.given
+    def _open_arguments(self) -> Program[dict[str, Any]]:
+        """Return the arguments; with them the function may write to the state of the session."""
+        run, given, hosted = self.writer.origin.run, self.writer.journal.given, self.hosted
+        parameters = [ContextParameter("session_state")] if "session_state" in hosted.takes else []
+        parameters += [] if hosted.context is None else [hosted.context]
+        if parameters:
+            read = yield from self.writer.journal.read_state()
+            for parameter in parameters:
+                context = yield from open_context(parameter, self.writer, read)
+                self._contexts.append(context)
         fields = {
             "message": self.state.said[0].message.content,
             "session_id": run.session_id,
             "user_id": name_of(run.owner),
             "run_id": run.run_id,
-            "session_state": json.loads(run.state),
+            "session_state": self._contexts[0].run.state if self._contexts else None,
             "history": [
                 {"role": message.role, "content": message.content}
                 for message in self.state.before
@@ -192,10 +210,21 @@ class FunctionTurn:
             "dependencies": given.dependencies,
             "metadata": given.metadata,
         }
-        arguments = {name: fields[name] for name in self.hosted.takes}
-        if (parameter := self.hosted.context) is not None:
-            arguments[parameter.name] = yield from build_context(parameter, self.writer)
+        arguments = {name: fields[name] for name in hosted.takes}
+        if hosted.context is not None:
+            arguments[hosted.context.name] = self._contexts[-1].run
         return arguments
+
+    def _keep_state(self) -> Program[None]:
+        """Let what the function wrote to the state be stored with the end of the run."""
+        if not self._contexts:
+            return
+        try:
+            change = combine_changes(*(context.find_change() for context in self._contexts))
+            self.writer.change_state(self._contexts[0].read, change)
+        except (Unstorable, StateTooLarge) as error:
+            sentence = yield from log_refused_state(self.writer, error)
+            raise _Over(Stopped("run_failed", _REFUSED.format(sentence))) from None
 
     def _follow(self, stream: int) -> Program[None]:
         """Take piece after piece; each is stored before the next is asked for."""

@@ -12,8 +12,8 @@ from ..effects import CallFunction, CloseStream, Log, Program, Raised, Returned,
 from ..hosted.registry import Component
 from ..models.conversation import ModelFailed, storable
 from ..store.failures import StoreFailure
-from ..tools import HostedInstructions
-from .contexts import build_context
+from ..tools import HostedInstructions, Unstorable
+from .contexts import Context, open_context
 from .event_writer import CancelAsked, EventWriter, LeaseLost
 
 __all__ = ["MAX_INSTRUCTIONS", "InstructionsFailed", "detach", "instruct", "store_start"]
@@ -23,6 +23,7 @@ MAX_INSTRUCTIONS: Final = 1 << 17
 
 _LATE: Final = "it took longer than {:g} seconds"
 _NO_TEXT: Final = "it returned no text but a value of the type {}"
+_WROTE: Final = "it wrote to the state of the session, which is for tools"
 _LONG: Final = f"it returned more than {MAX_INSTRUCTIONS} characters"
 
 # Errors that mean something else where the error of a function ends up.
@@ -62,17 +63,15 @@ def instruct(
 
 def _call(hosted: HostedInstructions, writer: EventWriter, seconds: float) -> Program[str | None]:
     arguments: dict[str, Any] = {}
+    context = None
     if hosted.context is not None:
-        arguments[hosted.context.name] = yield from build_context(hosted.context, writer)
+        context = yield from open_context(hosted.context, writer)
+        arguments[hosted.context.name] = context.run
     match (yield from CallFunction(hosted.function, arguments, seconds)):
-        case Returned(None):
-            return None
-        case Returned(str(text)):
-            if len(text) > MAX_INSTRUCTIONS:
-                raise InstructionsFailed(_LONG)
-            return storable(text)
         case Returned(value):
-            raise InstructionsFailed(_NO_TEXT.format(type(value).__name__))
+            if context is not None and _has_written(context):
+                raise InstructionsFailed(_WROTE)
+            return _read_text(value)
         case Raised(error):
             raise detach(error)
         case Yielding(stream):
@@ -80,6 +79,23 @@ def _call(hosted: HostedInstructions, writer: EventWriter, seconds: float) -> Pr
             raise InstructionsFailed(_NO_TEXT.format("AsyncIterator"))
         case _:
             raise InstructionsFailed(_LATE.format(seconds))
+
+
+def _has_written(context: Context) -> bool:
+    try:
+        return bool(context.find_change().keys)
+    except Unstorable:
+        return True
+
+
+def _read_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InstructionsFailed(_NO_TEXT.format(type(value).__name__))
+    if len(value) > MAX_INSTRUCTIONS:
+        raise InstructionsFailed(_LONG)
+    return storable(value)
 
 
 def store_start(writer: EventWriter) -> Program[None]:

@@ -30,7 +30,7 @@ from ..tools import (
     render,
 )
 from ..values import frozen
-from .contexts import ContextRefused, build_context
+from .contexts import ContextRefused, keep_state, open_context
 from .event_writer import EventWriter
 from .turn_state import CallState, Standing
 
@@ -116,16 +116,23 @@ class Toolbox:
         if tool.again == "key":
             arguments = {**arguments, KEY_PARAMETER: f"{writer.journal.run.run_id}:{place}"}
         seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
+        context = None
         if tool.context is not None:
             try:
-                context = yield from build_context(tool.context, writer)
+                context = yield from open_context(tool.context, writer)
             except ContextRefused:
                 return call.done(_MISFIT, failed=True)
-            arguments = {**arguments, tool.context.name: context}
+            arguments = {**arguments, tool.context.name: context.run}
         match (yield from CallFunction(tool.function, arguments, seconds)):
             case Returned(value):
                 text = render(value)
-                return call.done(_NO_TEXT if text is None else text, failed=text is None)
+                if text is None:
+                    return call.done(_NO_TEXT, failed=True)
+                if context is not None:
+                    refused = yield from keep_state(context, writer, place)
+                    if refused is not None:
+                        return call.done(_FAILED.format(refused), failed=True)
+                return call.done(text)
             case Raised(ToolError() as refusal):
                 return call.done(_sentence(refusal), failed=True)
             case Raised(error):

@@ -20,6 +20,7 @@ from .hosted_function import (
 from .results import MAX_RESULT, render
 from .run_context import FromModel, Run, RunFile
 from .shapes import Unfit
+from .state_values import Unstorable, combine_changes, compare_state, encode_state
 
 __all__ = [
     "KEY_PARAMETER",
@@ -39,8 +40,12 @@ __all__ = [
     "ToolError",
     "ToolFault",
     "Unfit",
+    "Unstorable",
     "as_answer_class",
     "as_tool",
+    "combine_changes",
+    "compare_state",
+    "encode_state",
     "host_function",
     "host_instructions",
     "plain_arguments",

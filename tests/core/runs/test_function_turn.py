@@ -30,6 +30,7 @@ from legation.runs.given import Given
 from legation.runs.turn_state import CallState, ModelTurn, TurnState
 from legation.store.failures import Unavailable
 from legation.store.run_rows import ClaimedRun
+from legation.store.session_state import FetchState
 from legation.tools import Hosted, ToolError
 from legation_testing import Client, effects_of, play
 
@@ -65,6 +66,8 @@ def world(call: Any, *pieces: Any, cancelled_at: int = 99) -> Callable[[Effect],
         match effect:
             case Now():
                 return next(clock)
+            case Transact(_, FetchState()):
+                return RUN.state
             case Transact():
                 return next(stored) >= cancelled_at
             case CallFunction():

@@ -34,6 +34,7 @@ from legation.runs.turn import turn_of
 from legation.runs.turn_state import Standing, TurnState, dump
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
+from legation.store.session_state import EMPTY, FetchState
 from legation.store.steps import Step
 
 __all__ = ["Batch", "Pupil", "Script", "World", "host", "last_words", "look", "play_out"]
@@ -211,6 +212,8 @@ class World:
             case Transact(_, AppendEvents() as unit):
                 self._store(unit)
                 return False
+            case Transact(_, FetchState()):
+                return EMPTY
             case Transact():  # the row of a member
                 return False
             case CallFunction(function, arguments):
