@@ -278,12 +278,13 @@ def lock(session: nox.Session) -> None:
     """Write anew which versions CI and images install, each with its digests and no address."""
     session.install("uv")
     form = ("--universal", f"--python-version=3.{OLDEST}", "--generate-hashes", "--no-header",
-            "--no-annotate", "--quiet", "--all-extras", "pyproject.toml")  # fmt: skip
+            "--no-annotate", "--quiet", "pyproject.toml")  # fmt: skip
     every = (f"--group={name}" for name in ("dev", "fuzz", "generator"))
     compile_ = ("uv", "pip", "compile", *session.posargs)
-    session.run(*compile_, *form, *every, f"--output-file={LOCK}")
+    session.run(*compile_, *form, "--all-extras", *every, f"--output-file={LOCK}")
     server = LOCK.with_name("server.txt")
-    session.run(*compile_, *form, f"--constraint={LOCK}", f"--output-file={server}")
+    served = ("--extra=otel", "--extra=postgres", f"--constraint={LOCK}")
+    session.run(*compile_, *form, *served, f"--output-file={server}")
 
 
 @nox.session(name="agentos-client", allow_parallel=True)

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from .values import frozen
 
-__all__ = ["is_ours", "trace", "where"]
+__all__ = ["find_authors_frames", "trace", "where"]
 
 _PACKAGE: Final = "legation"
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3.", "<frozen ")
@@ -54,7 +54,12 @@ def trace(error: BaseException) -> str:
     return "; ".join(lines)[:_LENGTH]
 
 
-def is_ours(module: str) -> bool:
+def find_authors_frames(error: BaseException) -> TracebackType | None:
+    """Return the traceback of `error` from the first frame on that is not ours, if there is one."""
+    return next((each for each in _walk(error.__traceback__) if not _is_ours(_module(each))), None)
+
+
+def _is_ours(module: str) -> bool:
     """Return whether a module of this name is one of this platform."""
     package = module.partition(".")[0]
     return package == _PACKAGE or package.startswith(f"{_PACKAGE}_")
@@ -107,7 +112,7 @@ class _Frame:
 
 def _frames(error: BaseException) -> str:
     frames = [_read(trace) for trace in _walk(error.__traceback__)]
-    others = [frame for frame in frames if not is_ours(frame.module)]
+    others = [frame for frame in frames if not _is_ours(frame.module)]
     return _render(_keep(others) if others else frames[-_OUR_FRAMES:])
 
 
@@ -119,11 +124,13 @@ def _walk(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 def _read(trace: TracebackType) -> _Frame:
     code = trace.tb_frame.f_code
-    module = trace.tb_frame.f_globals.get("__name__")
     file = code.co_filename.replace("\\", "/")
-    return _Frame(
-        module if isinstance(module, str) else "?", file, code.co_qualname, trace.tb_lineno
-    )
+    return _Frame(_module(trace), file, code.co_qualname, trace.tb_lineno)
+
+
+def _module(trace: TracebackType) -> str:
+    name = trace.tb_frame.f_globals.get("__name__")
+    return name if isinstance(name, str) else "?"
 
 
 def _keep(frames: Sequence[_Frame]) -> list[_Frame]:

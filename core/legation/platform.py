@@ -40,7 +40,7 @@ from .config import (
 )
 from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .hosted.argument_types import type_faults
-from .hosted.registry import Registry, build
+from .hosted.registry import Component, Registry, build
 from .http.cors import Cors
 from .http.messages import Answer, Request, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, respond
@@ -50,6 +50,7 @@ from .messaging.jobs import channel_jobs
 from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.schema_guard import GuardedJob, SchemaGuard, WatchSchemas
+from .models.conversation import ModelProtocol
 from .observability.request_log import Telemetry, read_request_id
 from .observability.spans import Recorder
 from .observability.trace_context import TraceContext, TracedJob, with_trace
@@ -357,6 +358,15 @@ class Platform:
         return (
             self._dispatcher.authenticator.load_jwks(jwks) if self._dispatcher.authenticator else ()
         )
+
+    def replace_models(self, choose: Callable[[Component], ModelProtocol]) -> None:
+        """Let other models answer the runs that begin from now on.
+
+        Args:
+            choose: Returns the model of an agent or a team, given as it is configured; returning
+                `component.model` restores that.
+        """
+        self.context.registry = self.registry.with_models(choose)
 
     def load_assets(self, assets: Mapping[str, bytes | memoryview]) -> None:
         """Take the files of the pages at `/docs` and `/redoc`, by name; until then they are 503."""

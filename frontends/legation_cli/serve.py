@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -93,11 +94,17 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
     help="Send OpenTelemetry spans, as the OTEL_… variables say; needs legation[otel].",
 )
 @click.option(
+    "--dev",
+    is_flag=True,
+    help="Show tracebacks and what models are sent, and start again when a file changes;"
+    " needs legation[dev].",
+)
+@click.option(
     "--insecure",
     is_flag=True,
     help="Serve without authorization on an address that others can reach.",
 )
-def serve(target: str | None, **options: Any) -> None:
+def serve(target: str | None, dev: bool, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
     Without an argument it hosts a demonstration: two agents and a team that repeat what you
@@ -114,6 +121,11 @@ def serve(target: str | None, **options: Any) -> None:
       legation serve platform.toml --port 8000
       legation serve my_package.app:platform --workers 4
     """
+    if dev:
+        # What watches is not loaded by a server that nobody develops.
+        from .dev import serve_dev
+
+        serve_dev(target, options, partial(_greet, target))
     # The server and what it needs take a tenth of a second to import; the other commands do not
     # need them.
     with freeze_imports():
@@ -126,11 +138,13 @@ def serve(target: str | None, **options: Any) -> None:
             return demonstration(data_folder(os.environ))
         return load_platform(target, os.environ)
 
-    def greet(platform: Platform, url: str) -> None:
-        with suppress(OSError):  # a full disk: lines of the log are lost as well, and it serves
-            click.echo(banner(platform, url, demo=target is None), err=True)
+    service = Service(load, ServeOptions(**options), partial(_greet, target))
+    raise SystemExit(service.run())
 
-    raise SystemExit(Service(load, ServeOptions(**options), greet).run())
+
+def _greet(target: str | None, platform: Platform, url: str) -> None:
+    with suppress(OSError):  # a full disk: lines of the log are lost as well, and it serves
+        click.echo(banner(platform, url, demo=target is None), err=True)
 
 
 def banner(platform: Platform, url: str, *, demo: bool) -> str:

@@ -21,7 +21,7 @@ from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import open_platform, take_keys
 from legation_host.loading import LoadError, read_jwks
-from legation_host.logs import open_request_log
+from legation_host.logs import ShowError, hide_error, open_request_log
 from legation_host.observer import Exporter, Observer
 from legation_server import (
     BadLimit,
@@ -74,7 +74,12 @@ NOT_SHARED: Final = (
 
 @frozen
 class ServeOptions:
-    """The options of `legation serve`, as they were typed."""
+    """The options of `legation serve`, as they were typed.
+
+    Attributes:
+        given: The sockets of a process that was started by another one.
+        parent: A descriptor that is readable when that one is gone.
+    """
 
     host: str
     port: int
@@ -89,6 +94,8 @@ class ServeOptions:
     access_log: bool = True
     traces: bool = False
     insecure: bool = False
+    given: tuple[socket.socket, ...] = ()
+    parent: int | None = None
 
 
 @define(eq=False)
@@ -123,11 +130,13 @@ class Service:
     Attributes:
         load: Makes the platform, again at each reload.
         greet: Gets the URL when requests are answered.
+        show_error: Takes what was raised, for the author at the terminal.
     """
 
     load: Callable[[], Platform]
     options: ServeOptions
     greet: Callable[[Platform, str], object]
+    show_error: ShowError = hide_error
     platform: Platform = field(init=False)
     settings: Settings = field(init=False)
     proxies: Proxies = field(init=False)
@@ -162,7 +171,7 @@ class Service:
         self.settings = parse_limits(options.limits)
         self.proxies = parse_networks(options.proxies, options.forwarded)
         self.certificate = _certificate(options)
-        inherited = take_listeners(os.environ)
+        inherited = options.given or take_listeners(os.environ)
         self._public_addresses = _public_addresses(options, inherited)
         self.platform = self._load_platform()
         slots = self._open(inherited)
@@ -213,7 +222,10 @@ class Service:
     def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
         self._observer = self._make_observer()
         log, page = self.log.write, self._page
-        return open_platform(platform, log=log, observer=self._observer, noted=page)
+        show = self.show_error
+        return open_platform(
+            platform, log=log, show_error=show, observer=self._observer, noted=page
+        )
 
     def _make_observer(self) -> Observer:
         """Return the observer: the request log, the spans and the metrics of this process."""
@@ -245,7 +257,8 @@ class Service:
             self.greet(self.platform, url)
             self._let_go_beside()
 
-        life = Life(announce, self._reload_in_place, self.notifier.tell_stop, self._shutdown)
+        hooks = (announce, self._reload_in_place, self.notifier.tell_stop, self._shutdown)
+        life = Life(*hooks, self.options.parent)
         self._worker(listeners, life)
         return 0
 

@@ -263,6 +263,7 @@ async def _run_job(resources: Resources, job: Job) -> None:
             "error": where(error),
         }
         resources.write("error", "job_failed", fields)
+        resources.show_error("job_failed", error)
 
 
 def _now(turn: _Turn, _: Now) -> int:
@@ -299,6 +300,8 @@ def _record(turn: _Turn, effect: Record) -> None:
 
 def _log(turn: _Turn, effect: Log) -> None:
     turn.resources.write(effect.level, effect.event, dict(effect.fields))
+    if effect.error is not None:
+        turn.resources.show_error(effect.event, effect.error)
 
 
 def _emit(turn: _Turn, effect: Emit) -> None:

@@ -17,7 +17,7 @@ from .hints import hint_gauges
 from .host import Host, open_host
 from .hub import Hub
 from .life import hold, one_life
-from .logs import Write, quiet
+from .logs import ShowError, Write, hide_error, quiet
 from .observer import Observer
 from .pace import NOWHERE, Noted, Pace
 
@@ -33,6 +33,7 @@ async def open_platform(
     platform: Platform,
     *,
     log: Write = quiet,
+    show_error: ShowError = hide_error,
     drain_seconds: float = 0.0,
     observer: Observer | None = None,
     noted: Noted | None = None,
@@ -46,6 +47,7 @@ async def open_platform(
     Args:
         platform: Belongs to this host alone, until that is closed.
         log: Takes the operator's lines.
+        show_error: Takes what was raised for them, whose text may hold what users sent.
         drain_seconds: For what is under work when the block is left.
         observer: Takes the request log and the spans; without one there are gauges alone.
         noted: Where the steps of runs are noted for a process that watches this one.
@@ -59,6 +61,7 @@ async def open_platform(
         taken = (observer or Observer(), noted or NOWHERE)
         opened = _open_held(platform, log, drain_seconds, *taken, jobs=jobs)
         async with opened as host:
+            host.show_error = show_error
             yield host
 
 

@@ -128,8 +128,8 @@ def _import(name: str, folder: Path) -> Any:
         sys.path.insert(0, beside)
     try:
         found = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may do anything
-        raise LoadError(f"{name!r}: {_why(error)}") from None
+    except (Exception, SystemExit) as error:
+        raise LoadError(f"{name!r}: {_why(error)}") from error
     try:
         return attrgetter(attribute)(found)
     except AttributeError:
@@ -171,8 +171,8 @@ def _from_module(target: str) -> Platform:
         raise LoadError(f"{target} cannot be served:\n{_list_faults(error)}") from None
     except ToolFault as fault:
         raise LoadError(f"{target} cannot be served:\n  {fault}") from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may do anything
-        raise LoadError(f"{target}: {_why(error)}") from None
+    except (Exception, SystemExit) as error:
+        raise LoadError(f"{target}: {_why(error)}") from error
     if found is None:
         raise LoadError(f"{target}: {module!r} has no {attribute!r}")
     if not isinstance(found, Platform):

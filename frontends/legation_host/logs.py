@@ -23,14 +23,33 @@ from attrs import define, field
 from legation.incidents import where
 from legation.observability.request_log import RequestLine
 
-__all__ = ["FORMATS", "LEVELS", "Write", "WriteLines", "open_log", "open_request_log", "quiet"]
+__all__ = [
+    "FORMATS",
+    "LEVELS",
+    "ShowError",
+    "Write",
+    "WriteLines",
+    "hide_error",
+    "make_visible",
+    "open_log",
+    "open_request_log",
+    "quiet",
+]
 
 Write: TypeAlias = Callable[[str, str, Mapping[str, Any]], None]
 """Takes a level, an event and its fields to the log; callable from every thread."""
 
 
+ShowError: TypeAlias = Callable[[str, BaseException], None]
+"""Takes what was raised, with the event that the log has for it; for whoever wrote the code."""
+
+
 WriteLines: TypeAlias = Callable[[Sequence[RequestLine]], None]
 """Writes lines of the request log; called from a thread."""
+
+
+def hide_error(event: str, error: BaseException) -> None:
+    """Show nothing: what was raised may hold what users sent."""
 
 
 def quiet(level: str, event: str, fields: Mapping[str, Any]) -> None:
@@ -318,8 +337,13 @@ def _escape(_: object, __: str, fields: Fields) -> Fields:
     """Escape the invisible characters of every text; values of other types stay as they are."""
     for key, value in fields.items():
         if isinstance(value, str):
-            fields[key] = _UNUSUAL.sub(_python_escape, value)
+            fields[key] = make_visible(value)
     return fields
+
+
+def make_visible(text: str) -> str:
+    """Return `text` with each character escaped that cannot be seen; it is one line."""
+    return _UNUSUAL.sub(_python_escape, text)
 
 
 def _python_escape(matched: re.Match[str]) -> str:

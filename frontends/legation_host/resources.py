@@ -13,7 +13,7 @@ from .fetch import Fetcher
 from .functions import Functions
 from .hints import Hints
 from .hub import Hub
-from .logs import Write
+from .logs import ShowError, Write, hide_error
 from .pace import Pace
 
 __all__ = ["Resources"]
@@ -29,6 +29,7 @@ class Resources:
         node: The name of this process.
         tasks: What goes on beside the programs; cancelled when the host closes.
         hints: Of each database whose other nodes can be heard.
+        show_error: Takes what programs raised, beside the line that the log has for it.
     """
 
     databases: Mapping[str, Database]
@@ -43,3 +44,4 @@ class Resources:
     hub: Hub = field(factory=Hub)
     pace: Pace = field(factory=Pace)
     hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
+    show_error: ShowError = hide_error

@@ -8,7 +8,8 @@ Nothing runs but while a method is called, and the clock stands still but for wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack, cast
@@ -18,6 +19,7 @@ from legation import Platform, Principal
 from legation.effects import Job, Log, Program
 from legation.hosted.registry import Registry
 from legation.http.messages import Answer, Request, Streamed, Unfinished
+from legation.models.conversation import ModelProtocol
 from legation.platform import Responder
 from legation.store.audit import AuditEntry
 
@@ -33,6 +35,8 @@ from .performing import Fetcher, refuse_connections
 from .run_events import RunEvent, read_event
 from .run_results import RunFields, RunResult
 from .simulation import FaultOptions, Simulation
+from .substitutes import Substitution, substitute
+from .surprises import note_on, open_group
 from .watchers import tell
 
 __all__ = ["Answers", "Client", "RequestOptions"]
@@ -101,6 +105,7 @@ class Client:
         caller: Principal | None = None,
         jobs: bool = True,
         simulation: Simulation | None = None,
+        raise_errors: bool = True,
     ) -> None:
         """Prepare a process; `open`, or `with`, starts it.
 
@@ -118,11 +123,16 @@ class Client:
             caller: Who sends them, as `Platform.answer` takes it.
             jobs: Start the jobs; a process that is frozen between requests has none.
             simulation: Run in this world, as one more node, and use none of the above.
+            raise_errors: Raise at the end what the platform's own code raised and callers were not
+                told: its tools, its functions, its handlers.  What the test planned is not among
+                it.
 
         Raises:
             Misuse: `platform` cannot answer, nor what it makes.
         """
         self._platform = platform
+        self._substitutions: list[Substitution] = []
+        self._raise_errors = raise_errors
         self.platform = _make(platform)
         self.token = token
         self.caller = caller
@@ -156,6 +166,8 @@ class Client:
         self.close()
         if error is None:
             self.check()
+        elif self._raise_errors and isinstance(error, BaseException):
+            note_on(error, self.take_errors())
 
     def open(self) -> None:
         """Run what the platform does at its start, and start its jobs; once for each process."""
@@ -186,8 +198,52 @@ class Client:
             self.simulation.crash(self.node)
 
     def check(self) -> None:
-        """Raise what programs raised that reached no caller yet."""
-        self.simulation.check()
+        """Raise what programs raised that reached no caller yet.
+
+        Raises:
+            ExceptionGroup: With what the platform's own code raised, each with its traceback.
+        """
+        errors = self.take_errors() if self._raise_errors else ()
+        if not errors:
+            self.simulation.check()
+            return
+        failures = [each for each in self.simulation.take_failures() if each not in errors]
+        raise open_group((*errors, *failures))
+
+    def take_errors(self) -> tuple[Exception, ...]:
+        """Return what the platform's own code raised so far, and count it as expected."""
+        return self.simulation.take_errors()
+
+    @contextmanager
+    def override(
+        self, *, model: ModelProtocol, agent: str | None = None, team: str | None = None
+    ) -> Generator[None]:
+        """Let `model` answer in the place of the platform's own, until the block is left.
+
+        All else is as it is configured, and so are the names under which the model is shown.  A run
+        keeps the model that it began with.
+
+        Args:
+            model: For instance a `ScriptedModel`.
+            agent: The id of the agent that asks it; without `agent` and `team`, all ask it.
+            team: Or that of the team.
+
+        Raises:
+            Misuse: There is no such agent or team, or it asks no model.
+        """
+        substitution = Substitution(model, agent, team)
+        substitution.check(self.platform)
+        self._substitutions.append(substitution)
+        self._substitute()
+        try:
+            yield
+        finally:
+            self._substitutions.remove(substitution)
+            self._substitute()
+
+    def _substitute(self) -> None:
+        if isinstance(self.platform, Platform):
+            substitute(self.platform, self._substitutions)
 
     def peer(self, platform: Responder | Callable[[], Responder] | None = None) -> Client:
         """Return another process, not yet open, with the same databases and the same clock."""
@@ -198,6 +254,7 @@ class Client:
             caller=self.caller,
             jobs=self._has_jobs,
             simulation=self.simulation,
+            raise_errors=self._raise_errors,
         )
 
     # Time and faults
@@ -233,6 +290,8 @@ class Client:
         if self.node.alive:
             self.crash()
         self.platform = _make(self._platform)
+        if self._substitutions:
+            self._substitute()
         self.node = self.simulation.restart()
         self.open()
         return self.node

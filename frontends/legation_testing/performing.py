@@ -79,6 +79,7 @@ class World:
     nodes: list[Node]
     audit: list[AuditEntry] = field(factory=list[AuditEntry])
     logs: list[effects.Log] = field(factory=list[effects.Log])
+    errors: list[Exception] = field(factory=list[Exception])
 
     def start_job(self, job: Job, node: Node) -> Task[None]:
         """Start `job` beside everything else."""
@@ -328,6 +329,8 @@ def store_entry(write_audit: WriteAudit, entry: AuditEntry) -> Program[None]:
 
 def _log(world: World, _: Task[Any], effect: effects.Log) -> None:
     world.logs.append(effect)
+    if effect.error is not None:
+        world.errors.append(effect.error)
 
 
 PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = {

@@ -21,6 +21,7 @@ from .misuse import Misuse, check_program
 from .node import Node
 from .performing import Fetcher, World, WriteAudit, perform, refuse_connections
 from .scheduling import Scheduler, Task, Throw
+from .surprises import find_surprises
 
 __all__ = ["FaultOptions", "ProgramOptions", "Simulation"]
 
@@ -193,6 +194,15 @@ class Simulation:
         for task in failed:
             task.handed = True
         return tuple(task.error for task in failed if task.error is not None)
+
+    def take_errors(self) -> tuple[Exception, ...]:
+        """Return what the author's code raised and callers were not told, and count it as expected.
+
+        That is what tools, functions, models and handlers raised and no test planned.
+        """
+        planned = [fault.outcome for fault in self._faults]
+        errors, self._world.errors[:] = self._world.errors[:], ()
+        return find_surprises(errors, planned)
 
     def check(self) -> None:
         """Raise what programs raised that reached no caller yet."""

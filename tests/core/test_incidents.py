@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from legation.incidents import is_ours, trace, where
+from legation.incidents import find_authors_frames, trace, where
 
 
 def test_nothing_is_none() -> None:
@@ -175,7 +175,21 @@ def test_names_and_texts_without_an_end_are_cut() -> None:
     assert found.endswith("f:2")
 
 
-def test_packages_of_ours() -> None:
-    ours = ("legation", "legation.runs.turn", "legation_host.drive")
-    assert all(map(is_ours, ours))
-    assert not any(map(is_ours, ("legations", "shop.legation", "", "legate")))
+def test_traceback_of_the_author_begins_in_his_code() -> None:
+    pay = module("shop.tools", FETCH)
+    error = raised(module("legation_host.functions", CALLS, call=pay))
+    found = find_authors_frames(error)
+
+    assert found is not None
+    assert found.tb_frame.f_globals["__name__"] == "shop.tools"
+    assert found.tb_next is None
+
+
+@pytest.mark.parametrize("name", ["legation", "legation.runs.turn", "legation_host.drive"])
+def test_bug_of_ours_has_no_frames_of_the_author(name: str) -> None:
+    assert find_authors_frames(raised(module(name, FETCH))) is None
+
+
+@pytest.mark.parametrize("name", ["legations", "shop.legation", "legate"])
+def test_other_packages_are_not_ours(name: str) -> None:
+    assert find_authors_frames(raised(module(name, FETCH))) is not None

@@ -11,6 +11,7 @@ from legation import Agent, AuthorizationConfig, ConfigurationError, Database, P
 from legation.config import Model, PlatformConfig
 from legation.effects import Now, RandomBytes, Record, ThisNode, Transact
 from legation.http.messages import Request, Response, Streamed
+from legation.models.echo import Echo
 from legation.observability.request_log import RequestLine
 from legation.observability.spans import Recorder, Span
 from legation.platform import with_environment
@@ -306,3 +307,14 @@ def test_spans_are_recorded_once_however_often_that_is_asked_for() -> None:
 def test_the_generation_of_the_keys_is_empty_where_there_are_none() -> None:
     assert Platform().keys_generation == b""
     assert demo(Issuer()).keys_generation != b""
+
+
+def test_models_are_replaced_and_restored() -> None:
+    platform = Platform(agents=[Agent(id="a")])
+    configured, other = platform.registry.agents["a"], Echo()
+
+    platform.replace_models(lambda _: other)
+    assert platform.context.registry.agents["a"].model is other
+    assert platform.registry.agents["a"] is configured
+    platform.replace_models(lambda each: each.model)
+    assert platform.context.registry.agents["a"].model is configured.model

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import asdict, field
+from attrs import asdict, evolve, field
 
 from ..access.claims import claim_faults
 from ..access.scopes import well_formed_id
@@ -221,6 +221,23 @@ class Registry:
     def components(self, kind: str) -> Mapping[str, Component]:
         """Return the agents or the teams."""
         return self.agents if kind == "agent" else self.teams
+
+    def with_models(self, choose: Callable[[Component], ModelProtocol]) -> Registry:
+        """Return the same with the model that `choose` returns for each agent and team."""
+
+        def change(component: Component) -> Component:
+            members = tuple(map(change, component.members))
+            return evolve(component, model=choose(component), members=members)
+
+        return evolve(
+            self,
+            agents={name: change(agent) for name, agent in self.agents.items()},
+            teams={name: change(team) for name, team in self.teams.items()},
+            channels={
+                name: evolve(channel, component=change(channel.component))
+                for name, channel in self.channels.items()
+            },
+        )
 
 
 def build(

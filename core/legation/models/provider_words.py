@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from ..values import frozen
 
-__all__ = ["ProviderWords", "find_words"]
+__all__ = ["ProviderWords", "find_words", "hide_secrets"]
 
 _READ: Final = 4_096  # characters
 _SHOWN: Final = 500
@@ -93,7 +93,7 @@ def _clean(said: object, secrets: Sequence[str], length: int) -> str:
     text = said if isinstance(said, str) else _dump(said)
     # What cannot be seen goes first: between the letters of a key it would hide that from us.
     seen = "".join(c if c.isprintable() else " " * c.isspace() for c in text[:_READ])
-    line = " ".join(_KEY.sub(_HIDDEN, _hide(seen, secrets)).split())
+    line = " ".join(hide_secrets(seen, secrets).split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
@@ -102,6 +102,11 @@ def _dump(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
+
+
+def hide_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return `text` without `secrets`, parts of them, and what looks like one."""
+    return _KEY.sub(_HIDDEN, _hide(text.replace(_MARK, " "), secrets))
 
 
 def _hide(text: str, secrets: Sequence[str]) -> str:

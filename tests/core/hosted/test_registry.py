@@ -568,3 +568,21 @@ def test_a_reader_is_a_function_for_documents() -> None:
     ]
     (told,) = faults(readers={"application/pdf": "m:f"})
     assert told.startswith("readers.application/pdf: 'm:f' is imported from a configuration file")
+
+
+def test_models_are_replaced_wherever_a_component_is_and_nothing_else_is() -> None:
+    registry = made(
+        agents=(Agent("a"), Agent("b")),
+        teams=(Team("inner", members=("a",)), Team("outer", members=("inner", "b"))),
+        channels=(chat(agent="a"),),
+    )
+    other = Echo()
+    changed = registry.with_models(lambda each: other if each.id == "a" else each.model)
+    team = changed.teams["outer"]
+
+    assert changed.agents["a"].model is other
+    assert team.members[0].members[0].model is other
+    assert changed.channels["chat"].component.model is other
+    assert changed.agents["b"].model is team.members[1].model is registry.agents["b"].model
+    assert changed.hosted == registry.hosted
+    assert registry.agents["a"].model is not other

@@ -258,6 +258,7 @@ def test_a_message_of_a_later_version_waits_and_nobody_is_told(payload: str) -> 
 
         assert provider.seen == []
         assert letter(c, "a").message.state == "dead"
+        assert len(c.take_errors()) > 0
 
 
 def test_a_dead_message_that_wants_no_answer_gets_no_apology() -> None:

@@ -43,7 +43,7 @@ FAILING = {
 def test_a_run_that_fails_names_its_error_type_and_an_incident(
     reason: str, *, stream: bool
 ) -> None:
-    with Client(Platform(agents=[FAILING[reason]()])) as client:
+    with Client(Platform(agents=[FAILING[reason]()]), raise_errors=False) as client:
         form = {"message": "x", "stream": stream, "session_id": "s"}
         answer = client.post("/agents/clerk/runs", form=form)
         (listed,) = client.get("/sessions/s/runs").json()
@@ -61,7 +61,7 @@ def test_a_run_that_fails_names_its_error_type_and_an_incident(
 
 
 def test_incident_of_a_bug_is_the_one_of_its_sentence() -> None:
-    with Client(Platform(agents=[FAILING["run_failed"]()])) as client:
+    with Client(Platform(agents=[FAILING["run_failed"]()]), raise_errors=False) as client:
         run = client.run("clerk", "x")
 
         assert run["incident"] in run["content"]
@@ -98,7 +98,7 @@ def test_member_that_fails_has_an_incident_of_its_own(
 ) -> None:
     task = call("delegate_task_to_member", member_id="clerk", task="Look.")
     team = Team(id="desk", model=ScriptedModel([task, "Sorry."]), members=["clerk"])
-    with Client(Platform(agents=[member()], teams=[team])) as client:
+    with Client(Platform(agents=[member()], teams=[team]), raise_errors=False) as client:
         run = client.run_team("desk", "x", session_id="s")
         (response,) = run["member_responses"]
         path = f"/agents/clerk/runs/{response['run_id']}?session_id=s"

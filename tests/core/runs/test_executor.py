@@ -86,6 +86,7 @@ def test_a_tool_that_fails_ends_neither_the_run_nor_the_session(city: str, resul
         assert "ToolCallError" in names(client, run)
         assert client.run("clerk", "next", session_id="s")["content"] == "Next."
         logged = [log for log in client.logs if log.event == "tool_failed"]
+        assert len(client.take_errors()) == len(logged)
         assert len(logged) == (city == "Pompeii")
         assert "secret" not in str(client.logs)
 

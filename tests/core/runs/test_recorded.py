@@ -366,6 +366,7 @@ def test_an_unknown_format_ends_the_run_once_and_keeps_no_other(shop: Shop) -> N
         assert fetch(client, run_id)["status"] == "ERROR"
         assert log_of(client, run_id)[-1]["error_type"] == "run_failed"
         assert str(fields["error"]).startswith("UnknownOutcome")
+        assert len(client.take_errors()) == 1
         shop.rounds = ["Next."]
         assert client.run("clerk", "next", session_id="s")["content"] == "Next."
 

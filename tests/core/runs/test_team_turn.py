@@ -151,7 +151,7 @@ OUTCOMES: Mapping[str, tuple[Sequence[Any], str, str]] = {
 def test_leader_hears_what_became_of_its_member(mode: Mode, outcome: str) -> None:
     says, status, content = OUTCOMES[outcome]
     desk = Desk(mode, LEADERS[mode], {"ann": says})
-    with Client(desk.platform()) as client:
+    with Client(desk.platform(), raise_errors=outcome != "bug") as client:
         run = start(client)
         (member,) = of_members(client, "ann")
         again = start(client, "Again?")

@@ -314,6 +314,7 @@ def test_a_retry_is_recorded_with_it(client: Client) -> None:
         ("chat/x", 404),
     ]
     assert statuses == [200, 404]
+    assert [type(error) for error in client.take_errors()] == [KeyError]  # `{}` is no message
 
 
 @pytest.mark.parametrize(
