@@ -42,6 +42,7 @@ __all__ = [
     "ToolError",
     "WhatsAppChannel",
     "__version__",
+    "read_answer",
     "tool",
 ]
 
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     )
     from .platform import Platform
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
+    from .tools.answer_class import read_answer
     from .version import VERSION as __version__
 else:
 
@@ -101,6 +103,7 @@ _HOMES: Final = {
     "Platform": "platform",
     "Principal": "access.decide",
     "__version__": "version",
+    "read_answer": "tools.answer_class",
 }
 """The module of each name; a checker reads the imports instead, and refuses an unknown name."""
 

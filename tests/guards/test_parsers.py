@@ -14,8 +14,9 @@ from legation.channels.deliveries import read_object, rest_of_new
 from legation.channels.markup import mark_up, spans
 from legation.channels.replies import split_text
 from legation.http.authority import origin_form, well_formed_host
-from legation.http.bodies import parse_form, parse_json, parse_query
 from legation.http.bodies.data_urls import encode_inline
+from legation.http.bodies.forms import parse_form, parse_query
+from legation.http.bodies.json_text import parse_json
 from legation.http.sse import Decoder
 from legation.models.conversation import Message, Prompt
 from legation.models.echo import Echo

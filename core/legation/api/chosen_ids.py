@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..http.bodies import Reader
+from ..http.bodies.reader import Reader
 from ..http.routing import is_segment
 from .json_schema import Schema
 

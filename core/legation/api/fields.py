@@ -18,7 +18,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from ..http.bodies import JsonObject, Reader, parse_query
+from ..http.bodies.forms import parse_query
+from ..http.bodies.json_text import JsonObject
+from ..http.bodies.reader import Reader
 from ..http.refusals import Fault
 from ..values import frozen
 from .json_schema import BOOLEAN, OBJECT, TEXT, Schema, nullable, object_of

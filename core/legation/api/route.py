@@ -20,7 +20,8 @@ from attrs import Factory, field, validators
 
 from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from ..effects import Program, ReadBody
-from ..http.bodies import BadJson, Form, parse_form, parse_json
+from ..http.bodies.forms import Form, parse_form
+from ..http.bodies.json_text import BadJson, parse_json
 from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled

@@ -10,17 +10,16 @@ from attrs import fields
 
 from ..config import Again, Agent, InDoubt, Team, ToolLike
 from ..tools import (
-    AnswerClass,
     Hosted,
     HostedInstructions,
     Tool,
     ToolFault,
     Unfit,
-    as_answer_class,
     as_tool,
     host_function,
     host_instructions,
 )
+from ..tools.answer_class import AnswerClass, as_answer_class
 from ..tools.structured import check_schema
 from ..values import frozen
 

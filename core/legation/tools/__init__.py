@@ -6,7 +6,6 @@ description for the model, and the reader of the arguments that the model sends.
 
 from __future__ import annotations
 
-from .answer_class import AnswerClass, AnswerMismatch, as_answer_class, read_answer
 from .arguments import plain_arguments, read_arguments
 from .context_parameter import ContextParameter, Misfit, read_given
 from .definition import KEY_PARAMETER, Again, Tool, ToolError, ToolFault, as_tool, tool
@@ -27,8 +26,6 @@ __all__ = [
     "MAX_RESULT",
     "OFFERED",
     "Again",
-    "AnswerClass",
-    "AnswerMismatch",
     "ContextParameter",
     "FromModel",
     "Hosted",
@@ -41,7 +38,6 @@ __all__ = [
     "ToolFault",
     "Unfit",
     "Unstorable",
-    "as_answer_class",
     "as_tool",
     "combine_changes",
     "compare_state",
@@ -49,7 +45,6 @@ __all__ = [
     "host_function",
     "host_instructions",
     "plain_arguments",
-    "read_answer",
     "read_arguments",
     "read_given",
     "render",

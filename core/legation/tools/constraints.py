@@ -15,13 +15,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from ..values import frozen
-from .accepted import is_array, is_object
-
 __all__ = [
     "LENGTHS",
     "Bounds",
-    "Notes",
     "Unfit",
     "check_default",
     "join_bounds",
@@ -58,17 +54,10 @@ class Unfit(ValueError):
     """A hint that has no shape; the text completes the sentence "the parameter …"."""
 
 
-@frozen
-class Notes:
-    """The notes of one hint: a text, members of the schema that assert nothing, and bounds."""
+def read_notes(notes: Iterable[Any]) -> tuple[str, tuple[tuple[str, Any], ...], Bounds]:
+    """Return the text that notes of an `Annotated` say, the first of several, and their bounds.
 
-    text: str = ""
-    shown: tuple[tuple[str, Any], ...] = ()
-    bounds: Bounds = ()
-
-
-def read_notes(notes: Iterable[Any]) -> Notes:
-    """Return what the notes of an `Annotated` say, the first text of several.
+    Between them stands what the schema shows and nobody checks: a title, and examples.
 
     Raises:
         Unfit: One of them has a meaning that is not supported here.
@@ -86,7 +75,7 @@ def read_notes(notes: Iterable[Any]) -> Notes:
                 bounds = join_bounds(bounds, ((_NUMERIC[name], _checked_number(name, value)),))
             elif (name, value) not in _GRANTED:
                 raise _unsupported(f"{name}={value!r}")
-    return Notes(text, tuple(shown.items()), bounds)
+    return text, tuple(shown.items()), bounds
 
 
 _STRICTER: Final[Mapping[str, Callable[[float, float], float]]] = {
@@ -216,18 +205,18 @@ def _checked_length(name: str, value: Any) -> int:
 
 def _checked_json(name: str, value: Any) -> Any:
     """Return a title, or the examples that JSON has as they are."""
-    if name == "title" and isinstance(value, str):
-        return value
-    if name == "examples" and is_array(value) and _is_json(value):
-        return value
+    is_title = name == "title" and isinstance(value, str)
+    if is_title or (name == "examples" and isinstance(value, list) and _is_json(value)):
+        return cast(Any, value)
     raise _unsupported(f"{name}={value!r:.{_NOTE_SHOWN}}")
 
 
 def _is_json(value: Any) -> bool:
-    if is_array(value):
-        return all(map(_is_json, value))
-    if is_object(value):
-        return all(type(key) is str and _is_json(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, cast(Iterable[Any], value)))
+    if isinstance(value, dict):
+        members = cast(Mapping[Any, Any], value).items()
+        return all(type(key) is str and _is_json(inner) for key, inner in members)
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (str, int, bool)

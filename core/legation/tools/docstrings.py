@@ -28,12 +28,12 @@ _OF_PARAMETERS: Final = frozenset(
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)")
 _FIELD: Final = re.compile(r":(\w++)\s*+([^:]*+):\s*(.*)")
 # numpydoc, "Sections"; a line of dashes is under each.
-_UNDERLINED: Final = re.compile(
+_UNDERLINED: Final = (
     r"(Parameters|Other Parameters|Attributes|Returns|Yields|Receives|Raises|Warns|Warnings|Methods"
     r"|See Also|Notes|References|Examples)\s*"
 )
 _LISTING: Final = frozenset(("Parameters", "Other Parameters", "Attributes"))
-_RULE: Final = re.compile(r"-{3,}\s*")
+_RULE: Final = r"-{3,}\s*"
 _PARAMETER_FIELDS: Final = frozenset(("param", "parameter", "arg", "argument", "key", "keyword"))
 
 
@@ -62,7 +62,11 @@ def _begins_section(lines: list[str], index: int) -> bool:
 
 def _is_underlined(lines: list[str], index: int) -> bool:
     below = lines[index + 1] if index + 1 < len(lines) else ""
-    return bool(_RULE.fullmatch(below) and _UNDERLINED.fullmatch(lines[index]))
+    return bool(
+        below.startswith("---")
+        and re.fullmatch(_RULE, below)
+        and re.fullmatch(_UNDERLINED, lines[index])
+    )
 
 
 def _underlined_parameters(lines: list[str]) -> dict[str, str]:

@@ -7,12 +7,11 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
 from ..http.bodies.json_text import JsonValue
 from ..http.messages import compact_json
-from .accepted import is_array, is_object
 from .constraints import Unfit
 
 __all__ = ["describe_model", "is_model", "read_model"]
@@ -43,23 +42,24 @@ def describe_model(cls: type[Any]) -> Mapping[str, Any]:
 
 
 def _insert(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    if is_array(schema):
-        return [_insert(inner, definitions, inside) for inner in schema]
-    if not is_object(schema):
+    if isinstance(schema, list):
+        return [_insert(inner, definitions, inside) for inner in cast(Iterable[Any], schema)]
+    if not isinstance(schema, dict):
         return schema
-    reference = schema.get("$ref")
+    members = cast(Mapping[str, Any], schema)
+    reference = members.get("$ref")
     if isinstance(reference, str) and reference.startswith(_DEFINITIONS):
         name = reference.removeprefix(_DEFINITIONS)
         if name in inside:
             raise Unfit(f"contains {name}, which contains itself")
         found = _insert(definitions[name], definitions, (*inside, name))
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        beside = {key: value for key, value in members.items() if key != "$ref"}
         return {**found, **_insert(beside, definitions, inside)}
     # The mapping of a discriminator, OpenAPI's, names definitions that are no more.
     return {
         key: _insert(inner, definitions, inside)
-        for key, inner in schema.items()
-        if not (key == "discriminator" and is_object(inner) and "mapping" in inner)
+        for key, inner in members.items()
+        if not (key == "discriminator" and isinstance(inner, dict) and "mapping" in inner)
     }
 
 

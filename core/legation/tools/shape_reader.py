@@ -40,20 +40,18 @@ _MOMENT: Final = re.compile(
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_TIME: Final = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?", re.ASCII)
+# Compiled when they are first asked about, and then kept: most platforms have none of these.
+_TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
 # RFC 3339 appendix A, and ISO 8601-2 for the sign and the fraction.  A year and a month have no
 # length of their own, so they are no part of a `timedelta`.
-_DURATION: Final = re.compile(
+_DURATION: Final = (
     r"(?P<sign>-?)P(?:(?P<weeks>[0-9]{1,6})W|(?=[0-9T])(?:(?P<days>[0-9]{1,8})D)?"
     r"(?:T(?=[0-9])(?:(?P<hours>[0-9]{1,9})H)?(?:(?P<minutes>[0-9]{1,9})M)?"
-    r"(?:(?P<seconds>[0-9]{1,9}(?:\.[0-9]{1,9})?)S)?)?)",
-    re.ASCII,
+    r"(?:(?P<seconds>[0-9]{1,9}(?:\.[0-9]{1,9})?)S)?)?)"
 )
 # A number as JSON writes it, with so many digits that arithmetic with it stays cheap.
-_DECIMAL: Final = re.compile(
-    r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII
-)
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+_DECIMAL: Final = r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?"
+_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 class _Mismatch(ValueError):
@@ -146,13 +144,13 @@ def _moment(value: Any) -> datetime:
 
 
 def _time(value: Any) -> time:
-    if type(value) is not str or not _TIME.fullmatch(value):
+    if type(value) is not str or not re.fullmatch(_TIME, value, re.ASCII):
         raise _Mismatch
     return time.fromisoformat(value)
 
 
 def _duration(value: Any) -> timedelta:
-    found = _DURATION.fullmatch(value) if type(value) is str else None
+    found = re.fullmatch(_DURATION, value, re.ASCII) if type(value) is str else None
     if found is None:
         raise _Mismatch
     sign, *parts = found.groups()
@@ -172,13 +170,13 @@ def _byte(value: Any) -> bytes:
 def _decimal(value: Any, make: Callable[[str], Any]) -> Any:
     if type(value) in (int, float):
         return make(repr(value))
-    if type(value) is not str or not _DECIMAL.fullmatch(value):
+    if type(value) is not str or not re.fullmatch(_DECIMAL, value, re.ASCII):
         raise _Mismatch
     return make(value)
 
 
 def _uuid(value: Any, make: Callable[[str], Any]) -> Any:
-    if type(value) is not str or not _UUID.fullmatch(value):
+    if type(value) is not str or not re.fullmatch(_UUID, value, re.ASCII):
         raise _Mismatch
     return make(value)
 

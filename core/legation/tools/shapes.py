@@ -48,7 +48,6 @@ from ..values import frozen
 from .constraints import (
     LENGTHS,
     Bounds,
-    Notes,
     Unfit,
     check_default,
     join_bounds,
@@ -259,7 +258,7 @@ def peel(hint: Any) -> tuple[Any, str, bool | None]:
     bare, notes, required = _strip(hint)
     meant = [note for note in notes if not isinstance(note, str)]
     about = Annotated[(bare, *meant)] if meant else bare
-    return about, read_notes(notes).text, required
+    return about, read_notes(notes)[0], required
 
 
 def _strip(hint: Any) -> tuple[Any, tuple[Any, ...], bool | None]:
@@ -290,7 +289,7 @@ def shape_of(hint: Any, inside: tuple[Any, ...] = ()) -> Shape:
     """
     hint, stripped, _ = _strip(hint)
     shape = _shape_of_bare(hint, inside)
-    return _with_notes(shape, read_notes(stripped)) if stripped else shape
+    return _with_notes(shape, stripped) if stripped else shape
 
 
 def _shape_of_bare(hint: Any, inside: tuple[Any, ...]) -> Shape:
@@ -313,10 +312,11 @@ def _shape_of_bare(hint: Any, inside: tuple[Any, ...]) -> Shape:
     return _container(origin or hint, get_args(hint), hint, inside)
 
 
-def _with_notes(shape: Shape, notes: Notes) -> Shape:
-    for name, value in notes.bounds:
+def _with_notes(shape: Shape, notes: tuple[Any, ...]) -> Shape:
+    text, shown, bounds = read_notes(notes)
+    for name, value in bounds:
         shape = _with_bound(shape, name, value)
-    shown = (("description", notes.text), *notes.shown) if notes.text else notes.shown
+    shown = (("description", text), *shown) if text else shown
     return Noted(shape, shown) if shown else shape
 
 
@@ -360,7 +360,7 @@ def _container(kind: Any, arguments: tuple[Any, ...], hint: Any, inside: tuple[A
     if kind in _MAPPINGS:
         key, value = arguments or (str, Any)
         named, notes, _ = _strip(key)
-        if read_notes(notes).bounds:
+        if read_notes(notes)[2]:
             raise Unfit("has a bound on the keys of an object: check it in the function")
         if shape_of(named, inside) != Plain("string"):
             raise Unfit(f"contains {_name_of(hint)}; the keys of an object are strings")

@@ -21,7 +21,7 @@ from legation.api.fields import (
     shape_name,
     text,
 )
-from legation.http.bodies import JsonValue
+from legation.http.bodies.json_text import JsonValue
 from legation.http.refusals import Fault
 from legation.values import frozen
 

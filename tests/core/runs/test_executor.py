@@ -25,7 +25,8 @@ from legation.store.run_reads import RecentRuns
 from legation.store.run_rows import ClaimedRun, RunLease
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.steps import StepKind
-from legation.tools import ToolError, as_answer_class, read_answer, tool
+from legation.tools import ToolError, tool
+from legation.tools.answer_class import as_answer_class, read_answer
 from legation_testing import Client, Says, ScriptedModel, call, effects_of
 
 PATH = "/agents/clerk/runs"

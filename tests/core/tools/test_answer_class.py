@@ -8,8 +8,9 @@ import jsonschema_rs
 import pytest
 from attrs import frozen
 
-from legation.tools import AnswerMismatch, Unfit, as_answer_class, read_answer
+from legation.tools import Unfit
 from legation.tools.accepted import check_schema
+from legation.tools.answer_class import AnswerMismatch, as_answer_class, read_answer
 
 
 @frozen

@@ -10,7 +10,8 @@ import pydantic
 import pytest
 from attrs import frozen
 
-from legation.tools import as_answer_class, read_answer, tool
+from legation.tools import tool
+from legation.tools.answer_class import as_answer_class, read_answer
 from legation.tools.arguments import read_arguments
 from legation.tools.constraints import Unfit
 from legation.tools.model_class import describe_model, is_model, read_model

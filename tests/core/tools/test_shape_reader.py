@@ -164,7 +164,7 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize("case", TAKEN, ids=str)
+@pytest.mark.parametrize("case", TAKEN, ids=[f"{i}-{c.hint}" for i, c in enumerate(TAKEN)])
 def test_a_value_becomes_what_the_hint_says(case: Case) -> None:
     found = taken(case.hint, case.written)
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 from attrs import asdict, evolve
 
 from ...effects import Now, Program, ThisNode, Transact
-from ...http.bodies import Reader, parse_json
+from ...http.bodies.json_text import parse_json
+from ...http.bodies.reader import Reader
 from ...http.messages import Response, compact_json, json_response
 from ...http.refusals import Fault
 from ...runs.output import iso_time

@@ -13,7 +13,7 @@ from ...access.decide import Allow, AllowOnly, Decision, Deny
 from ...channels.replies import keys_of
 from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
 from ...hosted.registry import HostedChannel, Registry
-from ...http.bodies import Reader
+from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
 from ...messaging.answers import owner_of

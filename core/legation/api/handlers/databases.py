@@ -9,7 +9,7 @@ from attrs import evolve
 
 from ...access.decide import AllowOnly
 from ...effects import Log, Program, RandomBytes, ThisNode, Transact
-from ...http.bodies import Reader
+from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import BadRequest, Internal, NotFound
 from ...migrations.catalogue import CATALOGUE, Catalogue

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from ...effects import Program
 from ...hosted.registry import Component
-from ...http.bodies import JsonObject, Reader, Upload
 from ...http.bodies.data_urls import NO_BASE64, encode_inline, is_data_url
 from ...http.bodies.file_types import Unidentified, identify, signature_of
+from ...http.bodies.json_text import JsonObject
 from ...http.bodies.media_types import (
     MEDIA_TYPES,
     clean_name,
@@ -17,6 +17,7 @@ from ...http.bodies.media_types import (
     encode_file,
     is_text_type,
 )
+from ...http.bodies.reader import Reader, Upload
 from ...http.refusals import BadRequest
 from ...runs.files import find_unsent, read_out
 from ...values import frozen

@@ -12,8 +12,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
-from ...http.bodies import Form, JsonObject, Reader, Upload
-from ...http.bodies.json_text import JsonValue
+from ...http.bodies.forms import Form
+from ...http.bodies.json_text import JsonObject, JsonValue
+from ...http.bodies.reader import Reader, Upload
 from ...http.refusals import BadRequest, Invalid
 from ...runs.output import MEDIA
 from ...tools.structured import check_schema

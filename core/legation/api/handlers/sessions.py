@@ -12,7 +12,8 @@ from ...access.decide import Allow, decide, name_of
 from ...access.needs import FOLLOW_RUNS
 from ...effects import Now, Nudge, Program, Transact
 from ...hosted.registry import Component
-from ...http.bodies import JsonObject, Reader
+from ...http.bodies.json_text import JsonObject
+from ...http.bodies.reader import Reader
 from ...http.messages import Response, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage

@@ -11,7 +11,7 @@ from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, 
 from ...channels.signatures import SignatureRefused
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
-from ...http.bodies import parse_query
+from ...http.bodies.forms import parse_query
 from ...http.messages import Headers, Response, json_response, text_response
 from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, TooLarge
 from ...store.inbox import PutMessages

@@ -1,25 +1,6 @@
-"""The bodies and the queries of requests: pure codecs, and one reader for all."""
+"""The bodies and the queries of requests: pure codecs, and one reader for all.
+
+Each is imported from its own module, so that who reads JSON does not wait for the codec of forms.
+"""
 
 from __future__ import annotations
-
-from .forms import DEFAULT_LIMITS, Form, FormLimits, FormRefusal, parse_form, parse_query
-from .json_text import MAX_DEPTH, MAX_DIGITS, BadJson, JsonObject, JsonValue, parse_json
-from .reader import MAX_FAULTS, Reader, Upload
-
-__all__ = [
-    "DEFAULT_LIMITS",
-    "MAX_DEPTH",
-    "MAX_DIGITS",
-    "MAX_FAULTS",
-    "BadJson",
-    "Form",
-    "FormLimits",
-    "FormRefusal",
-    "JsonObject",
-    "JsonValue",
-    "Reader",
-    "Upload",
-    "parse_form",
-    "parse_json",
-    "parse_query",
-]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from legation.api.handlers.media import MOST_FILES, Media, add_uploads, take_media_list
-from legation.http.bodies import Reader, Upload
+from legation.http.bodies.reader import Reader, Upload
 from legation.http.refusals import BadRequest
 
 PDF = b"%PDF-1.7\n\xff" + b"x" * 20

@@ -10,7 +10,7 @@ import pytest
 from legation import Agent
 from legation.config import AuthorizationConfig
 from legation.effects import Log, ReadBody, Transact
-from legation.http.bodies import parse_json
+from legation.http.bodies.json_text import parse_json
 from legation.store.failures import Busy, CommitLost, NotServed, Unavailable
 from legation.store.inbox import PutMessages
 from legation_testing import Client

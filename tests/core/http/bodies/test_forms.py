@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies import Form, FormLimits, Upload, parse_form, parse_query
+from legation.http.bodies.forms import Form, FormLimits, parse_form, parse_query
+from legation.http.bodies.reader import Upload
 from legation.http.refusals import (
     BadRequest,
     Fault,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies import MAX_DEPTH, MAX_DIGITS, BadJson, JsonValue, parse_json
+from legation.http.bodies.json_text import MAX_DEPTH, MAX_DIGITS, BadJson, JsonValue, parse_json
 from legation.http.messages import compact_json
 
 scalars = (

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies import MAX_FAULTS, JsonValue, Reader, Upload
+from legation.http.bodies.json_text import JsonValue
+from legation.http.bodies.reader import MAX_FAULTS, Reader, Upload
 from legation.http.refusals import Fault
 
 FILE = Upload("f", "text/plain", b"x")
