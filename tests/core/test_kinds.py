@@ -173,6 +173,20 @@ def test_file_is_read_by_the_key_that_says_the_kind() -> None:
     )
 
 
+@pytest.mark.parametrize("said", ["image/png", ["image/png"]])
+def test_file_names_one_media_type_or_several(said: Any) -> None:
+    table = {"provider": "openai", "id": "gpt", "accepts": said}
+
+    assert structure({"models": {"m": table}}).models == (
+        OpenAIModel("m", "gpt", accepts="image/png"),
+    )
+
+
+def test_media_type_that_is_no_text_is_a_fault() -> None:
+    with pytest.raises(ConfigurationError, match="expected a string or an array of strings"):
+        structure({"models": {"m": {"provider": "openai", "id": "gpt", "accepts": 3}}})
+
+
 MISFITS: list[dict[str, Any]] = [
     {"provider": "echo", "temperature": 1},  # a setting of another
     {"provider": "openai"},  # without what it needs
