@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from legation.effects import Log, Now, Transact
+from legation.effects import Log, Now, Publish, Transact
+from legation.runs.endings import End, store_end
 from legation.runs.event_writer import EventWriter, Journal
-from legation.runs.events import EventOrigin
+from legation.runs.events import EventOrigin, RunError
 from legation.runs.state_writer import StateRead, StateTooLarge, StateWriter
 from legation.runs.step_outcomes import StepTooLarge
 from legation.store.run_rows import ClaimedRun
-from legation.store.runs import AppendEvents
+from legation.store.run_states import RunState
+from legation.store.runs import AppendEvents, Ended, FinishRun
 from legation.store.session_state import (
     MAX_STATE,
     NO_CHANGE,
@@ -272,3 +274,24 @@ def test_what_is_stored_again_after_a_lost_commit_is_the_same() -> None:
         settling.close()
 
     assert units[0] == units[1]
+
+
+def test_what_gave_way_at_the_very_end_of_a_run_is_in_the_log_too() -> None:
+    own = writer()
+    for place in ("1.1", "1.2"):
+        own.journal.change_state(place, UNSEEN, setting(key=place))
+        own.note_step(place, StepKind.CALL, "add", 5, {"result": "done"})
+    own.note(RunError("no", "timeout"))
+    left = Ended(kept=True, state='{"key":"1.2"}')
+
+    fields = (("run_id", "r"), ("key", "key"), ("place", "1.1"), ("by", "1.2"))
+    ended = play(
+        store_end(own.journal, End(RunState.ERROR, {"session_state": {}})),
+        [
+            (Log("warning", "state_overwritten", fields), None),
+            (FinishRun, left),
+            (Publish, None),
+        ],
+    )
+
+    assert ended == left
