@@ -98,11 +98,11 @@ def configuration(name: str, lines: Iterable[str]) -> str:
         raise ValueError(f"{name}: not explained: {', '.join(missing)}")
     if unknown := sorted(said.keys() - keys.keys()):
         raise ValueError(f"{name}: no such keys: {', '.join(unknown)}")
-    rows = [(f"`{k}`", _type(a), _default(a), said[k]) for k, a in keys.items()]
+    rows = [(f"`{k}`", _type_of_key(a), _default(a), said[k]) for k, a in keys.items()]
     return _table(("key", "type", "default", "meaning"), rows)
 
 
-def _type(attribute: attrs.Attribute[Any]) -> str:
+def _type_of_key(attribute: attrs.Attribute[Any]) -> str:
     said = (
         attribute.type
         if isinstance(attribute.type, str)

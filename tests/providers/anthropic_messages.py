@@ -171,7 +171,7 @@ def _broken_documents(request: dict[str, Any]) -> Iterator[str]:
     if len(json.dumps(request)) > 32 << 20:
         yield "a request of more than 32 MB"
     for turn in request["messages"]:
-        blocks = [] if isinstance(turn["content"], str) else turn["content"]
+        blocks: list[Any] = [] if isinstance(turn["content"], str) else turn["content"]
         for block in (one for one in blocks if one["type"] == "document"):
             source = block["source"]
             if turn["role"] != "user":

@@ -136,7 +136,7 @@ def _broken_files(messages: list[dict[str, Any]]) -> Iterator[str]:
     total = 0
     for message in messages:
         content: Any = message.get("content")
-        parts: list[Any] = content if isinstance(content, list) else []
+        parts: Iterable[Any] = () if isinstance(content, str | None) else content
         for part in (one for one in parts if one["type"] == "file"):
             file = part["file"]
             if message["role"] != "user":

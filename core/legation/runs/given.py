@@ -22,6 +22,7 @@ from ..tools import ContextParameter, Misfit, Run, RunFile, read_given
 __all__ = ["Given"]
 
 _NOBODY: Final = "~nobody:"
+_KINDS: Final = ("files", "images", "audio", "videos")
 
 
 @define(eq=False)
@@ -43,9 +44,10 @@ class Given:
 
     @property
     def files(self) -> tuple[RunFile, ...]:
-        """The files, decoded once."""
+        """The files, pictures and recordings, decoded once."""
         if self._files is None:
-            self._files = tuple(map(_file, self.asked.get("files", ())))
+            sent = (item for kind in _KINDS for item in self.asked.get(kind, ()))
+            self._files = tuple(map(_file, sent))
         return self._files
 
     def context(

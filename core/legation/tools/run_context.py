@@ -58,7 +58,7 @@ class Run(Generic[Deps, State]):
         dependencies: As the request sent them, with the claims of `dependencies_claims`.
         metadata: As the request sent it.
         state: The state of the session, a copy of its own.
-        files: The files that came with the message.
+        files: The files that came with the message, then its pictures, sound and films.
         claims: The claims of the token that the platform hands on, by their names.
         now: The time, in UTC.
     """

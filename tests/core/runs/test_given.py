@@ -75,12 +75,14 @@ def test_files_are_decoded_once() -> None:
         {"name": "b.txt", "content": "no base64 ä"},
         {"url": "https://example.com/c"},
     ]
-    given = Given({"files": files})
+    audio = [{"filename": "a.ogg", "mime_type": "audio/ogg", "content": "T2dn"}]
+    given = Given({"audio": audio, "files": files})
 
     assert given.files == (
         RunFile("a.pdf", "application/pdf", b"%PDF"),
         RunFile("b.txt", "", "no base64 ä".encode()),
         RunFile("file", "", b""),
+        RunFile("a.ogg", "audio/ogg", b"Ogg"),
     )
     assert given.files is given.files
 
