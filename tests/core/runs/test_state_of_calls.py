@@ -128,7 +128,7 @@ def test_the_next_call_the_next_run_and_the_client_see_what_was_written() -> Non
     with Client(platform(*script)) as client:
         first = client.run("clerk", "m", session_id="s", session_state={"other": 1})
         assert results(first) == ["1", "2"]
-        assert stored(client) == {"other": 1, "items": ["tea", "milk"]}
+        assert first["session_state"] == stored(client) == {"other": 1, "items": ["tea", "milk"]}
         second = client.run("clerk", "m", session_id="s")
 
         assert results(second) == ["3"]
@@ -139,9 +139,9 @@ def test_calls_side_by_side_keep_each_others_keys() -> None:
     calls = [call("set_key", key="a", value=1), call("set_key", key="b", value=2)]
     calls.append(call("drop", key="old"))
     with Client(platform(calls, "ok")) as client:
-        client.run("clerk", "m", session_id="s", session_state={"old": 1, "other": 1})
+        run = client.run("clerk", "m", session_id="s", session_state={"old": 1, "other": 1})
 
-        assert stored(client) == {"other": 1, "a": 1, "b": 2}
+        assert run["session_state"] == stored(client) == {"other": 1, "a": 1, "b": 2}
         assert [r.event for r in client.logs if r.event == "state_overwritten"] == []
 
 
@@ -205,7 +205,7 @@ def test_function_that_is_an_agent_writes_with_its_end() -> None:
         second = client.run("count", "m", session_id="s")
 
         assert second["content"] == "turn 2"
-        assert stored(client) == {"x": 1, "turns": 2, "seen": 20}
+        assert second["session_state"] == stored(client) == {"x": 1, "turns": 2, "seen": 20}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_members_of_a_team_write_to_the_one_state() -> None:
         run = client.run_team("desk", "m", session_id="s", session_state={"x": 1})
 
         whole = {"x": 1, "items": ["tea", "milk"], "turns": 1, "seen": 10, "k": 1}
-        assert stored(client) == whole
+        assert run["session_state"] == stored(client) == whole
         seen = json.loads(run["tools"][2]["result"])
         assert seen == {"x": 1, "items": ["tea"], "turns": 1, "seen": 10, "k": 1}
 
