@@ -28,7 +28,7 @@ _UNSTORABLE: Final = "what it wrote to the state of the session cannot be stored
 
 
 class ContextRefused(Exception):
-    """What came with the run does not fit the classes of a function; the log says where."""
+    """What came with the run does not fit the classes of a function; the text says where."""
 
 
 @frozen(eq=False)
@@ -63,12 +63,23 @@ def open_context(
     if read is None:
         read = yield from journal.read_state()
     now_us = journal.now_us = yield from Now()
-    made = journal.given.context(parameter, run, read.document, now_us)
-    if isinstance(made, Misfit):
-        fields = (("run_id", run.run_id), ("component", run.component_id), ("error", made.reason))
-        yield from Log("error", "context_refused", fields)
-        raise ContextRefused
+    try:
+        made = _make(parameter, writer, read, now_us)
+    except ContextRefused as error:
+        fields = (("run_id", run.run_id), ("component", run.component_id), ("error", str(error)))
+        yield from Log("error", "context_refused", fields, error)
+        raise
     return Context(parameter, made, read, encode_state(parameter.state, made.state))
+
+
+def _make(
+    parameter: ContextParameter, writer: EventWriter, read: StateRead, now_us: int
+) -> Run[Any, Any]:
+    run, given = writer.origin.run, writer.journal.given
+    made = given.context(parameter, run, read.document, now_us)
+    if isinstance(made, Misfit):
+        raise ContextRefused(made.reason)
+    return made
 
 
 def keep_state(context: Context, writer: EventWriter, place: str) -> Program[str | None]:
@@ -88,5 +99,5 @@ def log_refused_state(writer: EventWriter, error: Exception) -> Program[str]:
     """Log why the state cannot be stored, and return it in the words that anybody may read."""
     run = writer.origin.run
     fields = (("run_id", run.run_id), ("component", run.component_id), ("error", str(error)))
-    yield from Log("error", "state_refused", fields)
+    yield from Log("error", "state_refused", fields, error)
     return _TOO_LARGE if isinstance(error, StateTooLarge) else _UNSTORABLE

@@ -167,7 +167,8 @@ FAILS = {
 
 @pytest.mark.parametrize("name", FAILS)
 def test_tool_that_fails_writes_nothing(name: str) -> None:
-    with Client(platform([call(name), call("set_key", key="k", value=1)], "ok")) as client:
+    made = platform([call(name), call("set_key", key="k", value=1)], "ok")
+    with Client(made, raise_errors=False) as client:
         run = client.run("clerk", "m", session_id="s")
         refused = [dict(r.fields) for r in client.logs if r.event == "state_refused"]
 
@@ -221,7 +222,8 @@ def test_function_whose_state_cannot_be_stored_ends_the_run(value: Any, sentence
         session_state["bad"] = value
         return "done"
 
-    with Client(Platform(agents=[Agent(id="a", run=answer)])) as client:
+    made = Platform(agents=[Agent(id="a", run=answer)])
+    with Client(made, raise_errors=False) as client:
         run = client.run("a", "m", session_id="s")
 
         assert (run["status"], run["content"]) == ("ERROR", sentence)
@@ -253,7 +255,7 @@ def test_instructions_write_nothing() -> None:
         return "Be brief."
 
     agent = Agent(id="a", model=ScriptedModel(["done"]), instructions=brief)
-    with Client(Platform(agents=[agent])) as client:
+    with Client(Platform(agents=[agent]), raise_errors=False) as client:
         for state in ({}, {"bad": 1}):
             run = client.run("a", "m", session_id="s", session_state=state)
             assert run["status"] == "ERROR"
