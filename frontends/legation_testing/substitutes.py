@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from attrs import frozen
 
@@ -16,17 +17,18 @@ from .misuse import Misuse
 __all__ = ["Substitution", "substitute"]
 
 
-@frozen
 class _Substitute:
-    """A model that answers under the names of another one."""
+    """A model that answers in the place of another one, which it is in all else."""
 
-    id: str
-    name: str
-    provider: str
-    model: ModelProtocol
+    def __init__(self, original: ModelProtocol, model: ModelProtocol) -> None:
+        self._original, self._model = original, model
+        self.id, self.name, self.provider = original.id, original.name, original.provider
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
-        return self.model.respond(prompt, listener)
+        return self._model.respond(prompt, listener)
 
 
 @frozen(eq=False)
@@ -71,7 +73,7 @@ def substitute(platform: Platform, substitutions: Iterable[Substitution]) -> Non
         own = component.model
         for one in latest:
             if one.is_for(component):
-                return _Substitute(own.id, own.name, own.provider, one.model)
+                return _Substitute(own, one.model)
         return own
 
     platform.replace_models(choose)

@@ -111,3 +111,10 @@ def test_responder_of_a_test_has_no_models() -> None:
         override = client.override(model=ScriptedModel())
         with pytest.raises(Misuse, match="this client has none"), override:
             raise AssertionError
+
+
+def test_all_else_that_the_configured_model_says_of_itself_stays() -> None:
+    with Client(PLATFORM) as client, client.override(model=ScriptedModel()):
+        model: Any = PLATFORM.context.registry.agents["clerk"].model
+
+        assert (model.id, model.provider, model.retries) == ("gpt-5-mini", "OpenAI", 0)

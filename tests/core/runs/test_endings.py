@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from legation import Agent, Platform, Team, ToolError
+from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import ModelFailed
 from legation.models.trouble import Trouble
-from legation_testing import Client, ScriptedModel, call
+from legation_testing import Chunks, Client, ScriptedModel, call
 
 
 def look(city: str) -> str:
@@ -124,3 +125,28 @@ def test_words_of_the_provider_stand_under_the_incident_and_nowhere_else() -> No
     words = (logged["status"], logged["code"], logged["message"])
     assert words == (400, "bad_schema", "tools[0]")
     assert "bad_schema" not in f"{run}{events}"
+
+
+KEY = "sk-proj-abcdefghijklmnop"
+
+
+@pytest.mark.parametrize("length", [10, 100_000], ids=["short", "longer than is read"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "waited for"])
+def test_key_that_a_provider_repeats_is_nowhere(length: int, *, stream: bool) -> None:
+    said = f"Incorrect API key provided: {KEY}. Headers: Bearer {KEY[:15]}\x1b[2J" + "x" * length
+    body = json.dumps({"error": {"code": "invalid_api_key", "message": said}}).encode()
+    refusal = Chunks(401, {"content-type": "application/json"}, (body,))
+    model = ChatCompletions(id="gpt", api_key=KEY)
+    platform = Platform(agents=[Agent(id="clerk", model=model)])
+    with Client(platform, fetch=lambda _: refusal) as client:
+        form = {"message": "x", "stream": stream, "session_id": "s"}
+        answer = client.post("/agents/clerk/runs", form=form).text
+        shown = client.get("/sessions/s/runs").text
+        lines = [log for log in client.logs if log.event in ("model_failed", "run_failed")]
+
+    assert [dict(line.fields)["status"] for line in lines] == [401, 401]
+    messages = {str(dict(line.fields)["message"]) for line in lines}
+    assert len(messages) == 1
+    assert "Incorrect API key provided: [redacted]" in messages.pop()
+    assert "abcdefgh" not in f"{lines}{answer}{shown}"
+    assert "Incorrect" not in f"{answer}{shown}"
