@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from legation.models.trouble import SENTENCES
 
 from ..providers.anthropic_messages import AnthropicServer
 from ..providers.chat_completions import ChatCompletionsServer
+from ..providers.documents import make_pdf
 from ..providers.model_server import (
     KEY,
     Cut,
@@ -105,6 +107,38 @@ def test_the_conversation_goes_on(provider: Provider, tmp_path: Path) -> None:
     assert "Good morning" in str(second)
     assert "How are you?" in str(second)
     assert "Be brief." in str(second)
+
+
+@PROVIDERS
+def test_a_pdf_that_curl_sends_reaches_the_provider_as_it_wants_it(
+    provider: Provider, tmp_path: Path
+) -> None:
+    sent = {"files": ("May \u202e\x07.PDF", make_pdf(), "application/octet-stream")}
+    form = {"message": "How much?", "session_id": "s", "stream": "false"}
+    accepts = ["application/pdf"]
+    with served(tmp_path, provider, Said(("42",)), Said(("43",)), accepts=accepts) as it:
+        run = it.client.post("/agents/a/runs", data=form, files=sent).json()
+        it.run(message="And June?")
+        first, second = (seen.body for seen in it.provider.seen)
+
+    assert (run["status"], run["content"]) == ("COMPLETED", "42")
+    part = first["messages"][-1]["content"][0]
+    assert part["type"] == {"openai": "file", "anthropic": "document"}[provider]
+    assert b64encode(make_pdf()).decode() in str(part)
+    assert part["type"] not in str(second)  # the history has messages, and no files
+
+
+@PROVIDERS
+def test_a_pdf_is_refused_before_a_provider_that_takes_none_is_asked(
+    provider: Provider, tmp_path: Path
+) -> None:
+    sent = {"files": ("May.pdf", make_pdf(), "application/pdf")}
+    with served(tmp_path, provider) as it:
+        refused = it.client.post("/agents/a/runs", data={"message": "?"}, files=sent)
+        assert it.provider.seen == []
+
+    assert refused.status_code == 400
+    assert "cannot be sent to agent a, which takes image/gif, " in refused.json()["detail"]
 
 
 def weather(city: str) -> str:

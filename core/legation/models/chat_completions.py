@@ -185,9 +185,9 @@ def _picture(image: Image) -> dict[str, Any]:
 def _file(document: Document) -> dict[str, Any]:
     """Return a PDF with its name, which has to end like that of one (guide "File inputs")."""
     name = document.name
-    name = name if name.lower().endswith(".pdf") else f"{name}.pdf"
+    stem = name[:-4] if name.lower().endswith(".pdf") else name
     url = f"data:{document.media_type};base64,{document.data}"
-    return {"type": "file", "file": {"filename": name, "file_data": url}}
+    return {"type": "file", "file": {"filename": f"{stem}.pdf", "file_data": url}}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def test_a_conversation_with_tools_and_pictures() -> None:
 
 @pytest.mark.parametrize(
     ("name", "filename"),
-    [("invoice.pdf", "invoice.pdf"), ("INVOICE.PDF", "INVOICE.PDF"), ("invoice", "invoice.pdf")],
+    [("invoice.pdf", "invoice.pdf"), ("INVOICE.PDF", "INVOICE.pdf"), ("invoice", "invoice.pdf")],
 )
 def test_a_document_is_a_file_whose_name_ends_like_that_of_a_pdf(name: str, filename: str) -> None:
     document = Document(name, "application/pdf", "JVBERi0=")
