@@ -34,9 +34,10 @@ def is_accepted(media_type: str, accepts: Iterable[str]) -> bool:
 
 def fit(messages: tuple[Message, ...], model: ModelProtocol) -> tuple[Message, ...]:
     """Return `messages` with those files alone that `model` takes, and words in place of others."""
-    if not any(message.images or message.documents for message in messages):
-        return messages
-    return tuple(_fit_message(message, model) for message in messages)
+    for message in messages:
+        if message.images or message.documents:
+            return tuple(_fit_message(message, model) for message in messages)
+    return messages
 
 
 def _fit_message(message: Message, model: ModelProtocol) -> Message:

@@ -181,8 +181,9 @@ class ExecuteRun(Job):
         node = yield from ThisNode()
         started_us = yield from Now()
         asked = json.loads(self.run.input)
-        run, view = self.run, view_of(asked)
-        if view is not NO_CHANGE:
+        run, view = self.run, NO_CHANGE
+        if "state_claims" in asked:
+            view = view_of(asked)
             run = evolve(run, state=apply(run.state, view))
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)

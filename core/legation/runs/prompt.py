@@ -84,11 +84,11 @@ def question(asked: Mapping[str, Any]) -> Message:
             documents.append(document)
     for kind in ("audio", "videos"):  # which no model is sent yet
         documents += (evolve(document_of(item), data="") for item in asked.get(kind, ()))
-    images = (image_of(item) for item in asked.get("images", ()))
+    images = [image_of(item) for item in asked.get("images", ())]
     return Message(
         "user",
         "\n\n".join(texts),
-        images=tuple(image for image in images if image is not None),
+        images=tuple(filter(None, images)),
         documents=tuple(documents),
     )
 

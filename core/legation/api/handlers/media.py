@@ -60,10 +60,8 @@ def add_uploads(
     return Media({kind: items for kind, items in by_kind.items() if items})
 
 
-def admit(component: Component, media: Media | BadRequest) -> Program[Media | UnsupportedFile]:
+def admit(component: Component, media: Media) -> Program[Media | UnsupportedFile]:
     """Return `media` with the text of files, where that is needed; 400 for what nothing takes."""
-    if isinstance(media, BadRequest) or not media.by_kind:
-        return media
     files = yield from read_out(component, media.by_kind)
     unsent = find_unsent(component, files)
     return Media(files) if unsent is None else BadRequest(f"{_UNSUPPORTED}: {unsent}")

@@ -40,7 +40,7 @@ from ...values import frozen
 from ..call import Call
 from ..fields import PAGES, choice, header, ignored, integer, text
 from .components import find_component
-from .media import UnsupportedFile, admit
+from .media import Media, UnsupportedFile, admit
 from .owners import SeveralUsers, find_session
 from .run_arguments import CancelForm, CancelQuery, ContinueForm, ResumeForm, StartForm
 
@@ -78,7 +78,9 @@ def start_run(
     call: Call, hosted: Component, form: StartForm
 ) -> Program[Answer | UnsupportedFile | Conflict | Unavailable]:
     """Start a run of an agent or a team, and answer the way that was asked for."""
-    media = yield from admit(hosted, form.media())
+    media = form.media()
+    if isinstance(media, Media) and media.by_kind:
+        media = yield from admit(hosted, media)
     if isinstance(media, BadRequest):
         return media
     run_id = yield from call.new_id("run")
