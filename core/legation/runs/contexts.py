@@ -13,10 +13,8 @@ from ..tools import (
     ContextParameter,
     Misfit,
     Run,
-    Unstorable,
-    compare_state,
-    encode_state,
 )
+from ..tools.state_values import Unstorable, compare_state, encode_state
 from ..values import frozen
 from .event_writer import EventWriter
 from .state_writer import StateRead, StateTooLarge

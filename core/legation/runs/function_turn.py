@@ -32,11 +32,10 @@ from ..tools import (
     ContextParameter,
     Hosted,
     ToolError,
-    Unstorable,
-    combine_changes,
     render,
 )
 from ..tools.shapes import Shape
+from ..tools.state_values import Unstorable, combine_changes
 from ..tools.structured import check_output
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
 from .contexts import Context, log_refused_state, open_context

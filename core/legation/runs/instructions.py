@@ -12,7 +12,8 @@ from ..effects import CallFunction, CloseStream, Log, Program, Raised, Returned,
 from ..hosted.registry import Component
 from ..models.conversation import ModelFailed, storable
 from ..store.failures import StoreFailure
-from ..tools import HostedInstructions, Unstorable
+from ..tools import HostedInstructions
+from ..tools.state_values import Unstorable
 from .contexts import Context, open_context
 from .event_writer import CancelAsked, EventWriter, LeaseLost
 

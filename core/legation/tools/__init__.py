@@ -1,7 +1,8 @@
 """Tools: functions of an author's that a model may call.
 
 Nothing here calls one.  A function is inspected once, when it becomes a `Tool`: that gives the
-description for the model, and the reader of the arguments that the model sends.
+description for the model, and the reader of the arguments that the model sends.  What only a run
+needs is in modules of its own (`answer_class`, `state_values`): to define an agent loads neither.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from .hosted_function import (
 from .results import MAX_RESULT, render
 from .run_context import FromModel, Run, RunFile
 from .shapes import Unfit
-from .state_values import Unstorable, combine_changes, compare_state, encode_state
 
 __all__ = [
     "KEY_PARAMETER",
@@ -37,11 +37,7 @@ __all__ = [
     "ToolError",
     "ToolFault",
     "Unfit",
-    "Unstorable",
     "as_tool",
-    "combine_changes",
-    "compare_state",
-    "encode_state",
     "host_function",
     "host_instructions",
     "plain_arguments",

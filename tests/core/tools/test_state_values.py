@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from legation import Run
 from legation.store.session_state import NO_CHANGE, StateChange, apply
-from legation.tools import Unstorable, combine_changes, compare_state, encode_state, read_given
+from legation.tools import read_given
 from legation.tools.context_parameter import read_context
+from legation.tools.state_values import Unstorable, combine_changes, compare_state, encode_state
 
 
 @define
