@@ -62,22 +62,25 @@ def open_context(
         read = yield from journal.read_state()
     now_us = journal.now_us = yield from Now()
     try:
-        made = _make(parameter, writer, read, now_us)
+        return _make(parameter, writer, read, now_us)
     except ContextRefused as error:
         fields = (("run_id", run.run_id), ("component", run.component_id), ("error", str(error)))
         yield from Log("error", "context_refused", fields, error)
         raise
-    return Context(parameter, made, read, encode_state(parameter.state, made.state))
 
 
 def _make(
     parameter: ContextParameter, writer: EventWriter, read: StateRead, now_us: int
-) -> Run[Any, Any]:
+) -> Context:
     run, given = writer.origin.run, writer.journal.given
     made = given.context(parameter, run, read.document, now_us)
     if isinstance(made, Misfit):
         raise ContextRefused(made.reason)
-    return made
+    try:
+        before = encode_state(parameter.state, made.state)
+    except Unstorable as error:
+        raise ContextRefused(str(error)) from None
+    return Context(parameter, made, read, before)
 
 
 def keep_state(context: Context, writer: EventWriter, place: str) -> Program[str | None]:

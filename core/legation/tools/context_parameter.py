@@ -17,7 +17,7 @@ from ..http.messages import compact_json
 from ..values import frozen
 from .run_context import Run
 from .shape_reader import Problems, read
-from .shapes import Mapped, ObjectShape, Plain, Shape, Unfit, shape_of
+from .shapes import Mapped, ModelShape, ObjectShape, Plain, Shape, Unfit, shape_of
 
 __all__ = [
     "SECOND",
@@ -77,7 +77,7 @@ def _shape(what: str, hint: Any) -> Shape:
         shape = shape_of(hint)
     except Unfit as unfit:
         raise Unfit(f"is a `Run` whose {what} {unfit}") from None
-    if isinstance(shape, Mapped | ObjectShape) or shape in (Plain("any"), _NOTHING):
+    if isinstance(shape, Mapped | ObjectShape | ModelShape) or shape in (Plain("any"), _NOTHING):
         return shape
     raise Unfit(f"is a `Run` whose {what} has no members")
 

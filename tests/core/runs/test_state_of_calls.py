@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
+import pydantic
 import pytest
 from attrs import define, field
 
@@ -263,6 +264,43 @@ def test_instructions_write_nothing() -> None:
 
         assert lines == ["it wrote to the state of the session, which is for tools"] * 2
         assert stored(client) == {"bad": 1}
+
+
+class Basket(pydantic.BaseModel):
+    """A cart, as a model of pydantic."""
+
+    items: list[str] = []
+
+
+class Pair(NamedTuple):
+    """A state that is no object of JSON."""
+
+    items: int = 0
+
+
+def test_state_may_be_a_model_of_pydantic() -> None:
+    def put(run: Run[None, Basket], item: str) -> str:
+        run.state.items.append(item)
+        return "done"
+
+    model = ScriptedModel([call("put", item="tea"), call("put", item="milk"), "ok"])
+    with Client(Platform(agents=[Agent(id="a", model=model, tools=[put])])) as client:
+        client.run("a", "m", session_id="s", session_state={"other": 1})
+
+        assert stored(client) == {"other": 1, "items": ["tea", "milk"]}
+
+
+def test_state_that_could_not_be_written_is_not_given() -> None:
+    def look(run: Run[None, Pair]) -> str:
+        raise AssertionError(run)
+
+    model = ScriptedModel([call("look"), "ok"])
+    made = Platform(agents=[Agent(id="a", model=model, tools=[look])])
+    with Client(made, raise_errors=False) as client:
+        run = client.run("a", "m", session_id="s")
+
+        assert results(run) == ["The tool failed (what it is given with the run does not fit)"]
+        assert [r.event for r in client.logs if r.level == "error"] == ["context_refused"]
 
 
 def test_each_user_has_a_state_of_their_own() -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from dataclasses import field as data_field
 from typing import Annotated, Any, TypedDict
 
+import pydantic
 import pytest
 from attrs import define, frozen
 
 from legation import Run
 from legation.tools import ContextParameter, Misfit, read_given
 from legation.tools.context_parameter import find_context, read_context, read_signature
-from legation.tools.shapes import Mapped, ObjectShape, Plain, Unfit
+from legation.tools.shapes import Mapped, ModelShape, ObjectShape, Plain, Unfit
 
 OBJECT = Mapped(Plain("any"))
 
@@ -42,6 +43,12 @@ class Step(TypedDict, total=False):
     step: int
 
 
+class Tenant(pydantic.BaseModel):
+    """A model of pydantic."""
+
+    tenant: str = ""
+
+
 class Opaque:
     """A class that JSON does not have."""
 
@@ -61,6 +68,7 @@ def test_run_is_found_by_its_annotation() -> None:
     assert isinstance(shape_in(Run[Shop], "dependencies"), ObjectShape)
     assert shape_in(Run[Shop], "state") == OBJECT
     assert isinstance(shape_in(Run[None, Cart], "state"), ObjectShape)
+    assert isinstance(shape_in(Run[Tenant], "dependencies"), ModelShape)
     assert isinstance(shape_in(Run[Mapping[str, int], Step], "state"), ObjectShape)
     assert read_context("a", str) is None
     assert read_context("a", str | None) is None
