@@ -61,6 +61,13 @@ def test_a_part_loads_little_else(part: str) -> None:
     assert heavy.isdisjoint(modules)
 
 
+def test_agent_is_defined_without_what_only_some_types_or_a_server_need() -> None:
+    heavy = {"multipart", "hashlib", "decimal", "uuid", "cryptography", "legation.store"}
+    extras = {"pydantic", "msgspec", "annotated_types", "docstring_parser", "pypdf", "watchfiles"}
+
+    assert (heavy | extras).isdisjoint(loaded_by("legation.config"))
+
+
 def test_the_platform_does_load_what_a_part_does_not() -> None:
     modules = loaded_by("legation.platform")
 
