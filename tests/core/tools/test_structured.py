@@ -25,6 +25,16 @@ ORDER: dict[str, Any] = {
 }
 
 
+def test_answer_that_fits_an_option_fits() -> None:
+    texts, numbers = {"type": "string"}, {"type": "integer"}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"anyOf": [texts, numbers]}, "b": {"oneOf": [texts, numbers]}},
+    }
+
+    assert check_output(schema, '{"a": 1, "b": "x"}') == {"a": 1, "b": "x"}
+
+
 @frozen
 class Even:
     number: int
