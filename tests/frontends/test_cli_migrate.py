@@ -97,7 +97,9 @@ def test_the_plan_the_work_and_the_way_back(terminal: Terminal) -> None:
     refused = terminal.type("main", "--to", "2.5.0")
     assert refused.code == 2
     assert "    loses the list of nodes" in refused.stdout
-    assert refused.stderr.startswith("Error: going down to 2.5.0 discards the steps of every run")
+    assert refused.stderr.startswith(
+        "Error: going down to 2.5.0 discards the state of its session as each"
+    )
     assert refused.stderr.endswith(": --allow-data-loss accepts that\n")
     assert terminal.version() == LATEST
 
