@@ -56,6 +56,14 @@ def test_every_answer_has_an_id_and_what_a_browser_needs() -> None:
         assert headers[b"access-control-allow-origin"] == b"http://localhost:3000"
 
 
+def test_representation_names_what_is_hosted() -> None:
+    platform = Platform(id="shop", agents=[Agent("clerk"), Agent("cook")])
+
+    assert repr(platform) == (
+        "Platform(id='shop', agents=['clerk', 'cook'], teams=[], channels=[], databases=['main'])"
+    )
+
+
 def test_the_platform_says_who_it_is() -> None:
     told = json.loads(answered("/", drawn=True).body)
 

@@ -12,8 +12,9 @@ from legation.models.conversation import Listener, Prompt, Reply
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin
 from legation.runs.instructions import MAX_INSTRUCTIONS, InstructionsFailed, instruct
-from legation.store.failures import Unavailable
+from legation.store.failures import Unavailable, WrongSchema
 from legation.store.run_rows import ClaimedRun
+from legation.store.session_state import FetchState
 from legation_testing import Client, ScriptedModel, call, play
 
 from .turn_kit import Pupil, World, look, play_out
@@ -156,6 +157,22 @@ def test_leader_and_members_each_have_their_own() -> None:
     assert brief.told == ["t", "a"]
     assert system_of(leader) == ["Be brief to ada, calm. 1"] * 2
     assert system_of(member) == ["Be brief to ada, calm. 2"]
+
+
+def test_database_that_fails_under_the_instructions_of_a_member_ends_the_whole_run() -> None:
+    brief = Brief()
+    leader = ScriptedModel([call("delegate_task_to_member", member_id="a", task="t"), "done"])
+    agents = [Agent(id="a", model=ScriptedModel([]), instructions=brief)]
+    team = Team(id="t", model=leader, members=["a"])
+    with Client(Platform(agents=agents, teams=[team])) as client:
+        client.fail_at(_reads_state, WrongSchema("a secret"))
+        run = client.run_team("t", "m", user_id="ada")
+
+    assert (run.status, brief.told) == ("ERROR", [])
+
+
+def _reads_state(effect: Any) -> bool:
+    return isinstance(getattr(effect, "unit", None), FetchState)
 
 
 @define(eq=False)
