@@ -100,9 +100,9 @@ def groups(*names: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, *names)
 
 
-def install(session: nox.Session, *names: str) -> None:
-    """Install the project in editable mode, with its extras and these dependency groups."""
-    session.install("-e", ".[postgres]", *groups(*names), *lock_options())
+def install(session: nox.Session, *names: str, extras: str = "postgres") -> None:
+    """Install the project in editable mode, with these extras and dependency groups."""
+    session.install("-e", f".[{extras}]", *groups(*names), *lock_options())
 
 
 def lock_options() -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def lowest(session: nox.Session) -> None:
     """
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
-    project = ("-e", ".[otel,postgres]")
+    project = ("-e", ".[dev,otel,pdf,postgres]")
     session.install("--resolution=lowest-direct", *project)
     session.install(*project, *groups("test"))  # leaves what is there and allowed as it is
     programs(session)
@@ -283,7 +283,8 @@ def lock(session: nox.Session) -> None:
     compile_ = ("uv", "pip", "compile", *session.posargs)
     session.run(*compile_, *form, "--all-extras", *every, f"--output-file={LOCK}")
     server = LOCK.with_name("server.txt")
-    served = ("--extra=otel", "--extra=postgres", f"--constraint={LOCK}")
+    extras = ("--extra=otel", "--extra=pdf", "--extra=postgres")
+    served = (*extras, f"--constraint={LOCK}")
     session.run(*compile_, *form, *served, f"--output-file={server}")
 
 
@@ -353,7 +354,7 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
 @nox.session(allow_parallel=True)
 def docs(session: nox.Session) -> None:
     """Build the documentation, where a warning is an error, and run its examples."""
-    install(session, "docs")
+    install(session, "docs", extras="otel,pdf,postgres")
     out = Path(session.create_tmp()).resolve()
     options = ["-W", "--keep-going", "-q", "-d", str(out / "doctrees")]
     session.run("sphinx-build", *options, "-b", "html", "docs", str(out / "html"))
@@ -364,7 +365,7 @@ COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks t
 # Those that write their figures where they are told.
 WRITING = frozenset({"http_load", "memory", "model_stream", "scaling", "startup"})
 # What benchmarks use, and what needs more than the session has.
-APART = frozenset({"fuzz_peer", "model_server", "peer", "plot", "steps"})
+APART = frozenset({"fuzz_peer", "model_server", "peer", "plot", "shapes", "steps"})
 
 
 @nox.session(default=False)
