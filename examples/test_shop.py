@@ -105,4 +105,4 @@ def test_state_knows_of_a_refund_just_where_the_run_does_wherever_it_crashes() -
             state = client.get("/sessions/s").json()["session_state"]
             assert state == ({"refunds": ["A-1"]} if paid else {})
 
-    assert crash_everywhere(make, act, check).by_effect["CallFunction"] == 2
+    assert crash_everywhere(make, act, check, every=3).points > 20

@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Final
 from xml.etree import ElementTree as ET
 
-__all__ = ["READERS", "UNREADABLE", "Unreadable", "main"]
+__all__ = ["READERS", "UNREADABLE", "Unreadable", "main", "read_docx", "read_pdf"]
 
 CPU_SECONDS: Final = 20
 MEMORY_BYTES: Final = 1 << 30

@@ -168,8 +168,10 @@ class InProcess:
 
 
 @contextmanager
-def in_process(platform: Conformance | Platform) -> Generator[InProcess]:
-    with Client(platform) as client:
+def in_process(
+    platform: Conformance | Platform, *, raise_errors: bool = True
+) -> Generator[InProcess]:
+    with Client(platform, raise_errors=raise_errors) as client:
         yield InProcess(client)
 
 

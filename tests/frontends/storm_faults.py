@@ -184,7 +184,7 @@ FAULTS: Final = {
         lambda: rewrite(
             (runs.ADVANCE,), f"and lease_by = :node and attempt = :attempt and {runs._GOES_ON}", ""
         ),
-        3, ("runs",), ("stalls", "partitions"),
+        162, ("runs",), ("stalls", "partitions"),
     ),
     "the end of a run claims the last that waits": PlantedFault(
         lambda: rewrite((runs.NEXT,), "order by run_no", "order by run_no desc"),

@@ -78,7 +78,7 @@ class Failing:
 
 
 OPEN: Final[dict[str, OpenPlatform]] = {
-    "in process": in_process,
+    "in process": partial(in_process, raise_errors=False),
     "trio server": lambda platform: trio_server(platform, partial(open_platform, platform)),
     "asgi under uvicorn": lambda platform: uvicorn_asyncio(asgi(platform)),
     "asgi under hypercorn": lambda platform: hypercorn_trio(asgi(platform)),

@@ -45,6 +45,7 @@ FOR_ALL_OWNERS: Final = {
     "MANY_EVENTS": "as FEW_EVENTS",
     "FEW_STEPS": "as FEW_EVENTS",
     "MANY_STEPS": "as FEW_EVENTS",
+    "STORED_STEPS": "as FEW_EVENTS",
     "FORGET": "what has expired goes, whoever's it was",
 }
 
@@ -204,7 +205,7 @@ def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
             while True:
                 texts.append(work.send([("s",)]).text(dialect))
         tables = [text.split()[2] for text in texts if text.startswith("delete")]
-        assert tables == [*OF_RUNS, "runs", "sessions"]
+        assert tables == [*OF_RUNS, "session_states", "runs", "sessions"]
 
 
 def test_runs_are_deleted_by_statements_of_the_store_alone() -> None:
