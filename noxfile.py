@@ -257,6 +257,7 @@ def nightly(session: nox.Session) -> None:
         "channels_crash",
         "channels_custom",
         "continue_crash",
+        "state_crash",
     )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
