@@ -1,6 +1,6 @@
 """A shop's clerk: it knows whose orders it is about, and a person agrees before it pays back.
 
-legation serve shop:platform      with OPENAI_API_KEY in the environment; else it echoes
+legation serve shop:platform      without OPENAI_API_KEY it repeats what it is told
 """
 
 from __future__ import annotations
