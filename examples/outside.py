@@ -116,6 +116,8 @@ class Incoming:
         """Return the next bytes, empty at the end."""
         try:
             data = self.response.read1(65_536)
+        except TimeoutError:
+            return e.Unreachable("timeout")
         except (OSError, http.client.HTTPException, ValueError):
             return e.Unreachable("protocol")
         return e.Unreachable("protocol") if not data and self.response.length else data
