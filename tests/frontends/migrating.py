@@ -21,11 +21,13 @@ from attrs import field, frozen
 from legation import Agent, Database, Platform
 from legation.http.messages import Request, Response
 from legation.migrations.catalogue import CATALOGUE, Catalogue
+from legation.migrations.migrate import Migrated, migrate
+from legation.migrations.schema_version import Version
 from legation.store.units import Dialect
 from legation_host import Host, open_host
 
 from ..callers import Issuer
-from ..drivers import Driver, PostgresDriver, SqliteDriver
+from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
 from ..dumps import dump
 
 __all__ = [
@@ -37,13 +39,27 @@ __all__ = [
     "asked",
     "driver_of",
     "migrators",
+    "move",
     "published",
     "run",
     "serving",
     "shape",
+    "with_tables",
 ]
 
 LATEST: Final = str(CATALOGUE.latest)
+
+
+def move(driver: Driver, to: Version) -> None:
+    """Bring the database of `driver` to a version, up or down."""
+    program = migrate("main", CATALOGUE, to, allow_data_loss=True, actor="", request_id="", node="")
+    assert isinstance(drive(driver, program), Migrated)
+
+
+def with_tables(driver: Driver) -> Driver:
+    """Return `driver` with the tables of the newest version."""
+    drive(driver, migrate("main", CATALOGUE, None, actor="", request_id="", node=""))
+    return driver
 
 
 @frozen

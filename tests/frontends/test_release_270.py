@@ -12,24 +12,17 @@ import pytest
 from attrs import evolve
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.migrations.migrate import Migrated, migrate
-from legation.migrations.schema_version import Version
 from legation.runs.output import run_output
 from legation.store.run_reads import FetchEvents, FetchRun
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.runs import FinishRun, StartRun
 
-from ..drivers import Driver, drive
-from .migrating import driver_of
+from ..drivers import Driver
+from .migrating import driver_of, move
 from .release_270 import VERSION, Cancel270, Continue270, Delete270, Finish270, Read270
 
 OLD: Final = '{"content":"x","session_state":{"n":"old"},"status":"COMPLETED","metrics":{}}'
 NEW: Final = '{"content":"x","status":"COMPLETED","metrics":{},"session_state":{}}'
-
-
-def move(driver: Driver, to: Version) -> None:
-    program = migrate("main", CATALOGUE, to, allow_data_loss=True, actor="", request_id="", node="")
-    assert isinstance(drive(driver, program), Migrated)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

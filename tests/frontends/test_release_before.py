@@ -15,7 +15,6 @@ from typing import Any, Final
 import pytest
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.migrations.migrate import Migrated, migrate
 from legation.migrations.schema_version import Version
 from legation.store.nodes import Beat, Bury
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
@@ -25,8 +24,8 @@ from legation.store.run_steering import ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation.store.steps import FetchSteps, Records, Step, StepKind
 
-from ..drivers import Driver, drive
-from .migrating import driver_of
+from ..drivers import Driver
+from .migrating import driver_of, move
 from .release_before import (
     Append260,
     Claim260,
@@ -42,11 +41,6 @@ from .release_before import (
 HOSTED: Final = ("agent:desk",)
 BEFORE: Final = Version(2, 6, 0)
 CALL: Final = Step("1.1", StepKind.CALL, "book", 5)
-
-
-def move(driver: Driver, to: Version) -> None:
-    program = migrate("main", CATALOGUE, to, allow_data_loss=True, actor="", request_id="", node="")
-    assert isinstance(drive(driver, program), Migrated)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from legation.migrations.catalogue import CATALOGUE
-from legation.migrations.migrate import migrate
 from legation.store.failures import CommitLost
 from legation.store.run_reads import FetchEvents, FetchRun
 from legation.store.run_rows import RunLease, StoredEvent
@@ -29,7 +27,8 @@ from legation.store.sessions import DeleteSessions, SessionChange, UpdateSession
 from legation.store.steps import Records, Step, StepKind
 from legation.store.units import Unit
 
-from ..drivers import Driver, PostgresDriver, SqliteDriver, drive, leave_alone
+from ..drivers import Driver, PostgresDriver, SqliteDriver, leave_alone
+from .migrating import with_tables
 
 OUTPUT: Final = '{"content":"x","session_state":{}}'
 LEASE: Final = RunLease("n", 1)
@@ -42,22 +41,16 @@ CHANGES: Final = st.builds(
 )
 
 
-def opened(driver: Driver) -> Driver:
-    """Return `driver` with the tables of the newest version."""
-    drive(driver, migrate("main", CATALOGUE, None, actor="", request_id="", node=""))
-    return driver
-
-
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Generator[Driver]:
     with closing(SqliteDriver(tmp_path_factory.mktemp("states") / "main.db")) as driver:
-        yield opened(driver)
+        yield with_tables(driver)
 
 
 @pytest.fixture
 def postgresql(postgres: str) -> Generator[Driver]:
     with closing(PostgresDriver(postgres)) as driver:
-        yield opened(driver)
+        yield with_tables(driver)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from legation.migrations.catalogue import CATALOGUE
-from legation.migrations.migrate import migrate
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.runs import AppendEvents, StartRun
 from legation.store.sessions import Deleted, DeleteSessions
 from legation.store.steps import Definition, FetchDefinitions, FetchSteps, Records, Step, StepKind
 
-from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
+from ..drivers import Driver, PostgresDriver, SqliteDriver
+from .migrating import with_tables
 
 LEASE: Final = RunLease("n", 1)
 MICROSECONDS: Final = st.integers(-(2**62), 2**62)
@@ -39,22 +38,16 @@ BATCHES: Final = st.lists(
 )
 
 
-def opened(driver: Driver) -> Driver:
-    """Return `driver` with the tables of the newest version."""
-    drive(driver, migrate("main", CATALOGUE, None, actor="", request_id="", node=""))
-    return driver
-
-
 @pytest.fixture(scope="module")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Generator[Driver]:
     with closing(SqliteDriver(tmp_path_factory.mktemp("steps") / "main.db")) as driver:
-        yield opened(driver)
+        yield with_tables(driver)
 
 
 @pytest.fixture
 def postgresql(postgres: str) -> Generator[Driver]:
     with closing(PostgresDriver(postgres)) as driver:
-        yield opened(driver)
+        yield with_tables(driver)
 
 
 def start(driver: Driver, run_id: str = "r", owner: str = "ada") -> None:
