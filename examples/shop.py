@@ -18,7 +18,7 @@ ORDERS = {"ann": {"A-1": 30, "A-2": 12}, "bob": {"B-1": 99}}  # a real shop has 
 
 @frozen
 class Resolution:
-    """How a case was settled.
+    """The settlement of a case.
 
     Attributes:
         refunded: How much was paid back, in euros.

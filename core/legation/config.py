@@ -29,7 +29,7 @@ from .kinds import (
     Texts,
     TextsOrNone,
     WhatsAppChannel,
-    listed,
+    make_tuple,
     strings,
     texts_or_none,
     texts_or_text,
@@ -135,7 +135,7 @@ InstructionsLike: TypeAlias = str | Callable[[Run[Any, Any]], Instructed] | Call
 
 # Named one by one: a type checker takes the type of an argument from its converter.
 def _tools(items: Iterable[Tool | Callable[..., Any]]) -> tuple[ToolLike, ...]:
-    return cast(tuple[ToolLike, ...], listed(items))
+    return cast(tuple[ToolLike, ...], make_tuple(items))
 
 
 @frozen
@@ -299,23 +299,23 @@ AnyChannel: TypeAlias = (
 
 
 def _databases(items: Iterable[Database]) -> tuple[Database, ...]:
-    return cast(tuple[Database, ...], listed(items))
+    return cast(tuple[Database, ...], make_tuple(items))
 
 
 def _models(items: Iterable[AnyModel]) -> tuple[AnyModel, ...]:
-    return cast(tuple[AnyModel, ...], listed(items))
+    return cast(tuple[AnyModel, ...], make_tuple(items))
 
 
 def _agents(items: Iterable[Agent]) -> tuple[Agent, ...]:
-    return cast(tuple[Agent, ...], listed(items))
+    return cast(tuple[Agent, ...], make_tuple(items))
 
 
 def _teams(items: Iterable[Team]) -> tuple[Team, ...]:
-    return cast(tuple[Team, ...], listed(items))
+    return cast(tuple[Team, ...], make_tuple(items))
 
 
 def _channels(items: Iterable[AnyChannel]) -> tuple[AnyChannel, ...]:
-    return cast(tuple[AnyChannel, ...], listed(items))
+    return cast(tuple[AnyChannel, ...], make_tuple(items))
 
 
 @frozen(kw_only=True)

@@ -27,7 +27,7 @@ __all__ = [
     "Texts",
     "TextsOrNone",
     "WhatsAppChannel",
-    "listed",
+    "make_tuple",
     "strings",
     "texts_or_none",
     "texts_or_text",
@@ -44,7 +44,7 @@ def _is_list(items: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping)
 
 
-def listed(items: Any) -> Any:
+def make_tuple(items: Any) -> Any:
     """Return `items` as a tuple; what is no list stays, for the sentence of `type_faults`."""
     return tuple(items) if _is_list(items) else items
 
@@ -52,7 +52,7 @@ def listed(items: Any) -> Any:
 # Named one by one: a type checker takes the type of an argument from its converter.
 def strings(items: Iterable[str]) -> tuple[str, ...]:
     """Return texts as a tuple."""
-    return cast(tuple[str, ...], listed(items))
+    return cast(tuple[str, ...], make_tuple(items))
 
 
 def texts_or_text(items: str | Iterable[str]) -> tuple[str, ...]:

@@ -123,9 +123,7 @@ class Client:
             caller: Who sends them, as `Platform.answer` takes it.
             jobs: Start the jobs; a process that is frozen between requests has none.
             simulation: Run in this world, as one more node, and use none of the above.
-            raise_errors: Raise at the end what the platform's own code raised and callers were not
-                told: its tools, its functions, its handlers.  What the test planned is not among
-                it.
+            raise_errors: Raise at the end what tools, functions and handlers raised, unplanned.
 
         Raises:
             Misuse: `platform` cannot answer, nor what it makes.

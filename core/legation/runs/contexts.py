@@ -26,7 +26,7 @@ _UNSTORABLE: Final = "what it wrote to the state of the session cannot be stored
 
 
 class ContextRefused(Exception):
-    """What came with the run does not fit the classes of a function; the text says where."""
+    """The dependencies or the state of a run do not fit the classes of a function; see the text."""
 
 
 @frozen(eq=False)

@@ -100,7 +100,7 @@ def apply(state: str, *changes: StateChange) -> str:
 
 @frozen
 class StateChanges:
-    """What calls of a run write to the state of its session, in the order in which it counts.
+    """The changes that calls of a run make to the state of its session, in the order that counts.
 
     Attributes:
         changes: Each with the place of the step whose outcome it is stored with, or with the id of

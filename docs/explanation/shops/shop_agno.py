@@ -16,7 +16,7 @@ ORDERS = {"ann": {"A-1": 30}, "bob": {"B-1": 99}}
 
 
 class Resolution(BaseModel):
-    """How a case was settled."""
+    """The settlement of a case."""
 
     order: str = Field(description="The order that it was about.")
     refunded: int
