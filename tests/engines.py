@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
@@ -24,6 +23,8 @@ from urllib.parse import quote
 
 import psycopg
 from attrs import field, frozen
+
+from .ports import free_port
 
 __all__ = ["Cluster", "NoPostgres", "cluster", "restarting"]
 
@@ -152,7 +153,7 @@ def _initdb(binaries: Path, data: Path) -> None:
 def _started(binaries: Path, data: Path, sockets: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start the postmaster on a free port; another process may take the port first."""
     for _ in range(5):
-        port = _free_port()
+        port = free_port()
         process = _launch(binaries, data, sockets, port)
         if _is_ready(process, port):
             return process, port
@@ -202,12 +203,6 @@ def restarting(
     finally:
         for process in started:
             _stop(process)
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:

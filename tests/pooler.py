@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from .engines import Cluster
+from .ports import free_port
 
 __all__ = ["SERVER_CONNECTIONS", "NoPooler", "pooled", "through"]
 
@@ -58,7 +58,7 @@ def pooled(
         raise NoPooler("no pgbouncer here: apt-get install pgbouncer, or put it on PATH")
     folder = Path(tempfile.mkdtemp(prefix="legation-pool-"))
     try:
-        port = _free_port()
+        port = free_port()
         (folder / "users").write_text('"postgres" ""\n')
         text = _CONFIGURATION.format(
             server=cluster.port, port=port, folder=folder, size=size, mode=mode
@@ -81,12 +81,6 @@ def pooled(
             process.wait()
     finally:
         shutil.rmtree(folder)
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _until_ready(process: subprocess.Popen[bytes], port: int) -> None:

@@ -32,6 +32,8 @@ from typing import Final, Self
 
 from attrs import frozen
 
+from .ports import free_port
+
 __all__ = [
     "DOCS",
     "ROOT",
@@ -147,7 +149,7 @@ class Terminal:
     def __init__(self, folder: Path, instead: Mapping[str, str] | None = None) -> None:
         """Prepare the shells; `instead` are texts of the page, each with what is meant here."""
         self.folder = folder
-        self._ports = {port: str(_free_port()) for port in PORTS}
+        self._ports = {port: str(free_port()) for port in PORTS}
         self._instead = {**(instead or {}), **self._ports}
         self._shells: list[subprocess.Popen[str]] = []
         self._served = False
@@ -285,10 +287,3 @@ def _listens(port: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

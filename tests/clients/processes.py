@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.request import urlopen
 
-__all__ = ["free_port", "started", "until", "until_alive"]
+__all__ = ["started", "until", "until_alive"]
 
 R = TypeVar("R")
 
@@ -56,10 +55,3 @@ def _alive(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -25,7 +25,8 @@ from legation.http.messages import Request
 from legation_testing import ClientResponse
 
 from ..contract import Contract
-from .processes import free_port, started, until, until_alive
+from ..ports import free_port
+from .processes import started, until, until_alive
 
 pytest.importorskip("agno", reason="the client of AgentOS is installed by nox -s agentos-client")
 client_module = pytest.importorskip("agno.client")

@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import sqlite3
 import threading
 import time
@@ -23,6 +22,7 @@ from urllib.parse import urlencode
 import psycopg
 from attrs import define, field, frozen
 
+from ..ports import free_port
 from ..providers.deliveries import ENVIRON
 from ..providers.errand_model import WORDS, ErrandModel
 from ..providers.model_server import serving
@@ -68,12 +68,6 @@ def rows(url: str, select: str) -> list[tuple[Any, ...]]:
     """Return what a database has, past its nodes."""
     with reading(url) as read:
         return read(select)
-
-
-def _free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @define(eq=False)
@@ -226,7 +220,7 @@ def site(
             "ERRANDS_SECONDS": str(TOOL_SECONDS),
             "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
         }
-        ports = tuple(_free_port() for _ in range(nodes))
+        ports = tuple(free_port() for _ in range(nodes))
         made = Site(url, folder / "carried-out", env, options, ports, model, stack=stack)
         made.nodes += [made.start(number) for number in range(nodes)]
         yield made

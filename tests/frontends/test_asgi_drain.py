@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 
+from ..ports import free_port
 from ..transcripts import ROOT
 from .drain_kit import Outcome, ask_run
 
@@ -39,8 +40,7 @@ SHORT: Final = {
 @contextmanager
 def serving(folder: Path, module: str, options: tuple[str, ...]) -> Generator[tuple[int, Stop]]:
     """Run an ASGI server; give its port, and what sends SIGTERM and waits for the end."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    port = free_port()
     env = {
         **os.environ,
         "PIECEWISE_URL": f"sqlite:///{folder}/main.db",

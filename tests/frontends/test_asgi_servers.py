@@ -21,6 +21,8 @@ from fastapi import FastAPI
 from legation import Agent, Database, Platform
 from legation_asgi import Application, asgi
 
+from ..ports import free_port
+
 SECONDS = 20
 
 MODULE = """
@@ -74,8 +76,7 @@ def check_platform(port: int, root: str = "") -> None:
 def granian(folder: Path) -> Generator[int]:
     """Run granian in a process of its own; return its port."""
     (folder / "granian_app.py").write_text(MODULE.format(folder=folder))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    port = free_port()
     options = ("--interface", "asgi", "--no-ws", "--no-log", "--port", str(port))
     process = subprocess.Popen(
         [sys.executable, "-m", "granian", *options, "granian_app:app"],

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import IO, Any, Final, Self
@@ -21,6 +19,7 @@ from typing import IO, Any, Final, Self
 import trio
 from attrs import define, field, frozen
 
+from ..ports import free_port
 from .deliveries import ENVIRON, Delivery, Text, whatsapp
 from .server import Faults, listening
 from .strict import WhatsAppApi
@@ -96,12 +95,6 @@ phone_number_id = "111"
 api_base_url = "{provider}/v22.0"
 """)
     return path
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @define(eq=False)
