@@ -1,0 +1,1 @@
+"""Fair shares: the part of the server that one subject may take, whatever the others ask for."""

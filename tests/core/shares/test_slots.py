@@ -1,0 +1,57 @@
+"""Slots: no subject holds more places than it leaves to the others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legation.shares.slots import Slots
+
+
+def fill(slots: Slots, subject: str, most: int = 1_000) -> int:
+    while slots.has_room(subject, most):
+        slots.take(subject)
+    return slots.held(subject)
+
+
+@pytest.mark.parametrize(("capacity", "held"), [(1, 1), (2, 1), (3, 2), (256, 128)])
+def test_one_subject_alone_takes_half(capacity: int, held: int) -> None:
+    slots = Slots(capacity)
+
+    assert fill(slots, "ada") == held
+
+
+def test_there_is_room_for_who_comes_new() -> None:
+    slots = Slots(256)
+    held = [fill(slots, f"subject {number}") for number in range(6)]
+
+    assert slots.has_room("eve", 1)
+    assert held == sorted(held, reverse=True)
+
+
+def test_a_limit_holds_where_there_is_room() -> None:
+    assert fill(Slots(256), "ada", 3) == 3
+
+
+def test_twice_the_weight_is_twice_what_is_free() -> None:
+    slots = Slots(300)
+    while slots.has_room("ada", 300, weight=2.0):
+        slots.take("ada")
+
+    assert slots.held("ada") == 200
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 40), st.booleans())))
+def test_what_is_held_is_what_was_taken(moves: list[tuple[str, int, bool]]) -> None:
+    slots = Slots(100)
+    taken: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    for subject, amount, back in moves:
+        if back and taken[subject]:
+            slots.release(subject, taken[subject].pop())
+        elif slots.has_room(subject, 60, amount):
+            slots.take(subject, amount)
+            taken[subject].append(amount)
+
+        assert slots.total == sum(map(sum, taken.values())) <= slots.capacity
+        assert all(slots.held(one) == sum(held) <= 60 for one, held in taken.items())
