@@ -546,5 +546,68 @@ _2_8_0: Final = Migration(
     serves=Version(2, 7, 0),
 )
 
-CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0))
+# --- 2.9.0 -------------------------------------------------------------------------------------
+# A run without a subject is counted against its owner; one without a turn, which a node for 2.8.0
+# stored or which was claimed before, goes first.  On the way down what waits goes in the order in
+# which it was stored.
+
+_USAGE: Final = """
+    create table usage (
+        subject text not null,
+        bytes bigint not null default 0,
+        day bigint not null default 0,
+        tokens bigint not null default 0,
+        primary key (subject)
+    )
+"""
+
+_REFUSALS: Final = """
+    create table refusals (
+        minute bigint not null,
+        client text not null,
+        route text not null,
+        status bigint not null,
+        count bigint not null,
+        primary key (minute, client, route, status)
+    )
+"""
+
+_2_9_0: Final = Migration(
+    Version(2, 9, 0),
+    "the shares of subjects: turns of runs, bytes, tokens of the day, and counts of refusals",
+    up=(
+        Step("alter table runs add column subject text"),
+        Step("alter table runs add column turn bigint"),
+        Step("alter table runs add column at_once bigint"),
+        Step(
+            "create index runs_subject on runs (subject)"
+            " where subject is not null and status in ('PENDING', 'RUNNING')"
+        ),
+        Step(
+            "create index runs_turn on runs ((coalesce(subject, owner)), (coalesce(turn, 0)))"
+            " where status = 'PENDING' and parent_run_id is null"
+        ),
+        Step("alter table sessions add column bytes bigint not null default 0"),
+        Step(_USAGE),
+        Step(f"{_REFUSALS} without rowid", postgresql=_REFUSALS),
+    ),
+    down=(
+        Step("drop table refusals"),
+        Step("drop table usage"),
+        Step("alter table sessions drop column bytes"),
+        Step("drop index runs_turn"),
+        Step("drop index runs_subject"),
+        Step("alter table runs drop column at_once"),
+        Step("alter table runs drop column turn"),
+        Step("alter table runs drop column subject"),
+    ),
+    loses=(
+        "whose share each run is counted against, and its turn (runs.subject, runs.turn)",
+        "how much each subject keeps and has used today (usage, sessions.bytes)",
+        "the counts of requests that were refused (refusals)",
+    ),
+    serves=Version(2, 8, 0),
+)
+
+CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0))
 """The schema of this release is `CATALOGUE.latest`."""
