@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from legation.shares.subjects import is_near
 from legation_server import Settings
-from legation_server.admission import Admission, is_near
+from legation_server.admission import Admission
 
 LIMITS = Settings(connections=5, connections_per_address=2)
 
