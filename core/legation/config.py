@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get_origin
 
 import cattrs
-from attrs import NOTHING, field, fields
+from attrs import NOTHING, evolve, field, fields
 from cattrs.errors import ForbiddenExtraKeysError
 
 from .http.refusals import Fault
@@ -35,6 +35,7 @@ from .kinds import (
     texts_or_text,
 )
 from .models.conversation import ModelProtocol
+from .shares.limits import LimitOverrides, PlatformLimits
 from .tools import Run, Tool
 from .values import frozen
 
@@ -215,6 +216,9 @@ class _Component(Identified):
     `in_doubt` says what becomes of a call that a crash interrupted, and that must not be made
     twice: a person is asked (ask), the model reads that its outcome is not known (tell), or the
     run ends (end).  Unset, a person is asked where there is one, and the model reads it elsewhere.
+
+    With `limits`, its runs are counted in an account of its own for each subject: `limits` say how
+    that differs from what the subject has elsewhere.
     """
 
     name: str | None = None
@@ -230,6 +234,7 @@ class _Component(Identified):
     in_doubt: InDoubt | None = None
     database: str | None = None
     version: str | None = None
+    limits: LimitOverrides | None = None
 
 
 @frozen(kw_only=True)
@@ -329,6 +334,8 @@ class PlatformConfig:
     After `lease_seconds` of silence a node is taken for dead.  A run that waits for longer than
     `unhosted_minutes` for what no node hosts is an incident.
 
+    `limits` are what each caller may take at most, so that none takes what is another's.
+
     `readers` are functions by a media type: each returns the text of such a file, for the models
     that do not take it.
     """
@@ -344,6 +351,7 @@ class PlatformConfig:
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
+    limits: PlatformLimits = PlatformLimits()
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
     models: tuple[AnyModel, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
@@ -369,6 +377,8 @@ _NO_KINDS: Final[tuple[str, Mapping[str, type[Any]]]] = ("", {})
 _TOP: Final = "platform"
 _READERS: Final = "readers"
 _AUTHORIZATION: Final = "authorization_config"
+_LIMITS: Final = "limits"
+_LIMIT_TABLES: Final = ("scopes", "subjects")
 
 Found: TypeAlias = dict[str, Any]
 
@@ -380,7 +390,7 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
     """
     faults: list[Fault] = []
-    known = {_TOP, _AUTHORIZATION, _READERS, *_KEYED, *_LISTED}
+    known = {_TOP, _AUTHORIZATION, _LIMITS, _READERS, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
     if _READERS in mapping:
@@ -389,6 +399,8 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         found[_AUTHORIZATION] = _one(
             AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
         )
+    if _LIMITS in mapping:
+        found[_LIMITS] = _structure_limits(mapping[_LIMITS], faults)
     for key, (name, cls) in _KEYED.items():
         found[key] = _structure_table(cls, name, mapping.get(key, {}), key, faults)
     for key, cls in _LISTED.items():
@@ -451,6 +463,26 @@ def _of_kind(cls: type[Any], item: Any) -> tuple[type[Any], Any]:
         key in rest for key, required in taken.items() if required
     )
     return (kind, rest) if fits else (cls, item)
+
+
+def _structure_limits(value: Any, faults: list[Fault]) -> PlatformLimits | None:
+    """Structure the table of limits; its tables by scope and by name have the path of their key."""
+    if not _is_table(value):
+        faults.append(Fault(_LIMITS, "expected a table"))
+        return None
+    found: Found = {}
+    for key in _LIMIT_TABLES:
+        tables, path = value.get(key, {}), f"{_LIMITS}.{key}"
+        if not _is_table(tables):
+            faults.append(Fault(path, "expected a table of tables"))
+            continue
+        found[key] = {
+            name: _one(LimitOverrides, table, f'{path}."{name}"', faults)
+            for name, table in tables.items()
+        }
+    rest = {key: item for key, item in value.items() if key not in _LIMIT_TABLES}
+    made = _one(PlatformLimits, rest, _LIMITS, faults)
+    return None if made is None else evolve(made, **found)
 
 
 def _structure_readers(value: Any, faults: list[Fault]) -> dict[str, str]:

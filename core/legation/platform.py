@@ -61,6 +61,7 @@ from .runs.membership import leave
 from .runs.reaper import KeepRuns
 from .runs.rounds import attempt
 from .runs.unhosted import WatchUnhosted
+from .shares.limits import PlatformLimits
 from .store.audit import AppendAudit, AuditEntry
 from .values import frozen
 
@@ -128,6 +129,7 @@ class Platform:
         run_timeout_seconds: float = 3600.0,
         lease_seconds: float = 30.0,
         unhosted_minutes: float = 10.0,
+        limits: PlatformLimits = PlatformLimits(),  # noqa: B008  frozen
         databases: Iterable[Database] = (),
         models: Iterable[AnyModel] = (),
         agents: Iterable[Agent] = (),
@@ -153,6 +155,7 @@ class Platform:
             run_timeout_seconds=run_timeout_seconds,
             lease_seconds=lease_seconds,
             unhosted_minutes=unhosted_minutes,
+            limits=limits,
             databases=databases,
             models=models,
             agents=agents,

@@ -43,6 +43,7 @@ _TABLES: Final = {
     "agents",
     "teams",
     "channels",
+    "limits",
     "readers",
 }
 # The list of each kind of thing, and the field that names one of them in a path.
@@ -78,10 +79,21 @@ def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
     if listed is not None and _is_tuple(value):
         for index, item in enumerate(value):
             yield from _faults_at(item, get_args(listed)[0], _place(item, path, index))
+    elif isinstance(value, Mapping) and (item := _item_of(hint)) is not None:
+        for key, one in cast(Mapping[object, object], value).items():
+            if not isinstance(key, str):
+                yield Fault(path, f"expected strings as keys, not {type(key).__name__}")
+            yield from _faults_at(one, item, f'{path}."{key}"')
     elif not _fits(value, hint):
         yield Fault(path, f"expected {_describe(hint)}, not {type(value).__name__}")
     elif has(cls := cast(Any, type(value))) and cls in _members(hint):
         yield from _faults_of(value, path)
+
+
+def _item_of(hint: Any) -> Any:
+    """Return the class of the items of a mapping, where they are tables; else None."""
+    item: Any = get_args(hint)[-1] if get_origin(hint) is Mapping else object
+    return item if has(item) else None
 
 
 def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:

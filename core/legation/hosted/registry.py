@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from attrs import asdict, evolve, field
 
 from ..access.claims import claim_faults
+from ..access.decide import owner_of
 from ..access.scopes import well_formed_id
 from ..channels import Codec
 from ..channels.deliveries import APOLOGY
@@ -37,6 +38,8 @@ from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
+from ..shares.limits import LimitOverrides, find_faults
+from ..shares.table import LimitTable, make_table
 from ..store.steps import Definition
 from ..tools import Tool
 from ..values import frozen
@@ -197,6 +200,7 @@ class Registry:
 
     Attributes:
         catalogue: The schema of its databases.
+        limits: Those of callers.
         hosted: What its components host, sorted: of that its nodes claim the runs that wait.
     """
 
@@ -206,6 +210,7 @@ class Registry:
     databases: Mapping[str, Database]
     channels: Mapping[str, HostedChannel]
     catalogue: Catalogue = CATALOGUE
+    limits: LimitTable = field(factory=LimitTable, repr=False)
     hosted: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -332,7 +337,26 @@ class _Builder:
         by_id = {channel.id: channel for channel in channels if channel is not None}
         self._check_places()
         self._check_senders(by_id)
-        return Registry(config, agents, teams, self.databases, by_id)
+        limits = self._limits()
+        return Registry(config, agents, teams, self.databases, by_id, limits=limits)
+
+    def _limits(self) -> LimitTable:
+        """Return the table of limits; report each that is out of range."""
+        limits = self.config.limits
+        tables: dict[str, object] = {"limits": limits, "limits.node": limits.node}
+        tables["limits.anonymous"] = limits.anonymous
+        for name, by_key in (("scopes", limits.scopes), ("subjects", limits.subjects)):
+            tables |= {f'limits.{name}."{key}"': overrides for key, overrides in by_key.items()}
+        own: dict[tuple[str, str], LimitOverrides | None] = {}
+        for kind, components in (("agent", self.config.agents), ("team", self.config.teams)):
+            for index, component in enumerate(components):
+                own[kind, component.id] = component.limits
+                tables[f"{kind}s[{index}].limits"] = component.limits
+        for path, table in tables.items():
+            for name, sentence in () if table is None else find_faults(table):
+                self._fault(f"{path}.{name}", sentence)
+        owners = {owner_of(name): mine for name, mine in limits.subjects.items()}
+        return make_table(limits, owners, own)
 
     def _check_ids(self, path: str, ids: Iterable[str]) -> None:
         seen: set[str] = set()

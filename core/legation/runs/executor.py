@@ -18,6 +18,7 @@ from ..effects import Interrupted, Interruptible, Job, Log, Now, Nudge, Program,
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
+from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
@@ -62,6 +63,7 @@ class ExecutorContext:
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
         cluster: The memberships of this process, which a round shares.
+        shares: What subjects hold of this process, which a round shares too.
         hosted: What the node hosts: of that it claims the runs that wait.
     """
 
@@ -75,17 +77,18 @@ class ExecutorContext:
     left: float = math.inf
     taken: int = 0
     cluster: Cluster = field(init=False)
+    shares: Shares = field(init=False)
     hosted: tuple[str, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         registry = self.registry
         self.hosted = registry.hosted
         terms = NodeTerms(self.lease_us, self.hosted, str(registry.catalogue.latest))
-        self.share(Cluster(terms))
+        self.share(Cluster(terms, shares=Shares(registry.limits)))
 
     def share(self, cluster: Cluster) -> None:
         """Be part of what `cluster` stands for."""
-        self.cluster = cluster
+        self.cluster, self.shares = cluster, cluster.shares
         cluster.executing.add(self.executing)
 
     def begin(self) -> None:

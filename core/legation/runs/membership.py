@@ -13,6 +13,7 @@ from weakref import WeakSet
 from attrs import define, field
 
 from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
+from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
 from ..store.run_keeping import ExpireRuns, LeasedRuns
@@ -100,6 +101,7 @@ class Membership:
         orphans: The leases of that time that no program stood for: run and attempt; None before.
         letters: The messages and replies that this process works on.
         defined: The digests of the definitions that this process has stored.
+        shares: Those of the process, of which each node has its part.
     """
 
     database: str
@@ -120,6 +122,7 @@ class Membership:
     orphans: frozenset[RunAttempt] | None = None
     letters: SharedWork[Any] = field(factory=SharedWork[Any], repr=False)
     defined: set[str] = field(factory=set[str], repr=False)
+    shares: Shares = field(factory=Shares, repr=False)
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
@@ -166,6 +169,7 @@ class Membership:
         """Count the nodes that were taken for dead; return the lines for them."""
         self.buried += len(names)
         self.others = tuple(other for other in self.others if other.name not in names)
+        self.shares.note_others(self.database, len(self.others))
         database = ("database", self.database)
         return tuple(Log("warning", "node_lost", (database, ("node", name))) for name in names)
 
@@ -218,11 +222,13 @@ class Cluster:
     Attributes:
         left: This process ends, and no longer beats.
         executing: The registers of runs, of the process and of its rounds: run and attempt.
+        shares: Those of this process.
     """
 
     terms: NodeTerms
     left: bool = False
     executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
+    shares: Shares = field(factory=Shares, repr=False)
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property
@@ -233,7 +239,8 @@ class Cluster:
     def member(self, database: str) -> Membership:
         """Return the membership in `database`."""
         if database not in self._members:
-            self._members[database] = Membership(database, self.terms)
+            member = Membership(database, self.terms, shares=self.shares)
+            self._members[database] = member
         return self._members[database]
 
     def executes(self, database: str, run_id: str, attempt: int) -> bool:

@@ -11,9 +11,17 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final
 
-__all__ = ["address_subject", "is_near", "network_of"]
+__all__ = [
+    "ADDRESS",
+    "address_subject",
+    "component_subject",
+    "is_near",
+    "network_of",
+    "split_subject",
+]
 
 ADDRESS: Final = "~address:"
+_COMPONENTS: Final = ("~agent", "~team")
 
 
 @lru_cache(maxsize=4096)
@@ -35,6 +43,20 @@ def network_of(client: str) -> str:
 def address_subject(client: str) -> str:
     """Return the subject of who has no name and asks from the address `client`."""
     return f"{ADDRESS}{network_of(client)}"
+
+
+def component_subject(kind: str, component_id: str, subject: str) -> str:
+    """Return the subject of `subject` where an agent or a team has an account of its own."""
+    return f"~{kind}:{component_id}:{subject}"
+
+
+def split_subject(subject: str) -> tuple[tuple[str, str] | None, str]:
+    """Return the agent or team that has an account of its own, and the subject behind it."""
+    kind, _, rest = subject.partition(":")
+    if kind not in _COMPONENTS:
+        return None, subject
+    component_id, _, base = rest.partition(":")  # an id has no colon
+    return (kind[1:], component_id), base
 
 
 def is_near(client: str) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from legation import Agent, AuthorizationConfig, Channel, Database, Model, Platform, Team, tool
 from legation.config import ConfigurationError, PlatformConfig, structure
 from legation.hosted.argument_types import type_faults
+from legation.shares.limits import LimitOverrides, PlatformLimits
 
 
 @tool
@@ -57,6 +58,22 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "no list at all": ({"teams": 3}, "teams: expected a list, not int"),
     "an id for an agent": ({"agents": ["a"]}, "agents[0]: expected Agent(…), not str"),
     "a reader alone": ({"readers": "m:f"}, "readers: expected a mapping, not str"),
+    "a number for the limits of a subject": (
+        {"limits": PlatformLimits(subjects={"ada": 3})},  # type: ignore[dict-item]
+        'limits.subjects."ada": expected LimitOverrides(…), not int',
+    ),
+    "a text for a limit of a scope": (
+        {"limits": PlatformLimits(scopes={"batch:run": LimitOverrides(runs="4")})},  # type: ignore[arg-type]
+        'limits.scopes."batch:run".runs: expected an integer, not str',
+    ),
+    "a number for the name of a subject": (
+        {"limits": PlatformLimits(subjects={3: LimitOverrides()})},  # type: ignore[dict-item]
+        "limits.subjects: expected strings as keys, not int",
+    ),
+    "one table for all subjects": (
+        {"limits": PlatformLimits(subjects=LimitOverrides())},  # type: ignore[arg-type]
+        "limits.subjects: expected a mapping, not LimitOverrides",
+    ),
     "a team for an agent": (
         {"agents": [Agent("a"), Team("t")]},
         "agents[1]: expected Agent(…), not Team",

@@ -1,0 +1,57 @@
+"""Shares: what subjects hold of a process now, and how much each may hold."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from .slots import Slots
+from .table import LimitTable
+
+__all__ = ["Shares"]
+
+
+@define(eq=False)
+class Shares:
+    """The shares of one process, of all its databases together.
+
+    Attributes:
+        table: Who has which limits.
+        streams: Places of streamed answers.
+        followers: Places of requests that wait for a run.
+        calls: Places of calls of models.
+        runs: Places of runs.
+        bodies: Bytes of bodies that are being read.
+        refused: How many requests were refused, by share.
+        nodes: The living nodes, with this one: of rates, streams and calls each has its part.
+    """
+
+    table: LimitTable = field(factory=LimitTable)
+    streams: Slots = field(init=False)
+    followers: Slots = field(init=False)
+    calls: Slots = field(init=False)
+    runs: Slots = field(init=False)
+    bodies: Slots = field(init=False)
+    refused: dict[str, int] = field(factory=dict[str, int], init=False)
+    nodes: int = field(default=1, init=False)
+    _others: dict[str, int] = field(factory=dict[str, int], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        node = self.table.node
+        self.streams = Slots(node.streams)
+        self.followers = Slots(node.followers)
+        self.calls = Slots(node.model_calls)
+        self.runs = Slots(node.runs)
+        self.bodies = Slots(node.body_bytes)
+
+    def note_others(self, database: str, others: int) -> None:
+        """Note how many other nodes live in the cluster of `database`."""
+        self._others[database] = others
+        self.nodes = 1 + max(self._others.values())
+
+    def part(self, limit: int) -> int:
+        """Return this node's part of a limit, at least 1."""
+        return max(1, limit // self.nodes)
+
+    def count_refusal(self, share: str) -> None:
+        """Count a request that was refused for want of a share."""
+        self.refused[share] = self.refused.get(share, 0) + 1
