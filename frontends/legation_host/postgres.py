@@ -78,6 +78,9 @@ UNIT_SECONDS: Final = 35.0
 WAIT_SECONDS: Final = 35.0
 """For a connection to be free."""
 
+LONG_SHARE: Final = 4
+"""Long reads have one of so many connections at most."""
+
 TRIES: Final = 8
 BACKOFF: Final = Backoff(0.02, 1.28)
 
@@ -278,6 +281,7 @@ class PostgresDatabase:
         self.names = Names(name, place_of_user(self._options.identity), write)
         self.places = anyio.CapacityLimiter(self._options.connections)
         self.wake: Wake = _nobody
+        self._long_places = anyio.CapacityLimiter(max(1, self._options.connections // LONG_SHARE))
         self._threads = anyio.CapacityLimiter(math.inf)  # `places` bounds them
         self._busy: set[_ServerConnection] = set()
         self._idle: deque[_ServerConnection] = deque()
@@ -296,8 +300,18 @@ class PostgresDatabase:
             raise failures.Unavailable("closed")
         if self.wake is _nobody:
             self.wake = waker()
+        if not unit.long:
+            return await self._run(unit)
+        reader = object()
+        await self._enter(self._long_places, reader)
+        try:
+            return await self._run(unit)
+        finally:
+            self._long_places.release_on_behalf_of(reader)
+
+    async def _run(self, unit: Unit[R]) -> R:
         place = _ConnectionPlace(self, unit)
-        await self._enter(place)
+        await self._enter(self.places, place)
         reading = not unit.writes and not unit.exclusive
         try:
             return await anyio.to_thread.run_sync(
@@ -306,13 +320,13 @@ class PostgresDatabase:
         finally:
             place.leave()
 
-    async def _enter(self, place: _ConnectionPlace[Any]) -> None:
-        """Wait for a connection to be free, but not for ever."""
+    async def _enter(self, places: anyio.CapacityLimiter, place: object) -> None:
+        """Wait for one of `places`, which stand for connections, but not for ever."""
         try:
-            self.places.acquire_on_behalf_of_nowait(place)
+            places.acquire_on_behalf_of_nowait(place)
         except anyio.WouldBlock:
             with anyio.move_on_after(WAIT_SECONDS):
-                await self.places.acquire_on_behalf_of(place)
+                await places.acquire_on_behalf_of(place)
                 return
             raise failures.Unavailable("no connection was free in time") from None
 

@@ -1,5 +1,7 @@
 """SQLite behind an event loop: reads on its thread, writes in groups on a thread of their own.
 
+A read that may be long is performed on one of few threads beside it (`long_reads`).
+
 A durable commit costs one fsync however much it holds.  So the writer takes everything that
 queued while the last commit was under way, runs one unit after the other, and commits once; each
 unit gets its own outcome, and the event loop is woken once for all of them.  A group in which a
@@ -42,6 +44,7 @@ from legation.store.units import Dialect, Unit
 from .commit_lock import WAIT_SECONDS as LOCK_SECONDS
 from .commit_lock import open_commit_lock
 from .logs import Write, quiet
+from .long_reads import LongReads
 from .names import Names, place_beside
 from .sqlite_connection import (
     MEMORY,
@@ -162,8 +165,11 @@ class SqliteDatabase:
         self._reader = None if path == MEMORY else connect(path, read_only=True)
         self._writing, self._reading = _Limit(), _Limit()
         limit_statements(self._writer, self._writing.is_over)
+        self._long: LongReads | None = None
         if self._reader is not None:
             limit_statements(self._reader, self._reading.is_over)
+            self._long = LongReads(name, self._connect_again, write)
+        self._connect = connect
         self._waiting: dict[_Ticket[Any], None] = {}
         self._taking = threading.Lock()
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
@@ -175,9 +181,17 @@ class SqliteDatabase:
 
     def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
         """Return `read` for a unit that only reads, where there is a connection for that."""
-        if self._reader is None or unit.writes or unit.exclusive:
+        if self._reader is None or unit.writes or unit.exclusive or unit.long:
             return None
         return self.read
+
+    def _connect_again(self) -> sqlite3.Connection:
+        """Open one more connection that reads the file which this database has open."""
+        connection = self._connect(self.path, read_only=True)
+        if self._is_replaced():
+            connection.close()
+            raise Unavailable("replaced")
+        return connection
 
     def read(self, unit: Unit[R]) -> R:
         """Run a unit that only reads, at once, on this thread."""
@@ -187,9 +201,11 @@ class SqliteDatabase:
         return run_unit(self._reader, unit, database=self.name, write=self._log)
 
     async def run(self, unit: Unit[R]) -> R:
-        """Run `unit` in the writer; its result is durable when this returns."""
+        """Run `unit` in the writer, where it is no long read; its result is durable then."""
         if self._closed:
             raise Unavailable("closed")
+        if unit.long and self._long is not None:
+            return await self._long.run(unit)
         if self._wake is _nobody:
             self._wake = waker()
         ticket = _Ticket(unit)
@@ -211,6 +227,8 @@ class SqliteDatabase:
 
     def expire(self, now: float) -> None:
         """Tell those who have waited for too long; the writer may hang in the disk."""
+        if self._long is not None:
+            self._long.expire(now)
         for ticket in tuple(self._waiting):  # the oldest first
             if now - ticket.queued <= WAIT_SECONDS:
                 return
@@ -269,6 +287,8 @@ class SqliteDatabase:
         self._queue.put(None)
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._thread.join)
+            if self._long is not None:
+                await anyio.to_thread.run_sync(self._long.close)
             if self._reader is not None:
                 self._reader.close()
             await anyio.to_thread.run_sync(self._finish)

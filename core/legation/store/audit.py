@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import asdict, define, field, fields
 
@@ -304,6 +304,8 @@ class ListAudit(ReadUnit[tuple[AuditRow, ...]]):
     `until_us` itself is left out; `resource` also finds what is beneath it.
     """
 
+    long: ClassVar[bool] = True
+
     place: Place
     newest_first: bool
     size: int
@@ -330,6 +332,8 @@ CHAIN: Final = Sql(
 @frozen
 class ReadChain(ReadUnit[tuple[AuditRow, ...]]):
     """At most `size` rows behind `seq` of `writer`, chain after chain."""
+
+    long: ClassVar[bool] = True
 
     writer: str
     seq: int

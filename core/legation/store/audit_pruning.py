@@ -12,7 +12,7 @@ chain that was cut before is given a new one.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from attrs import evolve
 
@@ -51,6 +51,8 @@ PRUNE: Final = Sql("delete from audit where writer = :writer and seq <= :upto")
 @frozen
 class ChainSpans(ReadUnit[tuple[ChainSpan, ...]]):
     """At most `size` chains behind the writer `after`, in the order of writers."""
+
+    long: ClassVar[bool] = True
 
     before_us: int
     after: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from ..values import frozen
 from .leases import clocked, held
@@ -168,6 +168,8 @@ class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
 @frozen
 class SumUsage(ReadUnit[Mapping[str, int]]):
     """The tokens that the runs of a session took in and gave out, by the names of metrics."""
+
+    long: ClassVar[bool] = True
 
     owner: str
     session_id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import field, fields
 
@@ -171,6 +171,8 @@ class ListSessions(ReadUnit[SessionPage]):
     who see all owners; then `owner` None means all.  `only` is the id of the one session that the
     caller may see.
     """
+
+    long: ClassVar[bool] = True
 
     owner: str | None
     kind: str
