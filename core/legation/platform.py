@@ -42,8 +42,8 @@ from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
 from .hosted.argument_types import type_faults
 from .hosted.registry import Component, Registry, build
 from .http.cors import Cors
-from .http.messages import Answer, Request, Streamed, Unfinished, without_body
-from .http.refusals import Fault, Refusal, respond
+from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
+from .http.refusals import Fault, Refusal, TooManyRequests, respond
 from .lifecycle.bounded_round import BoundedRound, RoundReport
 from .lifecycle.shutdown import Shutdown
 from .messaging.jobs import channel_jobs
@@ -426,13 +426,19 @@ class Platform:
     def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
         """Return `outcome` as it is to be sent."""
         request = arrival.request
-        answer = respond(outcome) if isinstance(outcome, Refusal) else outcome
+        answer = self._respond(outcome) if isinstance(outcome, Refusal) else outcome
         if request.method == "HEAD":
             answer = without_body(answer)
         elif isinstance(answer, Streamed):
             answer = evolve(answer, body=self.schema_guard.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._dispatcher.cors.add_headers(answer, request, named)
+
+    def _respond(self, refusal: Refusal) -> Response:
+        """Render a refusal; that of a share is counted."""
+        if isinstance(refusal, TooManyRequests):
+            self.context.shares.count_refusal(refusal.exceeded.share)
+        return respond(refusal)
 
     def _stream_body(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
         """Run the body of `answer`; the request is over when that is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from legation.http.refusals import Refusal, TooManyRequests, Unavailable
+from legation.shares.exceeded import Exceeded
 from legation.shares.subjects import is_near, network_of
 
 from .settings import Settings
@@ -32,8 +33,7 @@ class Admission:
         origin = network_of(client)
         full = self._by_address[origin] >= self._limits.connections_per_address
         if full and not proxied and not is_near(client):
-            sentence = "Too many connections from this address"
-            return TooManyRequests(retry_after=1, detail=sentence)
+            return TooManyRequests(Exceeded("connections", self._limits.connections_per_address))
         self._admitted += 1
         self._by_address[origin] += 1
         return None

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from attrs import Factory, field
 
+from ..shares.exceeded import SHARES, Exceeded
 from ..values import frozen
 from .messages import Headers, Response, json_response
 
@@ -188,16 +189,33 @@ class Invalid(Refusal, status=422, code="VALIDATION_ERROR"):
         return self.errors
 
 
+def _share_sentence(refusal: TooManyRequests) -> str:
+    return refusal.exceeded.sentence
+
+
 @frozen
 class TooManyRequests(Refusal, status=429, code="TOO_MANY_REQUESTS"):
-    """The caller is to wait `retry_after` seconds."""
+    """The caller has used up its share of something."""
 
-    retry_after: int
-    detail: str = field(default="Too many requests", kw_only=True)
+    exceeded: Exceeded
+    detail: str = field(default=Factory(_share_sentence, takes_self=True), kw_only=True)
 
     def headers(self) -> Headers:
-        """Return `Retry-After` in seconds."""
-        return ((b"retry-after", b"%d" % self.retry_after),)
+        """Return `Retry-After`, the policy that was exceeded and what is left: nothing.
+
+        The fields are those of draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4.
+        """
+        found = self.exceeded
+        policy = f'"{found.share}";q={found.limit}'
+        if (unit := SHARES[found.share].unit) != "requests":
+            policy += f';qu="{unit}"'
+        if found.window is not None:
+            policy += f";w={found.window}"
+        return (
+            (b"retry-after", b"%d" % found.retry_after),
+            (b"ratelimit-policy", policy.encode()),
+            (b"ratelimit", f'"{found.share}";r=0;t={found.retry_after}'.encode()),
+        )
 
 
 @frozen

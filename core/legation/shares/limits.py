@@ -131,8 +131,8 @@ LEAST: Final[Mapping[str, int]] = {
 }
 """The least that each limit may be; a weight has to be more than 0."""
 
-_MOST: Final = 1 << 53
-"""No limit is more: a number in JSON, and one that a database can add to."""
+_MOST: Final = 10**15 - 1
+"""No limit is more: the largest integer of a structured field (RFC 9651 section 3.3.1)."""
 _WEIGHTS: Final = (0.001, 1000.0)
 
 

@@ -33,6 +33,7 @@ from legation.http.refusals import (
     VersionNotSupported,
     respond,
 )
+from legation.shares.exceeded import Exceeded
 
 NO_STORE = (b"cache-control", b"no-store")
 # Refusal, status, code, detail, headers of its own: the table of the interface.
@@ -91,11 +92,26 @@ TABLE: tuple[tuple[Refusal, int, str, str, Headers], ...] = (
         (),
     ),
     (
-        TooManyRequests(7),
+        TooManyRequests(Exceeded("requests", 20, 7, window=10)),
         429,
         "TOO_MANY_REQUESTS",
-        "Too many requests",
-        ((b"retry-after", b"7"),),
+        "Too many requests: the share is 20 in 10 s; try again in 7 s",
+        (
+            (b"retry-after", b"7"),
+            (b"ratelimit-policy", b'"requests";q=20;w=10'),
+            (b"ratelimit", b'"requests";r=0;t=7'),
+        ),
+    ),
+    (
+        TooManyRequests(Exceeded("streams", 3)),
+        429,
+        "TOO_MANY_REQUESTS",
+        "Too many streams: the share is 3 at once; close one, or try again in 1 s",
+        (
+            (b"retry-after", b"1"),
+            (b"ratelimit-policy", b'"streams";q=3;qu="concurrent-requests"'),
+            (b"ratelimit", b'"streams";r=0;t=1'),
+        ),
     ),
     (
         HeadTooLarge(),

@@ -53,6 +53,7 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
+        _build_refused_family(call),
         *cluster_families(call),
         *telemetry.surveyed[1],
     )
@@ -78,6 +79,18 @@ def _build_ended_family(call: Call) -> Family:
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
             for key, count in sorted(call.context.ended.items())
+        ),
+    )
+
+
+def _build_refused_family(call: Call) -> Family:
+    return Family(
+        "legation_share_refusals_total",
+        "counter",
+        "Requests that were refused because a share was used up.",
+        tuple(
+            Sample(count, (("share", share),))
+            for share, count in sorted(call.context.shares.refused.items())
         ),
     )
 
