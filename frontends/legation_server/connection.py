@@ -43,9 +43,10 @@ class Connection:
         wire: Its socket, with the deadline that the sweeper looks at.
         client: The peer's address, for the audit and for the limit per address.
         proxied: Whether the peer is a trusted proxy, which names the client of each request.
+        evictable: Whether it has a place, and may be asked to make room for another one.
     """
 
-    __slots__ = ("_context", "_given_up", "client", "proxied", "wire")
+    __slots__ = ("_context", "_given_up", "client", "evictable", "proxied", "wire")
 
     def __init__(
         self, wire: Wire, client: str, context: ServerContext, *, proxied: bool = False
@@ -54,6 +55,7 @@ class Connection:
         self._given_up: Request | None = None  # what the platform was asked when time ran out
         self.client = client
         self.proxied = proxied
+        self.evictable = False
         self.wire = wire
 
     async def run(self, refusal: Refusal | None = None) -> None:
@@ -79,9 +81,35 @@ class Connection:
         A connection that waits for a request sees an end of file, behind whatever the client has
         sent already: a request on its way in is still answered.
         """
+        if self.is_idle:
+            self.wire.shut(socket.SHUT_RD)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a request is waited for, of which nothing has come."""
         wire = self.wire
-        if wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.has_begun:
-            wire.shut(socket.SHUT_RD)
+        return wire.phase in (Phase.IDLE, Phase.HEAD) and not wire.guard.has_begun
+
+    @property
+    def since(self) -> float:
+        """The time from which a request, or the end, has been waited for, on trio's clock."""
+        settings, wire = self._context.settings, self.wire
+        seconds = {
+            Phase.IDLE: settings.keep_alive_seconds,
+            Phase.HEAD: settings.header_seconds,
+        }
+        return wire.deadline - seconds.get(wire.phase, settings.linger_seconds)
+
+    def evict(self) -> None:
+        """End the connection, which waits for its client, for the sake of another one.
+
+        As in a drain, a request on its way in is still answered, and is the last one.
+        """
+        self.evictable = False
+        if self.is_idle:
+            self.leave()
+        else:
+            self.wire.expire()
 
     async def _converse(self) -> None:
         wire, guard = self.wire, self.wire.guard

@@ -29,7 +29,7 @@ from legation.platform import MeasuredResponder
 from legation_host import Write
 from legation_host.logs import quiet
 
-from .admission import Admission
+from .admission import Admission, idle_first
 from .connection import Connection
 from .context import Runner, ServerContext
 from .listeners import close_listeners
@@ -47,6 +47,9 @@ ACCEPTED: Final = 16
 
 REFUSED: Final = 64
 """Connections beyond the limit that get a refusal at once; more are closed without an answer."""
+
+SCAN_SECONDS: Final = 0.05
+"""Between two looks for idle connections, where the first one found none."""
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """What `accept` says when the machine is short of something: it passes, so wait and go on."""
@@ -96,9 +99,11 @@ class Server:
         self._context = ServerContext(platform, host, settings, log, proxies)
         self._wire = Wire if certificate is None else certificate.wire
         self._settings = settings
-        self._connections: set[Connection] = set()
+        # In the order in which they came.
+        self._connections: dict[Connection, None] = {}
         self._admission = Admission(settings)
         self._refused = 0
+        self._scan_due = 0.0
         self._ended = False
         self._accepting = trio.CancelScope()
         self._empty = trio.Event()
@@ -114,9 +119,15 @@ class Server:
         return len(self._connections)
 
     def gauges(self) -> Gauges:
-        """Return the gauge of this server's connections."""
+        """Return the numbers of this server's connections."""
         text = "Connections that are open."
-        return {"legation_connections": Gauge("gauge", text, {(): len(self._connections)})}
+        evicted = "Idle connections that were closed because others needed their places."
+        return {
+            "legation_connections": Gauge("gauge", text, {(): len(self._connections)}),
+            "legation_connections_evicted_total": Gauge(
+                "counter", evicted, {(): self._admission.evicted}
+            ),
+        }
 
     def drain(self) -> None:
         """Begin to end: accept nothing more, answer what is in flight, close.  Idempotent."""
@@ -175,22 +186,36 @@ class Server:
         except (OSError, ValueError):
             sock.close()  # gone before it began
             return
+        self._make_room()
         refusal = self._admission.enter(client, proxied=proxied)
         if refusal is not None and self._refused >= REFUSED:
             wire.close()
             return
         self._refused += refusal is not None
         connection = Connection(wire, client, self._context, proxied=proxied)
-        self._connections.add(connection)
+        connection.evictable = refusal is None
+        self._connections[connection] = None
         nursery.start_soon(self._run, connection, refusal)
+
+    def _make_room(self) -> None:
+        """Where all places are taken, end connections that are idle."""
+        lacks = self._admission.lacks
+        if not lacks or trio.current_time() < self._scan_due:
+            return
+        idle = idle_first(self._connections, lacks)
+        if not idle:
+            self._scan_due = trio.current_time() + SCAN_SECONDS
+        for connection in idle:
+            connection.evict()
+            self._admission.expect_leave()
 
     async def _run(self, connection: Connection, refusal: Refusal | None) -> None:
         try:
             await connection.run(refusal)
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
             if refusal is None:
-                self._admission.leave(connection.client)
+                self._admission.leave(connection.client, evicted=not connection.evictable)
             else:
                 self._refused -= 1
             if not self._connections:

@@ -30,7 +30,9 @@ class Settings:
         linger_seconds: For a client to read its answer and close, when the server closes first.
         request_seconds: From the head to the answer; None for no limit.  A streamed body is
             never under it: streams last as long as their runs.
-        connections: Open at once per worker; the next one is answered 503.
+        connections: Open at once per worker.  The next one takes the place of one that is idle, the
+            oldest first, or else of one whose head has not come; with all being served, it is
+            answered 503.
         connections_per_address: Open at once from one address, the next is answered 429.
             Loopback and Unix sockets are exempt: behind a proxy on the same machine every
             client has the proxy's address.  Of IPv6, a network of 64 bits is one address: a

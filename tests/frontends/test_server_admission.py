@@ -55,3 +55,23 @@ def test_this_machine_is_exempt_from_the_share_of_an_address(client: str) -> Non
 @pytest.mark.parametrize("client", ["192.0.2.127", "::1:1", "2001:db8::1", "12.7.0.0"])
 def test_other_machines_are_not_near(client: str) -> None:
     assert not is_near(client)
+
+
+def test_a_few_at_once_are_to_make_room_and_no_more_before_they_have_gone() -> None:
+    admission = Admission(Settings(connections=100, connections_per_address=100))
+    statuses(admission, *["192.0.2.1"] * 50, *["192.0.2.2"] * 49)
+    assert admission.lacks == 0
+
+    admission.enter("192.0.2.3")
+    assert admission.lacks == 5
+    for _ in range(5):
+        admission.expect_leave()
+    assert admission.lacks == 0
+    assert statuses(admission, *["192.0.2.4"] * 6) == [None] * 5 + [503]
+    assert (admission.lacks, admission.evicted) == (0, 5)
+
+    admission.leave("192.0.2.1", evicted=True)
+    assert admission.lacks == 1
+    admission.leave("192.0.2.1")
+    assert admission.lacks == 0
+    assert statuses(admission, *["192.0.2.5"] * 2) == [None, 503]

@@ -179,12 +179,12 @@ async def test_who_is_sent_off_in_silence_has_no_line(tmp_path: Path) -> None:
 
 
 async def test_a_connection_too_many_is_told(tmp_path: Path) -> None:
-    async with watched(tmp_path, evolve(DEFAULT, connections=1)) as served:
-        async with served.client() as first:
-            await first.get(head(b"GET /health HTTP/1.1"))
-            [_] = served.telemetry.take_lines()
-            async with served.client() as second:
-                reply = await second.reply()
+    one = evolve(DEFAULT, connections=1)
+    async with watched(tmp_path, one) as served, served.client() as busy:
+        await busy.send(run_of(b"slow", b"Content-Length: 9") + b"message")
+        await served.until_active(1)
+        async with served.client() as second:
+            reply = await second.reply()
         [line] = served.telemetry.take_lines()
 
     assert reply is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -457,17 +459,93 @@ async def open_all(served: Served, number: int) -> list[int]:
     return statuses
 
 
+@asynccontextmanager
+async def being_served(served: Served, number: int) -> AsyncGenerator[list[Client]]:
+    """Hold `number` connections, each with a stream that is quiet."""
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(served.client()) for _ in range(number)]
+        for client in clients:
+            await client.send(b"GET /quiet HTTP/1.1\r\nHost: a\r\n\r\n")
+            head = await client.until(b"\r\n\r\n")
+            assert head is not None and head.startswith(b"HTTP/1.1 200")
+        yield clients
+
+
 async def test_connections_beyond_the_limit_are_told_so() -> None:
     async with serving(Settings(connections=3)) as served:
-        assert sorted(await open_all(served, 5)) == [200, 200, 200, 503, 503]
+        async with being_served(served, 3) as clients:
+            assert await open_all(served, 2) == [503, 503]
+            assert len(clients) == 3
+            await served.until_connections(3)
         await served.until_connections(0)
         assert await served.lives()
 
 
+async def test_idle_connections_make_room_the_oldest_first() -> None:
+    exact = Settings(connections=4, linger_seconds=0.04)
+    async with (
+        serving(exact) as served,
+        being_served(served, 1) as (stream,),
+        AsyncExitStack() as s,
+    ):
+        idle = [await s.enter_async_context(served.client()) for _ in range(3)]
+        await trio.sleep(0.1)
+        await idle[1].get(ALIVE)  # the youngest from now on: its wait began last
+        assert await served.lives()
+        assert await idle[0].rest() == b""
+        async with served.client() as fourth:
+            assert await fourth.is_open()
+            assert await served.lives()
+            assert await idle[2].rest() == b""
+            assert await idle[1].is_open()
+        with trio.move_on_after(0.05):
+            await stream.more()
+            pytest.fail("the stream was ended")
+
+
+async def test_a_head_that_does_not_come_makes_room_after_those_that_are_idle() -> None:
+    async with serving(Settings(connections=2)) as served:
+        async with served.client() as slow, served.client() as idle:
+            await slow.send(b"GET / HTTP/1.1\r\nHost:")
+            await idle.get(ALIVE)
+            assert await served.lives()
+            assert await idle.rest() == b""
+            async with served.client() as another:
+                assert await another.is_open()
+                assert await served.lives()
+                assert await another.rest() == b""
+                async with being_served(served, 1):
+                    assert await served.lives()
+            reply = await slow.reply()
+
+        assert reply is not None and reply.status == 408
+
+
+async def test_who_was_told_to_go_makes_room_last() -> None:
+    patient = Settings(connections=1, linger_seconds=60.0)
+    async with serving(patient) as served, served.client() as refused:
+        reply = await refused.get(b"nonsense\r\n\r\n")
+
+        assert reply.status == 400
+        assert await served.lives()
+
+
+async def test_a_thousand_idle_connections_keep_nobody_out() -> None:
+    async with serving(Settings(connections=200)) as served, AsyncExitStack() as stack:
+        for _ in range(300):
+            await stack.enter_async_context(served.client())
+        for _ in range(50):
+            assert await served.lives()
+
+        assert served.server.connections <= 210
+        evicted = served.server.gauges()["legation_connections_evicted_total"].values
+        assert 100 <= evicted[()] <= 120
+        assert served.server.connections >= 190
+
+
 async def test_a_crowd_beyond_the_limit_is_closed_without_a_word() -> None:
     async with serving(Settings(connections=1, linger_seconds=0.2)) as served:
-        async with served.client() as kept, trio.open_nursery() as nursery:
-            await kept.get(ALIVE)
+        async with being_served(served, 1), trio.open_nursery() as nursery:
             ends: list[bytes] = []
 
             async def silent() -> None:
