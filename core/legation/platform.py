@@ -415,7 +415,9 @@ class Platform:
             if isinstance(answer, Streamed):
                 return evolve(answer, body=self._stream_body(arrival, answer))
             end_us: int = yield _NOW
-            self._done(arrival, answer.status, end_us)
+            self.telemetry.count_answer(arrival, answer.status, end_us)
+            if arrival.recorded:
+                self._record(arrival, answer.status, end_us)
         except GeneratorExit:
             self._cut(arrival, None)
             raise
@@ -451,17 +453,15 @@ class Platform:
             if end is None:
                 end_us = yield from Now()
                 whole = True
-                self._done(arrival, answer.status, end_us)
+                self.telemetry.count_answer(arrival, answer.status, end_us)
+                if arrival.recorded:
+                    self._record(arrival, answer.status, end_us)
         finally:
             telemetry.active -= 1
             telemetry.streams -= 1
             if not whole:
                 self._cut(arrival, answer.status)
         return end
-
-    def _done(self, arrival: Arrival, status: int, end_us: int) -> None:
-        self.telemetry.count_answer(arrival, status, end_us)
-        self._record(arrival, status, end_us)
 
     def _cut(self, arrival: Arrival, status: int | None) -> None:
         self.telemetry.count_cut(arrival, status)

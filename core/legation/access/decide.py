@@ -116,7 +116,7 @@ class Principal:
     @property
     def sees_all(self) -> bool:
         """Whether the rows of every owner are visible."""
-        return self.admin or self.trusted
+        return self.trusted or bool(self.admin_scope)
 
     def enters(self, session_id: str) -> bool:
         """Return whether the caller is for this session, as one that names none is for each."""

@@ -23,6 +23,7 @@ from ..http.refusals import (
     MethodNotAllowed,
     NotFound,
     Refusal,
+    TooManyRequests,
     Unavailable,
     internal_error,
 )
@@ -86,8 +87,16 @@ class Dispatcher(Surface):
         """Refuse what leads nowhere; without a valid token, say nothing of what leads where."""
         caller = self._identify(arrival)
         if isinstance(caller, TokenRefused):
-            return (yield from _refuse_caller(arrival, caller))
-        return refusal
+            exceeded = self._count_request(arrival, ANONYMOUS)
+            return exceeded or (yield from _refuse_caller(arrival, caller))
+        return self._count_request(arrival, caller) or refusal
+
+    def _count_request(self, arrival: Arrival, caller: Principal) -> TooManyRequests | None:
+        """Count a request of `caller`, or refuse it: it has made too many."""
+        exceeded = self.context.shares.count_request(
+            caller.owner, caller.scopes, arrival.request.client, arrival.now_us
+        )
+        return None if exceeded is None else TooManyRequests(exceeded)
 
     def _identify(self, arrival: Arrival) -> Principal | TokenRefused:
         """Return who asks: whom the outer application names, else whom the token names."""
@@ -108,7 +117,13 @@ class Dispatcher(Surface):
             if isinstance(caller, AuditContext)
             else AuditContext(arrival, ANONYMOUS, Deny(""), params)
         )
-        decision = audit.decision
+        decision, who = audit.decision, audit.principal
+        if route.rated and (
+            exceeded := self.context.shares.count_request(
+                who.owner, who.scopes, arrival.request.client, arrival.now_us
+            )
+        ):
+            return TooManyRequests(exceeded)
         outcome: Outcome
         if isinstance(caller, TokenRefused):
             outcome = yield from _refuse_caller(arrival, caller)
@@ -121,7 +136,7 @@ class Dispatcher(Surface):
                 request=arrival.request,
                 context=self.context,
                 surface=self,
-                principal=audit.principal,
+                principal=who,
                 decision=decision,
                 params=params,
                 query=query,

@@ -62,6 +62,10 @@ def _takes_key(route: Route) -> bool:
     return changes and not route.repeatable
 
 
+def _is_rated(route: Route) -> bool:
+    return not (route.probe or isinstance(route.need, Signed))
+
+
 @frozen
 class Route:
     """One row of the table.
@@ -83,7 +87,10 @@ class Route:
         described: Whether the document says that there is a body.
         repeatable: It may be asked for twice as it is, and takes no `Idempotency-Key`.
         custom: Whether it is a route of the application.
+        probe: Whether machines ask it over and over how this process is.
         takes_key: Whether an `Idempotency-Key` makes sure that it is done once.
+        rated: Whether it counts among the requests of a caller.  Probes do not, nor does what a
+            provider sends, all of it from a few addresses.
     """
 
     method: str
@@ -101,7 +108,9 @@ class Route:
     described: bool = field(default=True, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
     custom: bool = field(default=False, kw_only=True)
+    probe: bool = field(default=False, kw_only=True)
     takes_key: bool = field(init=False, default=Factory(_takes_key, takes_self=True))
+    rated: bool = field(init=False, default=Factory(_is_rated, takes_self=True))
 
     @property
     def parameter(self) -> str | None:

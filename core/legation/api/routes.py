@@ -69,6 +69,7 @@ def _runs(kind: str) -> tuple[Route, ...]:
     )
 
 
+_probe: Final = partial(Route, "GET", tag="Health", probe=True)
 _document: Final = partial(Route, "GET", tag="Documentation")
 _access: Final = partial(Route, tag="Access")
 _session: Final = partial(Route, tag="Sessions", find=sessions.find_database)
@@ -91,8 +92,8 @@ _WRITE_CHANNEL: Final = Scoped("channels", ("write",), parameter="channel")
 
 ROUTES: Final = (
     Route("GET", "/", Public(), system.home, "get_api_info", "Home"),
-    Route("GET", "/health", Public(), system.health, "health_check", "Health"),
-    Route("GET", "/ready", Open(), system.ready, "readiness_check", "Health"),
+    _probe("/health", Public(), system.health, "health_check"),
+    _probe("/ready", Open(), system.ready, "readiness_check"),
     Route("GET", "/info", Public(), system.info, "get_info", "Home"),
     _document("/openapi.json", Public(), docs.openapi, "get_openapi"),
     _document("/docs", Public(), docs.swagger, "get_docs"),
@@ -109,7 +110,7 @@ ROUTES: Final = (
         body_limit=system.EXPLAIN_LIMIT,
     ),
     _access("GET", "/audit", _AUDIT, audit.list_audit, "get_audit", find=audit.find_databases),
-    Route("GET", "/metrics/prometheus", _METRICS, metrics.show, "get_prometheus_metrics", "Health"),
+    _probe("/metrics/prometheus", _METRICS, metrics.show, "get_prometheus_metrics"),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     *_components("agent"),

@@ -79,8 +79,8 @@ def _faults_at(value: Any, hint: Any, path: str) -> Iterator[Fault]:
     if listed is not None and _is_tuple(value):
         for index, item in enumerate(value):
             yield from _faults_at(item, get_args(listed)[0], _place(item, path, index))
-    elif isinstance(value, Mapping) and (item := _item_of(hint)) is not None:
-        for key, one in cast(Mapping[object, object], value).items():
+    elif (item := _item_of(hint)) is not None and _is_mapping(value):
+        for key, one in value.items():
             if not isinstance(key, str):
                 yield Fault(path, f"expected strings as keys, not {type(key).__name__}")
             yield from _faults_at(one, item, f'{path}."{key}"')
@@ -98,6 +98,10 @@ def _item_of(hint: Any) -> Any:
 
 def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple)
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
 
 
 def _place(item: Any, path: str, index: int) -> str:

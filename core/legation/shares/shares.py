@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from attrs import define, field
 
+from .exceeded import Exceeded
+from .rates import Rates
 from .slots import Slots
 from .table import LimitTable
 
@@ -16,6 +20,7 @@ class Shares:
 
     Attributes:
         table: Who has which limits.
+        rates: When each subject may ask again.
         streams: Places of streamed answers.
         followers: Places of requests that wait for a run.
         calls: Places of calls of models.
@@ -26,6 +31,7 @@ class Shares:
     """
 
     table: LimitTable = field(factory=LimitTable)
+    rates: Rates = field(factory=Rates, init=False)
     streams: Slots = field(init=False)
     followers: Slots = field(init=False)
     calls: Slots = field(init=False)
@@ -47,6 +53,23 @@ class Shares:
         """Note how many other nodes live in the cluster of `database`."""
         self._others[database] = others
         self.nodes = 1 + max(self._others.values())
+
+    def count_request(
+        self, owner: str | None, scopes: frozenset[str], client: str, now_us: int
+    ) -> Exceeded | None:
+        """Count a request of who asks, or say that it has made too many.
+
+        Every request passes here: an account that is known is found without a call.
+        """
+        key = (owner, True, scopes, None) if owner else (client, False, scopes, None)
+        account = self.table.known.get(key) or self.table.account(owner, scopes, client)
+        limits, nodes = account.limits, self.nodes
+        wait_us = self.rates.take(account.subject, limits, nodes, now_us)
+        if not wait_us:
+            return None
+        burst = limits.request_burst // nodes or 1
+        window = math.ceil(nodes * burst / limits.requests_per_second)
+        return Exceeded("requests", burst, math.ceil(wait_us / 1e6), window)
 
     def part(self, limit: int) -> int:
         """Return this node's part of a limit, at least 1."""

@@ -79,7 +79,7 @@ class LimitTable:
         """
         named = owner if owner and not owner.startswith("~nobody:") else None
         own = component if component in self.components else None
-        key = (named or client, named is None, scopes, own)
+        key = (named or client, named is not None, scopes, own)
         if (known := self.known.get(key)) is not None:
             return known
         limits = self.find(named, scopes)

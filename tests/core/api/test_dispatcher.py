@@ -12,8 +12,9 @@ from legation.access.decide import Principal
 from legation.api.routes import ROUTES
 from legation.effects import Log, Now, RandomBytes, Record, Transact
 from legation.http.messages import Answer, Headers, Request, Response
+from legation.shares.limits import LimitOverrides, PlatformLimits
 from legation.store.failures import NotServed, Unavailable
-from legation_testing import NEW_YEAR_2026, Script, close_at_every_effect, play
+from legation_testing import NEW_YEAR_2026, Script, close_at_every_effect, effects_of, play
 
 from ...callers import Issuer, demo
 
@@ -310,3 +311,137 @@ def test_the_rights_of_a_caller_are_told_route_by_route() -> None:
     trusted = OPEN._dispatcher.rights(Principal(trusted=True))
     by = {right.get("by") for right in trusted if right.get("reason") != "signature"}
     assert by <= {"excluded route", "authorization is off"}
+
+
+# --- rates
+
+TWO: Final = PlatformLimits(
+    requests_per_second=0.5,
+    request_burst=2,
+    anonymous=LimitOverrides(request_burst=1),
+    scopes={"agents:beta:read": LimitOverrides(request_burst=3)},
+    subjects={"eve": LimitOverrides(requests_per_second=0)},
+)
+
+
+def give(effect: object) -> object:
+    match effect:
+        case Now():
+            return NEW_YEAR_2026
+        case RandomBytes(size):
+            return bytes(size)
+        case Transact():
+            return Unavailable("")
+        case _:
+            return None
+
+
+def sent(platform: Platform, request: Request, caller: Principal | None = None) -> Response:
+    """Return the answer to a request, whatever it takes; no database answers."""
+    _, answer = effects_of(platform.answer(request, caller), give)
+    assert isinstance(answer, Response)
+    return answer
+
+
+def count_answers(platform: Platform, request: Request) -> int:
+    """Return how many requests are answered before one is refused; 20 are enough."""
+    for number in range(20):
+        if sent(platform, request).status == 429:
+            return number
+    return 20
+
+
+def test_who_asks_too_often_is_refused_before_anything_is_read_or_recorded() -> None:
+    platform = demo(ISSUER, limits=TWO)
+    request = asking("GET", "/sessions", "sessions:read")
+    for _ in range(2):
+        entries(platform, request, [(Transact, Unavailable("")), *EXCUSED])
+
+    answer = played(platform, request, ARRIVED)
+
+    headers = dict(answer.headers)
+    assert answer.status == 429
+    assert json.loads(answer.body) == {
+        "detail": "Too many requests: the share is 2 in 4 s; try again in 2 s",
+        "error_code": "TOO_MANY_REQUESTS",
+    }
+    assert headers[b"retry-after"] == b"2"
+    assert headers[b"ratelimit-policy"] == b'"requests";q=2;w=4'
+    assert headers[b"ratelimit"] == b'"requests";r=0;t=2'
+
+
+BOB: Final[dict[str, Any]] = {"sub": "bob"}
+
+
+RATED: Final[dict[str, tuple[Request, int]]] = {
+    "a name": (asking("GET", "/agents", "agents:read", **BOB), 2),
+    "a scope": (asking("GET", "/agents", "agents:read", "agents:beta:read", **BOB), 3),
+    "a name without a limit": (asking("GET", "/agents", "agents:read", sub="eve"), 20),
+    "a name that may not": (asking("GET", "/agents", **BOB), 2),
+    "a name, nowhere": (asking("GET", "/nowhere", **BOB), 2),
+    "a name, by another method": (asking("DELETE", "/agents", **BOB), 2),
+    "a token without a name": (asking("GET", "/agents", "agents:read", sub=None), 1),
+    "a bad token": (asking("GET", "/agents", exp=1), 1),
+    "a bad token, nowhere": (asking("GET", "/nowhere", exp=1), 1),
+    "no token": (Request("GET", "/agents", client="192.0.2.1"), 1),
+    "no token, nowhere": (Request("GET", "/nowhere"), 1),
+    "what is public": (Request("GET", "/info"), 1),
+    "HEAD": (Request("HEAD", "/info"), 1),
+    "health": (Request("GET", "/health"), 20),
+    "readiness": (Request("GET", "/ready"), 20),
+    "measurements": (asking("GET", "/metrics/prometheus", "metrics:read", **BOB), 20),
+    "a webhook": (Request("GET", "/chat/webhook"), 20),
+    "OPTIONS": (Request("OPTIONS", "/agents"), 20),
+}
+
+
+@pytest.mark.parametrize("who", RATED)
+def test_each_caller_has_its_rate(who: str) -> None:
+    request, answers = RATED[who]
+
+    assert count_answers(demo(ISSUER, limits=TWO), request) == answers
+
+
+def test_where_authorization_is_off_addresses_have_rates() -> None:
+    platform = demo(None, limits=TWO)
+
+    assert count_answers(platform, Request("GET", "/agents", client="2001:db8::1")) == 1
+    assert count_answers(platform, Request("GET", "/agents", client="2001:db8::2")) == 0
+    assert count_answers(platform, Request("GET", "/agents", client="2001:db8:1::")) == 1
+
+
+def test_whoever_an_outer_application_names_has_a_rate_of_its_own() -> None:
+    platform = demo(None, limits=TWO)
+
+    def status(caller: Principal) -> int:
+        return sent(platform, Request("GET", "/agents"), caller).status
+
+    ann, eve = (Principal(name, frozenset({"agents:read"})) for name in ("ann", "eve"))
+    assert [status(ann) for _ in range(3)] == [200, 200, 429]
+    assert [status(eve) for _ in range(3)] == [200, 200, 200]
+    assert [status(Principal()) for _ in range(2)] == [401, 429]
+
+
+def test_an_address_that_is_over_its_rate_does_not_stop_who_has_a_token() -> None:
+    platform = demo(ISSUER, limits=TWO)
+    assert count_answers(platform, asking("GET", "/agents", exp=1)) == 1
+
+    assert count_answers(platform, asking("GET", "/agents", "agents:read", **BOB)) == 2
+
+
+def test_refusals_are_counted_by_share_for_those_who_watch() -> None:
+    platform = demo(None, limits=evolve(TWO, requests_per_second=0.001))
+    metrics = Request("GET", "/metrics/prometheus")
+    assert b"share_refusals" not in sent(platform, metrics).body
+    assert count_answers(platform, Request("GET", "/agents")) == 1
+
+    for _ in range(2):
+        assert sent(platform, Request("GET", "/agents")).status == 429
+    assert b'legation_share_refusals_total{share="requests"} 3\n' in sent(platform, metrics).body
+
+
+def test_each_living_node_has_its_part_of_a_rate() -> None:
+    platform = demo(None, limits=PlatformLimits(requests_per_second=8, request_burst=8))
+    platform.context.shares.note_others("main", 3)
+
+    assert count_answers(platform, Request("GET", "/agents")) == 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from attrs import fields
 
 from legation.shares.limits import LimitOverrides, Limits, PlatformLimits
-from legation.shares.table import LimitTable, make_table
+from legation.shares.table import Account, LimitTable, make_table
 
 SHARES: Final = tuple(attribute.name for attribute in fields(Limits))
 BASE: Final = 10
@@ -35,50 +35,59 @@ def table_of(share: str) -> LimitTable:
     return make_table(platform, owners, own)
 
 
-WHO: Final[Mapping[str, tuple[tuple[Any, ...], int, str]]] = {
-    "a name": (("bob",), BASE, "bob"),
-    "a name with a scope": (("bob", BATCH), ELSEWHERE["scope"], "bob"),
-    "a name with another scope": (("bob", frozenset({"agents:read"})), BASE, "bob"),
-    "a name with limits and a scope": (("ada", BATCH), ELSEWHERE["subject"], "ada"),
-    "a name that begins like ours": (("~~eve",), 41, "~~eve"),
-    "a person on a channel": (("~channel:desk:1",), BASE, "~channel:desk:1"),
-    "no name": ((None, frozenset(), "192.0.2.7"), ELSEWHERE["anonymous"], "~address:192.0.2.7"),
-    "no name, with a scope": ((None, BATCH, "::1"), ELSEWHERE["scope"], "~address:::/64"),
-    "nobody's run": (
-        ("~nobody:r1", frozenset(), "2001:db8::5"),
-        ELSEWHERE["anonymous"],
-        "~address:2001:db8::/64",
+NOBODY: Final = frozenset[str]()
+
+
+class Who(NamedTuple):
+    """Who asks, the limit that counts then, and the subject."""
+
+    owner: str | None
+    limit: int
+    subject: str
+    scopes: frozenset[str] = NOBODY
+    client: str = ""
+    component: tuple[str, str] | None = None
+
+    def account(self, table: LimitTable) -> Account:
+        """Return the account in `table`."""
+        return table.account(self.owner, self.scopes, self.client, self.component)
+
+
+WHO: Final = {
+    "a name": Who("bob", BASE, "bob"),
+    "a name with a scope": Who("bob", ELSEWHERE["scope"], "bob", BATCH),
+    "a name with another scope": Who("bob", BASE, "bob", frozenset({"agents:read"})),
+    "a name with limits and a scope": Who("ada", ELSEWHERE["subject"], "ada", BATCH),
+    "a name that begins like ours": Who("~~eve", 41, "~~eve"),
+    "a person on a channel": Who("~channel:desk:1", BASE, "~channel:desk:1"),
+    "no name": Who(None, ELSEWHERE["anonymous"], "~address:192.0.2.7", NOBODY, "192.0.2.7"),
+    "no name, with a scope": Who(None, ELSEWHERE["scope"], "~address:::/64", BATCH, "::1"),
+    "nobody's run": Who(
+        "~nobody:r1", ELSEWHERE["anonymous"], "~address:2001:db8::/64", NOBODY, "2001:db8::5"
     ),
-    "the empty name": (("",), ELSEWHERE["anonymous"], "~address:"),
-    "an agent": (("bob", frozenset(), "", DESK), ELSEWHERE["agent"], "~agent:desk:bob"),
-    "an agent, for a name with limits": (
-        ("ada", BATCH, "", DESK),
-        ELSEWHERE["agent"],
-        "~agent:desk:ada",
+    "the empty name": Who("", ELSEWHERE["anonymous"], "~address:"),
+    "an agent": Who("bob", ELSEWHERE["agent"], "~agent:desk:bob", NOBODY, "", DESK),
+    "an agent, for a name with limits": Who(
+        "ada", ELSEWHERE["agent"], "~agent:desk:ada", BATCH, "", DESK
     ),
-    "an agent, for no name": (
-        (None, frozenset(), "::1", DESK),
-        ELSEWHERE["agent"],
-        "~agent:desk:~address:::/64",
+    "an agent, for no name": Who(
+        None, ELSEWHERE["agent"], "~agent:desk:~address:::/64", NOBODY, "::1", DESK
     ),
-    "a team of that id without an account": (
-        ("ada", frozenset(), "", ("team", "desk")),
-        ELSEWHERE["subject"],
-        "ada",
+    "a team of that id without an account": Who(
+        "ada", ELSEWHERE["subject"], "ada", NOBODY, "", ("team", "desk")
     ),
-    "an agent that is not hosted": (("bob", frozenset(), "", ("agent", "gone")), BASE, "bob"),
+    "an agent that is not hosted": Who("bob", BASE, "bob", NOBODY, "", ("agent", "gone")),
 }
 
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("share", SHARES)
 def test_a_limit_is_that_of_whom_it_is_for(share: str, who: str) -> None:
-    asked, limit, subject = WHO[who]
-    table = table_of(share)
+    asked = WHO[who]
 
-    account = table.account(*asked)
+    account = asked.account(table_of(share))
 
-    assert (account.subject, getattr(account.limits, share)) == (subject, limit)
+    assert (account.subject, getattr(account.limits, share)) == (asked.subject, asked.limit)
     others = [name for name in SHARES if name != share]
     assert [getattr(account.limits, name) for name in others] == [
         getattr(Limits(), name) for name in others
@@ -87,10 +96,9 @@ def test_a_limit_is_that_of_whom_it_is_for(share: str, who: str) -> None:
 
 @pytest.mark.parametrize("who", [who for who in WHO if "scope" not in who])
 def test_the_text_of_a_subject_leads_to_its_limits(who: str) -> None:
-    table = table_of("runs")
-    asked, _, subject = WHO[who]
+    table, asked = table_of("runs"), WHO[who]
 
-    assert table.limits_of(subject) == table.account(*asked).limits
+    assert table.limits_of(asked.subject) == asked.account(table).limits
 
 
 def test_an_account_that_was_asked_for_before_is_at_hand() -> None:
