@@ -1,8 +1,8 @@
 """A run as clients read it, in the shapes of the interface.
 
 `run_output` is the answer to starting a run and to fetching one; `run_row` is the same run in the
-list of its session, with other names and ISO times, as clients expect there; `run_listed` is both,
-an item of the runs of an agent or a team.
+list of its session, with other names and ISO times, as clients expect there; `render_listed` is
+both, an item of the runs of an agent or a team.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ __all__ = [
     "render_cancelled",
     "render_completed",
     "render_failed",
+    "render_listed",
     "render_paused",
+    "render_row",
     "render_running",
     "run_json",
-    "run_listed",
     "run_output",
     "run_row",
 ]
@@ -281,6 +282,11 @@ def run_row(row: RunRow) -> dict[str, Any]:
     }
 
 
-def run_listed(row: RunRow) -> dict[str, Any]:
+def render_row(row: RunRow) -> bytes:
+    """Return a run as an item of its session's list, as JSON."""
+    return compact_json(run_row(row)).encode()
+
+
+def render_listed(row: RunRow) -> bytes:
     """Return a run as an item of the runs of its agent or team: its row, and its output beside."""
-    return {**run_output(row), **run_row(row)}
+    return compact_json({**run_output(row), **run_row(row)}).encode()

@@ -25,7 +25,6 @@ __all__ = [
     "EventsPage",
     "FetchEvents",
     "FetchRun",
-    "ListRuns",
     "RecentRuns",
     "RunsOfNumbers",
     "SumUsage",
@@ -33,13 +32,6 @@ __all__ = [
 
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
-_LISTED: Final = f"""select {COLUMNS} from runs where owner = :owner and session_id = :session_id
-    and (cast(:status as text) is null or status = :status)
-    and (cast(:created_from_us as bigint) is null or created_us >= :created_from_us)
-    and (cast(:created_to_us as bigint) is null or created_us <= :created_to_us)
-    and (:members = 1 or parent_run_id is null)"""
-LIST: Final = Sql(f"{_LISTED} order by run_no limit :size offset :start")
-LIST_NEWEST: Final = Sql(f"{_LISTED} order by run_no desc limit :size offset :start")
 RECENT: Final = Sql(
     f"""select run_no, output from runs where owner = :owner and session_id = :session_id
     and run_no < :run_no and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
@@ -102,33 +94,6 @@ class FetchRun(ReadUnit[RunRow | None]):
         else:
             rows = yield FETCH.of(self)
         return RunRow(*rows[0]) if rows else None
-
-
-@frozen
-class ListRuns(ReadUnit[tuple[RunRow, ...]]):
-    """The runs of a session in the order they were asked for; `page` counts from 1.
-
-    `newest`: the pages go back from the newest, each in order all the same.  `members`: with those
-    that members of teams did for the runs of others.
-    """
-
-    owner: str
-    session_id: str
-    status: str | None = None
-    created_from_us: int | None = None
-    created_to_us: int | None = None
-    page: int = 1
-    size: int = 1000
-    newest: bool = False
-    members: bool = False
-
-    def statements(self, dialect: Dialect) -> Statements[tuple[RunRow, ...]]:
-        """Yield one read."""
-        statement = LIST_NEWEST if self.newest else LIST
-        start = (self.page - 1) * self.size
-        rows = yield statement.of(self, members=int(self.members), start=start)
-        ordered = reversed(rows) if self.newest else rows
-        return tuple(RunRow(*row) for row in ordered)
 
 
 @frozen

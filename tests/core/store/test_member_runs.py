@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from attrs import evolve
 from legation.store.leases import FOREVER
 from legation.store.member_runs import MemberMove, Root, StartMember
 from legation.store.run_keeping import ClaimWaiting, FindNeglected
-from legation.store.run_reads import ListRuns, RecentRuns
-from legation.store.run_rows import RunLease, StoredEvent
+from legation.store.run_pages import ReadRuns
+from legation.store.run_reads import RecentRuns
+from legation.store.run_rows import RunLease, RunRow, StoredEvent
 from legation.store.run_steering import CancelRun
 from legation.store.runs import AppendEvents, FinishRun, StartRun
 from legation.store.steps import Records
@@ -21,6 +23,10 @@ LEASE = RunLease("n", 1)
 ROOT = Root("ada", "s", "team", LEASE)
 HOSTED = ("agent:crew", "team:crew")
 EVENT = StoredEvent(1, "TeamRunError", "{}")
+
+
+def as_it_is(row: RunRow) -> RunRow:
+    return row
 
 
 def started(run_id: str = "team") -> StartRun:
@@ -81,14 +87,14 @@ def test_run_of_a_member_is_a_row_under_that_of_the_team(database: Database) -> 
     assert database.run(member()) is False
     assert database.run(member("n", "m")) is False
 
-    listed = database.run(ListRuns("ada", "s", members=True))
+    listed = database.run(ReadRuns("ada", "s", as_it_is, members=True)).items
     assert [(row.run_no, row.run_id, row.parent_run_id, row.status) for row in listed] == [
         (1, "team", None, "RUNNING"),
         (2, "m", "team", "RUNNING"),
         (3, "n", "m", "RUNNING"),
     ]
     assert [row.lease_us for row in listed] == [FOREVER, None, None]
-    assert [row.run_id for row in database.run(ListRuns("ada", "s"))] == ["team"]
+    assert database.run(ReadRuns("ada", "s", attrgetter("run_id"))).items == ("team",)
 
 
 def test_run_of_a_member_is_stored_once(database: Database) -> None:
@@ -105,7 +111,7 @@ def test_run_of_a_member_moves(database: Database, status: str) -> None:
     assert rows(database) == {"m": (status, None, None if status == "RUNNING" else 3)}
 
 
-def test_run_that_is_over_stays_as_it_is(database: Database) -> None:
+def test_run_that_is_over_staysas_it_is(database: Database) -> None:
     database.run(member())
     database.run(moved("COMPLETED"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import Any, Final
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.member_runs import MemberMove, Root, StartMember
-from legation.store.run_reads import FetchEvents, FetchRun, ListRuns
+from legation.store.run_pages import ReadRuns
+from legation.store.run_reads import FetchEvents, FetchRun
 from legation.store.run_rows import RunLease, RunRow, StoredEvent
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
@@ -241,7 +243,7 @@ def test_a_run_shows_the_state_as_it_left_it_whatever_becomes_of_that(database: 
     assert ended == Ended(kept=True, state=left)
     shown = f'{{"content":"x","session_state":{left}}}'
     assert row_of(database).shown == shown
-    assert [row.shown for row in database.run(ListRuns("ada", "s"))] == [shown]
+    assert database.run(ReadRuns("ada", "s", attrgetter("shown"))).items == (shown,)
     assert database.run(FetchEvents("ada", "run-ada", 0)).events == (StoredEvent(1, "e", shown),)
     assert database.ask("select output, data from runs join events using (run_id)") == [
         ('{"content":"x","session_state":{}}',) * 2

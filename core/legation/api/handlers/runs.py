@@ -27,18 +27,21 @@ from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
-from ...runs.output import run_json, run_listed
+from ...runs.output import render_listed, run_json
 from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
 from ...runs.turn_state import TurnState
 from ...store.failures import StoreFailure
-from ...store.run_reads import FetchRun, ListRuns
+from ...store.run_pages import ReadRuns
+from ...store.run_reads import FetchRun
 from ...store.run_rows import ClaimedRun, RunRow
 from ...store.run_states import RunState
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
 from ..call import Call
 from ..fields import PAGES, choice, header, ignored, integer, text
+from ..listing import Cursor, cursor
+from ..run_lists import answer_runs
 from .components import find_component
 from .media import Media, UnsupportedFile, admit
 from .owners import SeveralUsers, find_session
@@ -193,11 +196,12 @@ class ListRunsQuery:
     )
     page: int = integer("Page number for pagination", default=1, **PAGES)
     limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
+    cursor: Cursor | None = cursor(int)
 
 
 def list_runs(
     call: Call, hosted: Component, query: ListRunsQuery
-) -> Program[Response | SeveralUsers]:
+) -> Program[Answer | SeveralUsers]:
     """Return the caller's runs of a session."""
     session_id = call.principal.session_id or query.session_id
     session = yield from find_session(call, hosted.database, session_id, query.user_id)
@@ -205,10 +209,16 @@ def list_runs(
         return json_response(200, [])
     if isinstance(session, Refusal):
         return session
-    place, size = (session.owner, session_id, query.status), query.limit
-    listed = ListRuns(*place, page=query.page, size=size, members=True)
-    rows = yield from Transact(hosted.database, listed)
-    return json_response(200, [run_listed(row) for row in rows if _of(row, hosted)])
+    listed = ReadRuns(
+        session.owner,
+        session_id,
+        render_listed,
+        status=query.status,
+        kind=hosted.kind,
+        component_id=hosted.id,
+        members=True,
+    )
+    return (yield from answer_runs(call, hosted.database, listed, query))
 
 
 @frozen

@@ -14,14 +14,15 @@ from ...effects import Now, Nudge, Program, Transact
 from ...hosted.registry import Component
 from ...http.bodies.json_text import JsonObject
 from ...http.bodies.reader import Reader
-from ...http.messages import Response, empty_response, json_response
+from ...http.messages import Answer, Response, compact_json, empty_response, json_response
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage
-from ...runs.output import iso_time, run_output, run_row
+from ...runs.output import iso_time, render_row, run_output, run_row
 from ...runs.payloads import spent
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.topics import cancel_topic, runs_topic
-from ...store.run_reads import FetchRun, ListRuns, SumUsage
+from ...store.run_pages import ReadRuns
+from ...store.run_reads import FetchRun, SumUsage
 from ...store.run_rows import RunRow
 from ...store.sessions import (
     CreateSession,
@@ -38,6 +39,8 @@ from ..call import Call, resource_of
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, PRINTED, read_chosen_id, read_chosen_session
 from ..fields import PAGES, choice, declare, ignored, integer, json_object, line, text
 from ..json_schema import TEXT, list_of, ref
+from ..listing import Cursor, answer_list, cursor
+from ..run_lists import answer_runs
 from .owners import SeveralUsers, find_owners, find_session
 
 __all__ = [
@@ -183,7 +186,7 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
 
 _ABSENT: Final = "Session with id '{}' not found"
 NoSession: TypeAlias = Annotated[NotFound, _ABSENT.format("no-such")]
-SessionAnswer: TypeAlias = Program[Response | NoSession | SeveralUsers]
+SessionAnswer: TypeAlias = Program[Answer | NoSession | SeveralUsers]
 
 
 def get_session(call: Call, database: str, query: SessionQuery) -> SessionAnswer:
@@ -209,6 +212,7 @@ class SessionRunsQuery(SessionQuery):
     )
     page: int = integer("Page number for pagination", default=1, **PAGES)
     limit: int = integer("Runs on a page", default=1000, minimum=1, maximum=1000)
+    cursor: Cursor | None = cursor(int)
 
 
 def get_session_runs(call: Call, database: str, query: SessionRunsQuery) -> SessionAnswer:
@@ -217,16 +221,14 @@ def get_session_runs(call: Call, database: str, query: SessionRunsQuery) -> Sess
     if isinstance(row, Refusal):
         return row
     after, before = query.created_after, query.created_before
-    listed = ListRuns(
+    listed = ReadRuns(
         row.owner,
         row.session_id,
+        render_row,
         created_from_us=None if after is None else after * 1_000_000,
         created_to_us=None if before is None else before * 1_000_000 + 999_999,
-        page=query.page,
-        size=query.limit,
     )
-    rows = yield from Transact(database, listed)
-    return json_response(200, [run_row(row) for row in rows])
+    return (yield from answer_runs(call, database, listed, query))
 
 
 _NO_RUN: Final = "Run with ID {} not found in session {}"
@@ -330,7 +332,7 @@ def create_session(
     row = yield from _store(database, unit, audited)
     if row is None:
         return Conflict(_EXISTS.format(session_id))
-    return json_response(call.success, _detail(call, row, (), Usage()))
+    return json_response(call.success, {**_head(call, row, Usage()), "chat_history": []})
 
 
 @frozen
@@ -487,16 +489,24 @@ def _item(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Response]:
-    newest = ListRuns(row.owner, row.session_id, newest=True)
-    runs = yield from Transact(database, newest)
+def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Answer]:
+    """Return a session in the shape of its kind, with what was said in its newest runs."""
+    newest = ReadRuns(row.owner, row.session_id, _render_chat, newest=True)
+    page = yield from Transact(database, newest)
     usage = yield from Transact(database, SumUsage(row.owner, row.session_id))
-    return json_response(200, _detail(call, row, runs, Usage(**usage)))
+    head = compact_json(_head(call, row, Usage(**usage)))
+    return answer_list(database, page, f'{head[:-1]},"chat_history":['.encode(), b"]}")
 
 
-def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Usage) -> dict[str, Any]:
-    """Return a session in the shape of its kind, absent members left out."""
-    messages = (message for run in runs for message in run_output(run).get("messages", ()))
+def _render_chat(run: RunRow) -> bytes:
+    """Return the messages of a run that are part of the conversation, as items of a list."""
+    messages = run_output(run).get("messages", ())
+    chat = [message for message in messages if message["role"] in _CHATTING]
+    return compact_json(chat)[1:-1].encode()
+
+
+def _head(call: Call, row: SessionRow, cost: Usage) -> dict[str, Any]:
+    """Return a session without what was said, in the shape of its kind; absent members left out."""
     fields: dict[str, Any] = {
         "user_id": name_of(row.owner),
         "agent_session_id": row.session_id if row.kind == "agent" else None,
@@ -507,7 +517,6 @@ def _detail(call: Call, row: SessionRow, runs: tuple[RunRow, ...], cost: Usage) 
         "session_summary": row.summary,
         "metrics": spent(cost) if cost.total_tokens else {},
         "metadata": row.metadata,
-        "chat_history": [message for message in messages if message["role"] in _CHATTING],
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -20,7 +20,7 @@ from ..route import Route
 from ..route_table import TABLE, RouteTable
 from .custom import operation_of
 from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual, query_of
-from .operations import CHANNEL_ONLY, JSON, OPERATIONS, Body, Operation, Reply
+from .operations import CHANNEL_ONLY, JSON, LINKED, OPERATIONS, Body, Operation, Reply
 from .schemas import SCHEMAS
 
 __all__ = ["document"]
@@ -56,6 +56,10 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "schema": text(),
     },
     "retry-after": {"description": "Seconds to wait", "schema": integer(minimum=0)},
+    "link": {
+        "description": 'Where the list goes on, if it does: `<?…>; rel="next"` (RFC 8288)',
+        "schema": text(),
+    },
 }
 
 
@@ -121,6 +125,8 @@ def _operation(route: Route, known: Operation, config: PlatformConfig) -> dict[s
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
     }
+    if route.operation in LINKED:
+        entry["responses"]["200"]["headers"] |= _header("link")
     errors = errors_of(route, known, needs_token=bool(security), keyed=route.takes_key)
     for status, refusal in sorted(errors.items()):
         entry["responses"].setdefault(str(status), _describe_refusal(known, refusal))

@@ -34,7 +34,7 @@ from ..json_schema import (
 from .examples import EXAMPLES, STARTED
 from .schemas import collection_schema
 
-__all__ = ["CHANNEL_ONLY", "JSON", "OPERATIONS", "Body", "Operation", "Reply"]
+__all__ = ["CHANNEL_ONLY", "JSON", "LINKED", "OPERATIONS", "Body", "Operation", "Reply"]
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -568,6 +568,9 @@ _KEPT: Final = {
 _AUDIT: Final = {
     "get_audit": _got("Who did what, and whether it was allowed", ref("AuditPage")),
 }
+
+LINKED: Final = frozenset({"get_session_runs", "list_agent_runs", "list_team_runs"})
+"""The operations whose answers link to what follows."""
 
 # --- What is empty ------------------------------------------------------------------------------
 

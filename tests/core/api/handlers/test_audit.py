@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 import pytest
@@ -19,7 +20,8 @@ from legation.store.audit import AppendAudit, AuditEntry, AuditRow, Broken, Inta
 from legation.store.failures import Busy, CommitLost
 from legation.store.inbox import INBOX, FailMessage, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems
-from legation.store.run_reads import FetchRun, ListRuns
+from legation.store.run_pages import ReadRuns
+from legation.store.run_reads import FetchRun
 from legation.store.runs import StartRun
 from legation.store.units import Unit
 from legation_testing import Client, Crashed
@@ -178,8 +180,8 @@ def stored_runs(client: Client) -> tuple[Any, ...]:
     sessions = client.get("/sessions?db_id=main", token=ADA).json()["data"]
     runs: list[Any] = []
     for session in sessions:
-        listed = ListRuns("ada", session["session_id"])
-        runs += client.simulation.run(ask(Transact("main", listed)))
+        listed = ReadRuns("ada", session["session_id"], attrgetter("run_id"))
+        runs += client.simulation.run(ask(Transact("main", listed))).items
     return tuple(runs)
 
 
@@ -500,7 +502,7 @@ def test_no_token_no_message_and_no_secret_is_recorded_or_logged(client: Client)
     client.get(f"/sessions?db_id=main&session_name={CANARY}")
     client.get("/sessions?db_id=main", token=f"{CANARY}.{CANARY}.{CANARY}")
     client.post("/me/explain", json={"method": "GET", "path": f"/agents?x={CANARY}"})
-    for failing in (StartRun, ListRuns):
+    for failing in (StartRun, ReadRuns):
         client.fail_at(failing, ValueError(CANARY))
     start(client, message=CANARY)
     client.get("/sessions/s1/runs?db_id=main")
@@ -520,7 +522,7 @@ HOSTILE: Final = ("a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eevil", "𝒜", "';
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_subject_is_recorded_as_it_is_or_refused(client: Client, text: str) -> None:
+def test_a_subject_is_recorded_render_or_refused(client: Client, text: str) -> None:
     response = client.get("/sessions?db_id=main", token=ISSUER.token("sessions:read", sub=text))
 
     (row,) = trail(client)

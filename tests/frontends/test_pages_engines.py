@@ -1,0 +1,59 @@
+"""Pages bounded in bytes on both engines: they cut at the same places, and all is there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from legation.store.run_pages import PAGE_BYTES, ReadRuns
+
+from ..drivers import Driver, PostgresDriver, SqliteDriver
+from .migrating import with_tables
+
+# Bytes of each run, in characters of three bytes: what is alone, what fits together, and not quite.
+SIZES = (9, PAGE_BYTES + 2, PAGE_BYTES // 2, PAGE_BYTES // 2 - 8, 300_000, *(33,) * 40, 900_000)
+
+
+@pytest.fixture
+def drivers(tmp_path: Path, postgres: str) -> Generator[Sequence[Driver]]:
+    file = tmp_path / "main.db"
+    with closing(SqliteDriver(file)) as sqlite, closing(PostgresDriver(postgres)) as postgresql:
+        yield tuple(map(with_tables, (sqlite, postgresql)))
+
+
+def put(driver: Driver, number: int, size: int) -> None:
+    columns = "owner, session_id, run_no, run_id, kind, component_id, status, input, created_us"
+    written = "'" + "\u20ac" * (size // 3) + "'"
+    driver.ask(
+        f"insert into runs ({columns}) values"
+        f" ('ada', 's', {number}, 'r{number}', 'agent', 'a', 'COMPLETED', {written}, {number})"
+    )
+
+
+def pages_of_runs(driver: Driver, asked: ReadRuns[int]) -> list[tuple[int, ...]]:
+    pages = [driver.run(asked)]
+    while (following := pages[-1].following) is not None:
+        pages.append(driver.run(following))
+    return [page.items for page in pages]
+
+
+def test_runs_are_cut_into_the_same_pages(drivers: Sequence[Driver]) -> None:
+    for driver in drivers:
+        for number, size in enumerate(SIZES, 1):
+            put(driver, number, size)
+    for asked in (
+        ReadRuns("ada", "s", attrgetter("run_no")),
+        ReadRuns("ada", "s", attrgetter("run_no"), size=3, newest=True),
+        ReadRuns("ada", "s", attrgetter("run_no"), size=3, start=1, after=1, kind="agent"),
+        ReadRuns("ada", "s", attrgetter("run_no"), status="ERROR", members=True),
+    ):
+        here, there = (pages_of_runs(driver, asked) for driver in drivers)
+        assert here == there
+    whole = pages_of_runs(drivers[0], ReadRuns("ada", "s", attrgetter("run_no")))
+    assert [number for page in whole for number in page] == list(range(1, len(SIZES) + 1))
+    for page in whole:
+        assert len(page) == 1 or sum(SIZES[number - 1] for number in page) <= PAGE_BYTES
