@@ -25,9 +25,12 @@ __all__ = [
     "Database",
     "EchoModel",
     "FromModel",
+    "LimitOverrides",
     "Model",
+    "NodeLimits",
     "OpenAIModel",
     "Platform",
+    "PlatformLimits",
     "Principal",
     "Request",
     "Response",
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
         WhatsAppChannel,
     )
     from .platform import Platform
+    from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
     from .tools.answer_class import read_answer
     from .version import VERSION as __version__
@@ -99,6 +103,7 @@ _HOMES: Final = {
     **dict.fromkeys(_KINDS.split(), "kinds"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
+    **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
     "CustomRoute": "api.custom_routes",
     "Platform": "platform",
     "Principal": "access.decide",

@@ -18,6 +18,7 @@ from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
+from ..shares.table import Account
 from ..store.audit import Audited, AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
@@ -202,6 +203,22 @@ class Call:
         if self.seed is None:
             return (yield from new_id(self.now_us))
         return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
+
+    def account(
+        self, owner: str | None = None, component: tuple[str, str] | None = None
+    ) -> Account:
+        """Return the account of the caller, or of the owner of a run.
+
+        Args:
+            owner: That of the run; the caller's, unless given.  The scopes of who acts for somebody
+                else are not that one's.
+            component: Kind and id of what the run is of.
+        """
+        principal = self.principal
+        own = principal.owner
+        scopes = principal.scopes if owner is None or owner == own else frozenset[str]()
+        owner = own if owner is None else owner
+        return self.context.shares.table.account(owner, scopes, self.request.client, component)
 
     def whose(self, user_id: str | None) -> Whose:
         """Return whose rows this caller means.

@@ -7,13 +7,15 @@ a request broke several rules at once.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from attrs import Factory, field
 
-from ..shares.exceeded import SHARES, Exceeded
 from ..values import frozen
 from .messages import Headers, Response, json_response
+
+if TYPE_CHECKING:  # a refusal needs no share
+    from ..shares.exceeded import Exceeded
 
 __all__ = [
     "BadRequest",
@@ -207,8 +209,8 @@ class TooManyRequests(Refusal, status=429, code="TOO_MANY_REQUESTS"):
         """
         found = self.exceeded
         policy = f'"{found.share}";q={found.limit}'
-        if (unit := SHARES[found.share].unit) != "requests":
-            policy += f';qu="{unit}"'
+        if found.unit != "requests":
+            policy += f';qu="{found.unit}"'
         if found.window is not None:
             policy += f";w={found.window}"
         return (

@@ -83,6 +83,11 @@ class Exceeded:
     window: int | None = None
 
     @property
+    def unit(self) -> str:
+        """What the limit is of."""
+        return SHARES[self.share].unit
+
+    @property
     def sentence(self) -> str:
         """What is wrong and what to do, in one sentence."""
         return SHARES[self.share].sentence.format(

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from attrs import define, field
 
+from ..values import frozen
 from .exceeded import Exceeded
 from .rates import Rates
 from .slots import Slots
-from .table import LimitTable
+from .table import Account, LimitTable
 
-__all__ = ["Shares"]
+__all__ = ["Level", "Shares"]
+
+
+@frozen
+class Level:
+    """How much of a share is used.
+
+    Attributes:
+        share: One of `SHARES`.
+        limit: None where there is none.
+        used: By the subject.
+        reset_seconds: Until all of it is there again, where that is a matter of time.
+    """
+
+    share: str
+    limit: int | None
+    used: int
+    reset_seconds: int | None = None
 
 
 @define(eq=False)
@@ -70,6 +89,16 @@ class Shares:
         burst = limits.request_burst // nodes or 1
         window = math.ceil(nodes * burst / limits.requests_per_second)
         return Exceeded("requests", burst, math.ceil(wait_us / 1e6), window)
+
+    def list_levels(self, account: Account, now_us: int) -> Iterator[Level]:
+        """Yield what `account` has used of the shares that this process counts."""
+        subject, limits = account.subject, account.limits
+        if limits.requests_per_second:
+            burst = limits.request_burst // self.nodes or 1
+            left, seconds = self.rates.remaining(subject, limits, self.nodes, now_us)
+            yield Level("requests", burst, burst - left, math.ceil(seconds))
+        yield Level("streams", self.part(limits.streams), self.streams.held(subject))
+        yield Level("followers", self.part(limits.followers), self.followers.held(subject))
 
     def part(self, limit: int) -> int:
         """Return this node's part of a limit, at least 1."""

@@ -16,6 +16,7 @@ from ..call import Call
 from ..fields import text
 from .channels import survey
 from .databases import describe_last_look
+from .levels import describe_levels
 
 __all__ = ["EXPLAIN_LIMIT", "ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
 
@@ -99,7 +100,7 @@ def info(call: Call) -> Response:
 
 
 def me(call: Call) -> Response:
-    """Return who the caller is, as the verified token says, and what it may do on each route."""
+    """Return who the caller is, what it has left of its shares and may do on each route."""
     principal = call.principal
     payload = {
         "sub": principal.subject,
@@ -107,6 +108,7 @@ def me(call: Call) -> Response:
         "session_id": principal.session_id,
         "admin": principal.admin,
         "authorization": not principal.trusted,
+        "limits": describe_levels(call),
         "routes": call.surface.rights(principal),
     }
     return json_response(200, payload)

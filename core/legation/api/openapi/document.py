@@ -60,6 +60,16 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "description": 'Where the list goes on, if it does: `<?…>; rel="next"` (RFC 8288)',
         "schema": text(),
     },
+    "ratelimit-policy": {
+        "description": "The share that is used up: its quota `q`, in `w` seconds or, without `w`,"
+        " at once; and the unit `qu`, where that is not requests"
+        " (draft-ietf-httpapi-ratelimit-headers-10)",
+        "schema": text(examples=['"requests";q=2000;w=2']),
+    },
+    "ratelimit": {
+        "description": "What is left of it (`r`), and in how many seconds there may be more (`t`)",
+        "schema": text(examples=['"requests";r=0;t=1']),
+    },
 }
 
 
@@ -186,7 +196,7 @@ def _header(name: str) -> dict[str, Any]:
 
 
 def _title(name: str) -> str:
-    return name.title()
+    return name.title().replace("Ratelimit", "RateLimit")
 
 
 # --- Who may ------------------------------------------------------------------------------------

@@ -22,11 +22,13 @@ from ...http.refusals import (
     NotFound,
     Refusal,
     TooLarge,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
     UriTooLong,
 )
+from ...shares.exceeded import Exceeded
 from ..call import BODY_LIMIT
 from ..fields import Field, fields_of
 from ..json_schema import Schema
@@ -57,6 +59,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     414: "URI Too Long",
     415: "Unsupported Media Type",
     422: "Validation Error",
+    429: "Too Many Requests",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
@@ -73,6 +76,7 @@ USUAL: Final[Mapping[int, Refusal]] = {
         TooLarge(BODY_LIMIT),
         UriTooLong(),
         UnsupportedMediaType("The body has no Content-Type"),
+        TooManyRequests(Exceeded("requests", 2_000, window=2)),
         Internal("Internal server error (incident 0f6d1c2b3a495867)"),
         Unavailable("The database is not available (incident 0f6d1c2b3a495867)"),
     )
@@ -97,7 +101,7 @@ def errors_of(
         needs_token: Whether a caller without a token is refused.
         keyed: Whether it takes an `Idempotency-Key`.
     """
-    found = [USUAL[500], USUAL[503], *_of_caller(route, needs_token=needs_token)]
+    found = [USUAL[429], USUAL[500], USUAL[503], *_of_caller(route, needs_token=needs_token)]
     found += [*_of_place(route, known), *_of_content(route, known)]
     if not _asks(route.handler):
         found.append(_SERVER_BUSY)

@@ -194,8 +194,22 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "session_id": nullable(TEXT),
             "admin": BOOLEAN,
             "authorization": BOOLEAN,
+            "limits": list_of(ref("Limit")),
             "routes": list_of(ref("Permission")),
         }
+    ),
+    "Limit": object_of(
+        {
+            "share": one_of_words("requests", "streams", "followers"),
+            "limit": nullable(INTEGER),
+            "used": INTEGER,
+            "remaining": nullable(INTEGER),
+            "unit": TEXT,
+        },
+        {
+            "reset_seconds": INTEGER,
+            "database": text(description="Where it is counted; without one, it is in this process"),
+        },
     ),
     "Permission": object_of({"allowed": BOOLEAN}, _DECIDED),
     "ExplainRequest": describe_body(ExplainRequest),

@@ -32,7 +32,7 @@ def test_words_shapes_and_refusals_are_described() -> None:
     assert body["required"]
     assert body["content"]["application/json"]["schema"]["properties"].keys() == {"room", "nights"}
     assert sorted(create["responses"]) == [
-        "201", "400", "401", "403", "409", "413", "422", "500", "503",
+        "201", "400", "401", "403", "409", "413", "422", "429", "500", "503",
     ]  # fmt: skip
     made = create["responses"]["201"]["content"]["application/json"]["schema"]
     assert made["properties"].keys() == {"id", "room", "nights"}

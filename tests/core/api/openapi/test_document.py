@@ -351,6 +351,7 @@ def test_the_codes_of_errors_are_those_of_the_interface(document: dict[str, Any]
         ("414", "URI_TOO_LONG"),
         ("415", "UNSUPPORTED_MEDIA_TYPE"),
         ("422", "VALIDATION_ERROR"),
+        ("429", "TOO_MANY_REQUESTS"),
         ("500", "INTERNAL_SERVER_ERROR"),
         ("503", "SERVICE_UNAVAILABLE"),
     }
@@ -467,3 +468,12 @@ def test_verification_keys_are_not_in_it(issuer: Issuer) -> None:
     body = Platform(authorization=True, authorization_config=config).documentation.document.body
 
     assert b"PUBLIC KEY" not in body
+
+
+def test_each_operation_says_what_a_share_that_is_used_up_looks_like(
+    document: dict[str, Any],
+) -> None:
+    for described in document["paths"].values():
+        for operation in described.values():
+            found = resolved(document, operation["responses"]["429"])
+            assert {"Retry-After", "RateLimit-Policy", "RateLimit"} <= found["headers"].keys()

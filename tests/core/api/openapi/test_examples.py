@@ -238,6 +238,18 @@ def too_large(operation: Operation, example: Mapping[str, Any]) -> ClientRespons
     return operation.send(body=bytes(limit + 1), headers=(*JSON, *once))
 
 
+def too_often(operation: Operation, _: Mapping[str, Any]) -> ClientResponse | None:
+    """Use up the rates of the caller and of its address; None where a request counts for none."""
+    if not next(route for route in ROUTES if route.operation == operation.name).rated:
+        return None
+    client, shares = operation.world.client, operation.world.platform.context.shares
+    for owner in ("ada", None):
+        account = shares.table.account(owner, client="127.0.0.1")
+        while not shares.rates.take(account.subject, account.limits, 1, client.clock.now_us):
+            pass
+    return operation.send()
+
+
 def by_the_server(_: Operation, example: Mapping[str, Any]) -> None:
     assert json.loads(BY_THE_SERVER[414]) == example
 
@@ -293,6 +305,7 @@ BY_STATUS: Final[Mapping[int, Recipe]] = {
     414: by_the_server,
     415: without_a_type,
     422: broken_rule,
+    429: too_often,
     500: failing,
     503: without_the_database,
 }
@@ -396,7 +409,8 @@ def test_the_example_of_each_error_is_what_is_sent(issuer: Issuer, name: str) ->
     world.open()
     operation = world.operation(named(name))
 
-    for status, example in operation.examples():
+    # The last is that of too many requests: after it there are no others.
+    for status, example in sorted(operation.examples(), key=lambda one: one[0] == 429):
         answer = operation.provoke(status, example)
         if answer is None:
             continue
