@@ -45,6 +45,7 @@ from .http.cors import Cors
 from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, TooManyRequests, respond
 from .lifecycle.bounded_round import BoundedRound, RoundReport
+from .lifecycle.refusals import WriteRefusals
 from .lifecycle.shutdown import Shutdown
 from .messaging.jobs import channel_jobs
 from .messaging.leases import leases_of
@@ -206,6 +207,7 @@ class Platform:
         excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
+        self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         surface = (self.documentation, self.telemetry, known)
         self._dispatcher = Dispatcher(
@@ -254,7 +256,13 @@ class Platform:
         alive = (KeepAlive(self.context, name) for name in names)
         kept = (KeepRuns(self.context, name) for name in names)
         watched = (WatchUnhosted(self.context, name) for name in names)
-        rounds: tuple[Job, ...] = (*alive, *kept, *channel_jobs(self._leases), *watched)
+        rounds: tuple[Job, ...] = (
+            *alive,
+            *kept,
+            *channel_jobs(self._leases),
+            *watched,
+            self._refusals,
+        )
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
         return (
@@ -280,7 +288,13 @@ class Platform:
         """
         return self._run_round(
             BoundedRound(
-                self.schema_guard, self.context, self._leases, self._recorder, limit, seconds
+                self.schema_guard,
+                self.context,
+                self._leases,
+                self._refusals,
+                self._recorder,
+                limit,
+                seconds,
             )
         )
 
@@ -329,6 +343,7 @@ class Platform:
 
     def _end(self, shutdown: Program[None]) -> Program[None]:
         yield from shutdown
+        yield from self._refusals.end()
         yield from leave(self.context.cluster)
 
     def record_spans(self) -> Recorder:

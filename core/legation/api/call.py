@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -89,8 +90,21 @@ class Surface(ABC):
         """Return every route with what `principal` may do there."""
 
 
+UNREADABLE: Final = "*"
+"""Stands for an id that can be none: it is too long, or holds what no id holds."""
+
+_LONGEST_CLIENT: Final = 64
+"""Characters of an address; a host may hand on whatever a proxy says that it is."""
+
+# No id is longer, those of channels included.
+_WELL_FORMED: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,1024}")
+
+
 def resource_of(ids: Iterable[str]) -> str:
-    """Return ids as the resource of an audit entry: unambiguous, whatever is in them."""
+    """Return ids as the resource of an audit entry: unambiguous, and bounded.
+
+    A caller may write what it likes into a path; the trail has what can be an id.
+    """
     return "/".join(map(_segment, ids))
 
 
@@ -98,13 +112,19 @@ _OF_USER: Final = "user_id="
 
 
 def _segment(one: str) -> str:
+    if _WELL_FORMED.fullmatch(one) is None:
+        return UNREADABLE
+    return _escape(one)
+
+
+def _escape(one: str) -> str:
     text = one.replace("%", "%25").replace("/", "%2F")
     return text.replace("=", "%3D", 1) if text.startswith(_OF_USER) else text
 
 
 def with_owner(resource: str, name: str) -> str:
     """Return `resource` with the user whose it is, which no id looks like."""
-    return f"{resource}/{_OF_USER}{resource_of((name,))}"
+    return f"{resource}/{_OF_USER}{_escape(name)}"
 
 
 # Made for every request, as is a call: `frozen` would triple what making it costs.
@@ -136,6 +156,7 @@ class AuditContext:
     def entry(self, status: int, resource: str = "") -> AuditEntry:
         """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
         arrival, decision = self.arrival, self.decision
+        client = arrival.request.client
         verdict = "deny" if isinstance(decision, Deny) else "allow"
         if not resource:
             resource = self.of(resource_of(self.params.values()), self.owner) if self.params else ""
@@ -149,7 +170,7 @@ class AuditContext:
             decision="open" if self.principal.trusted else verdict,
             scope=decision.scope,
             status=status,
-            client=arrival.request.client,
+            client=client if len(client) <= _LONGEST_CLIENT else UNREADABLE,
         )
 
 

@@ -88,7 +88,7 @@ class Dispatcher(Surface):
         caller = self._identify(arrival)
         if isinstance(caller, TokenRefused):
             exceeded = self._count_request(arrival, ANONYMOUS)
-            return exceeded or (yield from _refuse_caller(arrival, caller))
+            return exceeded or (yield from self._refuse_caller(arrival, caller))
         return self._count_request(arrival, caller) or refusal
 
     def _count_request(self, arrival: Arrival, caller: Principal) -> TooManyRequests | None:
@@ -101,22 +101,23 @@ class Dispatcher(Surface):
     def _identify(self, arrival: Arrival) -> Principal | TokenRefused:
         """Return who asks: whom the outer application names, else whom the token names."""
         if arrival.caller is not None:
-            return admit(arrival.caller, self._config.admin_scope)
-        if self.authenticator is None:
+            caller = admit(arrival.caller, self._config.admin_scope)
+        elif self.authenticator is None:
             return TRUSTED
-        return self.authenticator.caller(arrival.request, arrival.now_us)
+        else:
+            caller = self.authenticator.caller(arrival.request, arrival.now_us)
+        arrival.known = isinstance(caller, Principal)
+        return caller
 
     def _enter(
         self, arrival: Arrival, route: Route, match: Match[Route], query: str
     ) -> Program[Outcome]:
         arrival.template, arrival.operation = route.template, route.operation
         params = match.params
-        caller = self._caller(arrival, route, params)
-        audit = (
-            caller
-            if isinstance(caller, AuditContext)
-            else AuditContext(arrival, ANONYMOUS, Deny(""), params)
-        )
+        audit = self._caller(arrival, route, params)
+        if isinstance(audit, TokenRefused):
+            refused = self._count_request(arrival, ANONYMOUS) if route.rated else None
+            return refused or (yield from self._refuse_caller(arrival, audit))
         decision, who = audit.decision, audit.principal
         if route.rated and (
             exceeded := self.context.shares.count_request(
@@ -125,9 +126,7 @@ class Dispatcher(Surface):
         ):
             return TooManyRequests(exceeded)
         outcome: Outcome
-        if isinstance(caller, TokenRefused):
-            outcome = yield from _refuse_caller(arrival, caller)
-        elif isinstance(decision, Deny):
+        if isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
         elif foreign := self._refuse_page(arrival, route):
             outcome = foreign
@@ -157,18 +156,22 @@ class Dispatcher(Surface):
                 outcome = handled
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
                 outcome = yield from report_failure(error, arrival)
-        if audit.recorded and outcome.status != audit.stored:
-            yield Record(audit.entry(outcome.status))
+        status = outcome.status
+        if audit.recorded and status != audit.stored and (arrival.known or not 400 <= status < 500):
+            yield Record(audit.entry(status))
         return outcome
 
     def _caller(
         self, arrival: Arrival, route: Route, params: Mapping[str, str]
     ) -> AuditContext | TokenRefused:
-        """Return who asks and what was decided; not recorded where nobody's rights were asked."""
+        """Return who asks and what was decided.
+
+        Not recorded is what asks for nobody's rights, nor a probe that is let in.
+        """
         if isinstance(route.need, Signed):
             return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
         if self.authenticator is None and arrival.caller is None:
-            recorded = not isinstance(route.need, Public | Open)
+            recorded = not (route.probe or isinstance(route.need, Public | Open))
             return AuditContext(arrival, TRUSTED, _YES, params, recorded=recorded)
         if route.template in self.excluded or _names_none(arrival, route):
             return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
@@ -176,7 +179,16 @@ class Dispatcher(Surface):
         if isinstance(principal, TokenRefused):
             return principal
         named = params.get(route.parameter) if route.parameter else None
-        return AuditContext(arrival, principal, decide(route.need, principal, named), params)
+        decision = decide(route.need, principal, named)
+        recorded = not route.probe or isinstance(decision, Deny)
+        return AuditContext(arrival, principal, decision, params, recorded)
+
+    def _refuse_caller(self, arrival: Arrival, refused: TokenRefused) -> Program[Outcome]:
+        """Return the refusal; what is wrong with a token, or a caller, is for the log alone."""
+        if refused.refusal.sent and self.telemetry.refusals.may_log(arrival.now_us):
+            fields = (("request_id", arrival.request_id), ("reason", refused.reason))
+            yield from Log("info", "caller_refused" if refused.outer else "token_refused", fields)
+        return refused.refusal
 
     @property
     def _config(self) -> AuthorizationConfig:
@@ -248,14 +260,6 @@ class Dispatcher(Surface):
         if named is None and (ids := ids_held(route.need, principal)):
             return {"allowed": True, "only": sorted(ids)}
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
-
-
-def _refuse_caller(arrival: Arrival, refused: TokenRefused) -> Program[Outcome]:
-    """Return the refusal; what is wrong with a token, or a caller, is for the log alone."""
-    if refused.refusal.sent:
-        fields = (("request_id", arrival.request_id), ("reason", refused.reason))
-        yield from Log("info", "caller_refused" if refused.outer else "token_refused", fields)
-    return refused.refusal
 
 
 def _names_none(arrival: Arrival, route: Route) -> bool:

@@ -87,7 +87,7 @@ class Route:
         described: Whether the document says that there is a body.
         repeatable: It may be asked for twice as it is, and takes no `Idempotency-Key`.
         custom: Whether it is a route of the application.
-        probe: Whether machines ask it over and over how this process is.
+        probe: Whether machines ask it again and again: then the trail has refusals of it alone.
         takes_key: Whether an `Idempotency-Key` makes sure that it is done once.
         rated: Whether it counts among the requests of a caller.  Probes do not, nor does what a
             provider sends, all of it from a few addresses.

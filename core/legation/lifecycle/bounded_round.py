@@ -44,6 +44,7 @@ from ..store.outbox import OUTBOX
 from ..store.run_keeping import NextNeglected
 from ..store.units import Unit
 from ..values import frozen
+from .refusals import WriteRefusals
 from .shutdown import Shutdown
 
 __all__ = ["BoundedRound", "RoundReport"]
@@ -87,6 +88,7 @@ class BoundedRound:
     Attributes:
         process: The context of the requests of the process.
         retention: The leases of the jobs of the process, which know when it last forgot.
+        refusals: Writes what the process has counted.
         context: The context of what is executed in the round.
         leases: Those of the messages and replies of the round, by the id of their database.
         goes_on: Whether it has not come to its end.
@@ -96,6 +98,7 @@ class BoundedRound:
     guard: SchemaGuard
     process: ExecutorContext
     retention: tuple[WorkerLeases, ...]
+    refusals: WriteRefusals
     recorder: Recorder | None
     limit: int
     seconds: float
@@ -157,6 +160,8 @@ class BoundedRound:
                 # The first look at what a failure left behind: the next round releases it.
                 yield from self._attempt(KeepLeases(worker))
         yield from self._forget(started_us)
+        if self.refusals.database in self._databases:
+            yield from self._attempt(self.refusals)
         next_us = yield from self._find_next()
         return RoundReport(
             messages=self._count_taken(INBOX),

@@ -16,6 +16,7 @@ from attrs import define, field
 
 from ..access.decide import Principal
 from ..http.messages import Request
+from ..shares.refusal_counter import RefusalCounter
 from ..values import frozen
 from .prometheus import Family, Labels, Sample, histogram
 from .tracing import Trace
@@ -54,6 +55,7 @@ class Arrival:
         parent_id: The span that asked, where the request has one of its own.
         recorded: Whether it has a span of its own.
         caller: For whom an outer application vouches; None where the token says who asks.
+        known: Whether a token that verifies, or an outer application, says who asks.
     """
 
     request: Request
@@ -65,6 +67,7 @@ class Arrival:
     parent_id: str | None = None
     recorded: bool = False
     caller: Principal | None = None
+    known: bool = False
 
 
 @define
@@ -119,6 +122,7 @@ class Telemetry:
         active: Requests that are being answered, streams included.
         streams: Streamed answers that are being sent.
         surveyed: What the databases said last, and when.
+        refusals: The refusals that nobody is known for.
     """
 
     lines: deque[RequestLine] | None = None
@@ -128,6 +132,7 @@ class Telemetry:
     active: int = 0
     streams: int = 0
     surveyed: tuple[int, tuple[Family, ...]] | None = None
+    refusals: RefusalCounter = field(factory=RefusalCounter)
     _tallies: dict[tuple[str, str, int], _Tally] = field(
         factory=dict[tuple[str, str, int], _Tally], init=False
     )
@@ -147,7 +152,10 @@ class Telemetry:
         return taken
 
     def count_answer(self, arrival: Arrival, status: int, end_us: int) -> None:
-        """Count a request that was answered, or whose stream has come to its end, at `end_us`."""
+        """Count a request that was answered, or whose stream has come to its end, at `end_us`.
+
+        One that is refused and nobody is known for has no line where there are too many of them.
+        """
         took_us = end_us - arrival.now_us
         key = (arrival.template, arrival.request.method, status // 100)
         tally = self._tallies.get(key)
@@ -155,7 +163,12 @@ class Telemetry:
             tally = self._tally(key)
         tally.counts[bisect_left(_BUCKETS_US, took_us)] += 1
         tally.total_us += took_us
-        if self.lines is not None:
+        logged = self.lines is not None
+        if not arrival.known and 400 <= status < 500:
+            refusals = self.refusals
+            refusals.count(arrival.now_us, arrival.request.client, arrival.template, status)
+            logged = logged and refusals.may_log(arrival.now_us)
+        if logged and self.lines is not None:
             self.lines.append(_line(arrival, status, end_us))
 
     def count_cut(self, arrival: Arrival, status: int | None = None) -> None:
@@ -216,6 +229,21 @@ class Telemetry:
                 Sample(count, (("route", route), ("method", method)))
                 for (route, method), count in sorted(self._cut.items())
             ),
+        )
+        yield Family(
+            "legation_anonymous_refusals_total",
+            "counter",
+            "Requests refused of which nobody knows who asked, by status.",
+            tuple(
+                Sample(count, (("status", str(status)),))
+                for status, count in sorted(self.refusals.totals.items())
+            ),
+        )
+        yield Family(
+            "legation_anonymous_refusals_unlogged_total",
+            "counter",
+            "Lines that the log does not have, because there were too many such requests.",
+            (Sample(self.refusals.unlogged),) if self.refusals.unlogged else (),
         )
         yield _gauge("legation_http_requests_active", "Requests being answered.", self.active)
         yield _gauge("legation_http_streams_active", "Streamed answers being sent.", self.streams)

@@ -39,8 +39,9 @@ def receive(
         return TooLarge(_LIMIT)
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
     if isinstance(verified, SignatureRefused):
-        fields = (("channel", channel.id), ("reason", verified.reason))
-        yield from Log("warning", "delivery_refused", fields)
+        if call.surface.telemetry.refusals.may_log(call.now_us):
+            fields = (("channel", channel.id), ("reason", verified.reason))
+            yield from Log("warning", "delivery_refused", fields)
         return BadSignature()
     parsed = channel.codec.parse(verified)
     match parsed:

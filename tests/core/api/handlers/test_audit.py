@@ -20,6 +20,7 @@ from legation.store.audit import AppendAudit, AuditEntry, AuditRow, Broken, Inta
 from legation.store.failures import Busy, CommitLost
 from legation.store.inbox import INBOX, FailMessage, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems
+from legation.store.refusals import RefusalCount
 from legation.store.run_pages import ReadRuns
 from legation.store.run_reads import FetchRun
 from legation.store.runs import StartRun
@@ -90,8 +91,6 @@ REQUESTS: Final[dict[str, tuple[str, str, str, dict[str, Any], tuple[Any, ...]]]
         *("GET", "/databases", ADA, {}),
         ("get_databases", "", "deny", "databases:read", 403),
     ),
-    "no token": ("GET", "/agents/alpha", "", {}, ("get_agent", "alpha", "deny", "", 401)),
-    "a bad token": ("GET", "/me", ADA + "x", {}, ("get_me", "", "deny", "", 401)),
     "nothing there": (
         *("GET", "/sessions/none?db_id=main", ADA, {}),
         ("get_session_by_id", "none", "allow", "sessions:read", 404),
@@ -115,10 +114,80 @@ def test_a_request_leaves_one_row(client: Client, name: str) -> None:
     assert response.status == expected[-1]
     told = (entry.operation, entry.resource, entry.decision, entry.scope, entry.status)
     assert told == expected
-    known = entry.status != 401
-    assert entry.subject == ("ada" if known else None)
-    assert bool(entry.key_id) == known
+    assert entry.subject == "ada"
+    assert entry.key_id
     assert (entry.request_id, entry.client) == ("mine", "127.0.0.1")
+
+
+UNKNOWN: Final[dict[str, tuple[str, str, str, tuple[str, int]]]] = {
+    "no token": ("GET", "/agents/alpha", "", ("/agents/{agent_id}", 401)),
+    "a bad token": ("GET", "/me", ADA + "x", ("/me", 401)),
+    "no route": ("GET", "/nowhere", "", ("*", 401)),
+    "no method": ("DELETE", "/info", "", ("*", 405)),
+    "no signature": ("POST", "/chat/webhook", "", ("/{channel}/webhook", 403)),
+    "no channel": ("POST", "/none/webhook", "", ("/{channel}/webhook", 404)),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_refusal_of_which_nobody_knows_who_asked_is_counted_and_not_recorded(
+    client: Client, name: str
+) -> None:
+    method, target, token, (route, status) = UNKNOWN[name]
+    answers = [client.request(method, target, token=token).status for _ in range(3)]
+
+    assert answers == [status] * 3
+    assert trail(client) == ()
+    (counted,) = client.platform.telemetry.refusals.take()
+    assert counted == RefusalCount(counted.minute, "127.0.0.1", route, status, 3)
+
+
+@pytest.mark.parametrize("target", ["/agents", "/nowhere", "/metrics/prometheus", "/agents/none"])
+def test_a_refusal_of_a_known_caller_is_not_counted(client: Client, target: str) -> None:
+    """Whose token has no subject is known by its key."""
+    response = client.get(target, token=ISSUER.token("sessions:read", sub=None))
+
+    assert response.status in (403, 404)
+    assert client.platform.telemetry.refusals.take() == ()
+    recorded = {row.entry.status for row in trail(client)}
+    assert recorded == (set() if target == "/nowhere" else {response.status})
+
+
+@pytest.mark.parametrize("target", ["/health", "/ready", "/metrics/prometheus"])
+@pytest.mark.parametrize("issuer", [ISSUER, None], ids=["authorized", "open"])
+def test_a_probe_that_is_let_in_is_not_recorded(target: str, issuer: Issuer | None) -> None:
+    with Client(demo(issuer)) as client:
+        client.get(target, token=ISSUER.token("metrics:read")).expect_success()
+
+        assert trail(client) == ()
+
+
+def test_where_nobody_is_known_at_all_refusals_are_counted() -> None:
+    with Client(demo(None)) as client:
+        assert client.get("/agents/none").status == 404
+        assert client.get("/agents/alpha").status == 200
+
+        assert [row.entry.status for row in trail(client)] == [200]
+        (counted,) = client.platform.telemetry.refusals.take()
+    assert (counted.route, counted.status) == ("/agents/{agent_id}", 404)
+
+
+@pytest.mark.parametrize(
+    "sent", ["x" * 7_900, "x" * 1_025, "a%0Ab", "a%00b", "%C2%85", "%E2%80%A8"], ids=range(6)
+)
+def test_what_can_be_no_id_does_not_enter_the_trail(client: Client, sent: str) -> None:
+    client.get(f"/agents/{sent}", token=ISSUER.token("agents:read"))
+    client.get(f"/agents/{sent}", token=ADA)
+    client.get(f"/agents/alpha/runs/{sent}?session_id=s", token=ADA)
+
+    assert [row.entry.resource for row in trail(client)] == ["*", "*", "alpha/*"]
+
+
+def test_the_longest_id_is_in_the_trail(client: Client) -> None:
+    sent = "x" * 1_024
+    client.get(f"/sessions/{sent}?db_id=main", token=ADA)
+
+    assert [row.entry.resource for row in trail(client)] == [sent]
 
 
 @pytest.mark.parametrize("target", ["/health", "/", "/nowhere", "/chat/webhook"])

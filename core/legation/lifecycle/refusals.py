@@ -1,0 +1,88 @@
+"""Counts of refusals on their way to the database: those of a minute, once it is over."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import asdict, field
+
+from ..effects import Job, Log, Now, Program, Sleep, Transact
+from ..runs.rounds import Pause, repeat
+from ..shares.refusal_counter import RefusalCounter
+from ..store.failures import StoreFailure
+from ..store.refusals import AddRefusals, RefusalCount
+from ..values import frozen
+
+__all__ = ["WriteRefusals"]
+
+_ROUND_SECONDS: Final = 10.0
+_HOUR_US: Final = 3_600_000_000
+_STEP_SECONDS: Final = 0.05
+_STEPS: Final = 20
+
+
+@frozen
+class WriteRefusals(Job):
+    """Write what a process has counted: one unit of work a minute, none where nothing was.
+
+    A process that is killed loses the counts of its last minute.  What could not be written is kept
+    for the next round.  It is written twice where the answer to a commit was lost.
+    """
+
+    counter: RefusalCounter = field(eq=False, repr=False)
+    database: str
+
+    @property
+    def pause(self) -> Pause:
+        """Wait for a part of a minute."""
+        return Sleep(_ROUND_SECONDS)
+
+    @property
+    def after_trouble(self) -> Pause:
+        """Wait no longer than otherwise."""
+        return self.pause
+
+    def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
+        """Return the line of the log for a round that failed."""
+        return Log(level, "refusals_failed", fields)
+
+    def program(self) -> Program[None]:
+        """Go round, whatever goes wrong."""
+        return repeat(self)
+
+    def round(self) -> Program[bool]:
+        """Write what was counted in the minutes that are over."""
+        if self.counter and not self.counter.writing:
+            now_us = yield from Now()
+            yield from self._write(self.counter.take(now_us), now_us)
+        return False
+
+    def end(self) -> Program[None]:
+        """Write all that is left, or log it: the process ends."""
+        counter = self.counter
+        for _ in range(_STEPS):
+            if not counter.writing:
+                break
+            yield from Sleep(_STEP_SECONDS)
+        if not counter:
+            return
+        now_us = yield from Now()
+        try:
+            yield from self._write(counter.take(), now_us)
+        except StoreFailure:
+            for one in counter.take():
+                yield from Log("warning", "refusals_unwritten", tuple(asdict(one).items()))
+
+    def _write(self, counted: tuple[RefusalCount, ...], now_us: int) -> Program[None]:
+        if not counted:
+            return
+        counter, hour = self.counter, now_us // _HOUR_US
+        counter.writing = True
+        written = False
+        try:
+            yield from Transact(self.database, AddRefusals(counted, forgets=hour != counter.forgot))
+            written, counter.forgot = True, hour
+        finally:
+            counter.writing = False
+            if not written:
+                counter.put_back(counted)
