@@ -17,8 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legation import Agent, Database, Platform
 from legation.observability.prometheus import exposition
-from legation.observability.request_log import NOWHERE, RequestLine, Telemetry
+from legation.observability.request_log import RequestLine, Telemetry
 from legation.observability.spans import Kind, Recorder
+from legation.store.refusals import NOWHERE
 from legation_host.hosting import open_platform
 from legation_server import DEFAULT, Settings, open_listeners, serve
 

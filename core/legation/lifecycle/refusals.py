@@ -10,7 +10,7 @@ from ..effects import Job, Log, Now, Program, Sleep, Transact
 from ..runs.rounds import Pause, repeat
 from ..shares.refusal_counter import RefusalCounter
 from ..store.failures import StoreFailure
-from ..store.refusals import AddRefusals, RefusalCount
+from ..store.refusals import AddRefusals, RefusalCount, shorten
 from ..values import frozen
 
 __all__ = ["WriteRefusals"]
@@ -19,6 +19,8 @@ _ROUND_SECONDS: Final = 10.0
 _HOUR_US: Final = 3_600_000_000
 _STEP_SECONDS: Final = 0.05
 _STEPS: Final = 20
+_LINES: Final = 100
+"""Of what could not be written, at the end."""
 
 
 @frozen
@@ -55,6 +57,8 @@ class WriteRefusals(Job):
         if self.counter and not self.counter.writing:
             now_us = yield from Now()
             yield from self._write(self.counter.take(now_us), now_us)
+            if lines := self.counter.take_unlogged():
+                yield from Log("warning", "refusals_unlogged", (("lines", lines),))
         return False
 
     def end(self) -> Program[None]:
@@ -70,7 +74,7 @@ class WriteRefusals(Job):
         try:
             yield from self._write(counter.take(), now_us)
         except StoreFailure:
-            for one in counter.take():
+            for one in shorten(counter.take(), _LINES):
                 yield from Log("warning", "refusals_unwritten", tuple(asdict(one).items()))
 
     def _write(self, counted: tuple[RefusalCount, ...], now_us: int) -> Program[None]:

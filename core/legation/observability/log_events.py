@@ -305,6 +305,26 @@ _LISTED: Final = (
         " written once while it goes on.",
     ),
     LogEvent(
+        "refusals_failed",
+        _FAILING,
+        ("database", "error"),
+        "Counts of refusals could not be written; they are kept for the next try.  The line is"
+        " written once while it goes on.",
+    ),
+    LogEvent(
+        "refusals_unlogged",
+        _WARNING,
+        ("lines",),
+        "So many lines about refused requests of unknown callers are not in the log: there were too"
+        " many.  `legation audit refusals` shows their counts.",
+    ),
+    LogEvent(
+        "refusals_unwritten",
+        _WARNING,
+        ("minute", "client", "route", "status", "count"),
+        "A count of refusals that could not be written before the process ended.",
+    ),
+    LogEvent(
         "reload_failed",
         _ERROR,
         ("reason",),

@@ -17,12 +17,12 @@ from attrs import define, field
 from ..access.decide import Principal
 from ..http.messages import Request
 from ..shares.refusal_counter import RefusalCounter
+from ..store.refusals import NOWHERE
 from ..values import frozen
 from .prometheus import Family, Labels, Sample, histogram
 from .tracing import Trace
 
 __all__ = [
-    "NOWHERE",
     "Arrival",
     "Gauge",
     "Gauges",
@@ -34,9 +34,6 @@ __all__ = [
 
 _BUCKETS_US: Final = (1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000)
 _BUCKETS: Final = tuple(bound / 1e6 for bound in _BUCKETS_US)
-
-NOWHERE: Final = "*"
-"""The route of a request that leads nowhere, or to no method: no text of a caller is a label."""
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._~-]{1,64}")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, field
 
-from ..store.refusals import OTHERS, RefusalCount
+from ..store.refusals import NOWHERE, OTHERS, RefusalCount
 from .subjects import network_of
 
 __all__ = ["RefusalCounter"]
@@ -26,7 +26,6 @@ _LONGEST: Final = 64
 _MINUTES: Final = 1_440
 """As many rows of others, where what was counted cannot be written for so long."""
 
-_NOWHERE: Final = "*"
 _MINUTE_US: Final = 60_000_000
 _LINES: Final = 100.0
 _LINES_PER_US: Final = 10 / 1_000_000
@@ -53,6 +52,7 @@ class RefusalCounter:
     _others: int = field(default=0, init=False)
     _lines: float = field(default=_LINES, init=False)
     _logged_us: int = field(default=0, init=False)
+    _reported: int = field(default=0, init=False)
 
     def count(self, at_us: int, client: str, route: str, status: int) -> None:
         """Count a refusal at `at_us`, to `client`, on the template `route`."""
@@ -64,7 +64,7 @@ class RefusalCounter:
         if key not in counts and len(counts) >= KINDS:
             if len(counts) < KINDS + _MINUTES:
                 self._others = key[0]
-            key = (self._others, OTHERS, _NOWHERE, 0)
+            key = (self._others, OTHERS, NOWHERE, 0)
         counts[key] = counts.get(key, 0) + count
 
     def may_log(self, at_us: int) -> bool:
@@ -77,6 +77,11 @@ class RefusalCounter:
             return False
         self._lines -= 1
         return True
+
+    def take_unlogged(self) -> int:
+        """Return how many lines the log does not have, since this was asked last."""
+        reported, self._reported = self._reported, self.unlogged
+        return self.unlogged - reported
 
     def __len__(self) -> int:
         """Return how many counts are not written."""
@@ -97,4 +102,4 @@ class RefusalCounter:
 def _shorten(client: str) -> str:
     """Return the network of an address; a host may hand on whatever a client says it is."""
     network = network_of(client)
-    return network if len(network) <= _LONGEST and network.isprintable() else _NOWHERE
+    return network if len(network) <= _LONGEST and network.isprintable() else NOWHERE

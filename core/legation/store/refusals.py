@@ -4,7 +4,7 @@ They are no part of the audit trail: whoever asks without a token may do so as o
 takes, from as many addresses as it likes.  So the table is bounded whatever comes in, for all
 processes of a database together, and is the fuller the less often that happens:
 
-* of the rows of an hour, a minute gets at most a sixth of those that are left, and 1,000;
+* a minute gets 50 rows, and a third of what is left of 3,000 more for an hour; at most 1,000;
 * beyond, the clients refused most often have a row, and all others share one;
 * rows of more than 30 days go, and the oldest where there are more than 100,000.
 
@@ -21,20 +21,27 @@ from ..values import frozen
 from .units import Dialect, ReadUnit, Sql, Statements, Unit
 
 __all__ = [
+    "NOWHERE",
     "OTHERS",
     "AddRefusals",
     "ListRefusals",
     "RefusalCount",
     "RefusalPlace",
     "choose_rows",
+    "shorten",
 ]
 
 OTHERS: Final = "others"
 """The client of the row that stands for all that have none; its status is 0."""
 
+NOWHERE: Final = "*"
+"""The route of a request that leads nowhere, or to no method: no text of a caller is a route."""
+
 MINUTE_ROWS: Final = 1_000
 HOUR_ROWS: Final = 6_000
-_SHARE: Final = 6
+_EVER: Final = 50
+_MORE: Final = HOUR_ROWS - 60 * _EVER
+_SHARE: Final = 3
 _HOUR: Final = 60
 _DAYS: Final = 30
 MOST_ROWS: Final = 100_000
@@ -70,8 +77,8 @@ def choose_rows(
         minutes.setdefault(one.minute, []).append(one)
     chosen: list[RefusalCount] = []
     for minute in sorted(minutes):
-        before = sum(found.get(minute - past, 0) for past in range(1, _HOUR))
-        most = min(MINUTE_ROWS, max(HOUR_ROWS - before, 0) // _SHARE)
+        more = sum(max(found.get(minute - past, 0) - _EVER, 0) for past in range(1, _HOUR))
+        most = min(_EVER + max(_MORE - more, 0) // _SHARE, MINUTE_ROWS)
         room = max(most - found.get(minute, 0), 0)
         others = 0
         fresh: list[RefusalCount] = []
@@ -87,8 +94,18 @@ def choose_rows(
         found[minute] = found.get(minute, 0) + len(fresh[:room])
         others += sum(one.count for one in fresh[room:])
         if others:
-            chosen.append(RefusalCount(minute, OTHERS, "*", 0, others))
+            chosen.append(RefusalCount(minute, OTHERS, NOWHERE, 0, others))
     return tuple(sorted(chosen, key=_key))
+
+
+def shorten(counted: Iterable[RefusalCount], most: int) -> tuple[RefusalCount, ...]:
+    """Return the greatest of `counted`, and what all others are together; `most` in all."""
+    ranked = sorted(counted, key=_rank)
+    first, rest = ranked[: most - 1], ranked[most - 1 :]
+    if len(rest) > 1:
+        others = sum(one.count for one in rest)
+        rest = [RefusalCount(max(one.minute for one in rest), OTHERS, NOWHERE, 0, others)]
+    return (*first, *rest)
 
 
 def _kind(one: RefusalCount) -> _Kind:

@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from legation.http.messages import Request
 from legation.observability.prometheus import exposition
 from legation.observability.request_log import (
-    NOWHERE,
     Arrival,
     Gauge,
     RequestLine,
@@ -17,6 +16,7 @@ from legation.observability.request_log import (
     read_request_id,
 )
 from legation.observability.tracing import Trace
+from legation.store.refusals import NOWHERE
 
 CAME: Final = 1_000_000
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from legation import Database
+from legation import Database, Platform
 from legation.api.call import resource_of
 from legation.api.handlers.audit import verify_trail
 from legation.api.routes import ROUTES
@@ -58,6 +58,11 @@ def trail(client: Client, database: str = "main") -> tuple[AuditRow, ...]:
         ask(Transact(database, ReadChain("", 0, 10_000)))
     )
     return rows
+
+
+def refusals(client: Client) -> tuple[RefusalCount, ...]:
+    """Return what the process has counted."""
+    return cast("Platform", client.platform).telemetry.refusals.take()
 
 
 def page(client: Client, **query: Any) -> Any:
@@ -138,7 +143,7 @@ def test_a_refusal_of_which_nobody_knows_who_asked_is_counted_and_not_recorded(
 
     assert answers == [status] * 3
     assert trail(client) == ()
-    (counted,) = client.platform.telemetry.refusals.take()
+    (counted,) = refusals(client)
     assert counted == RefusalCount(counted.minute, "127.0.0.1", route, status, 3)
 
 
@@ -148,7 +153,7 @@ def test_a_refusal_of_a_known_caller_is_not_counted(client: Client, target: str)
     response = client.get(target, token=ISSUER.token("sessions:read", sub=None))
 
     assert response.status in (403, 404)
-    assert client.platform.telemetry.refusals.take() == ()
+    assert refusals(client) == ()
     recorded = {row.entry.status for row in trail(client)}
     assert recorded == (set() if target == "/nowhere" else {response.status})
 
@@ -168,12 +173,12 @@ def test_where_nobody_is_known_at_all_refusals_are_counted() -> None:
         assert client.get("/agents/alpha").status == 200
 
         assert [row.entry.status for row in trail(client)] == [200]
-        (counted,) = client.platform.telemetry.refusals.take()
+        (counted,) = refusals(client)
     assert (counted.route, counted.status) == ("/agents/{agent_id}", 404)
 
 
 @pytest.mark.parametrize(
-    "sent", ["x" * 7_900, "x" * 1_025, "a%0Ab", "a%00b", "%C2%85", "%E2%80%A8"], ids=range(6)
+    "sent", ["x" * 7_900, "x" * 1_025, "%E2%80%A8"], ids=["long", "longer than an id", "a line end"]
 )
 def test_what_can_be_no_id_does_not_enter_the_trail(client: Client, sent: str) -> None:
     client.get(f"/agents/{sent}", token=ISSUER.token("agents:read"))
@@ -504,7 +509,7 @@ def test_filters_narrow_the_page(client: Client, query: dict[str, Any], count: i
     client.token = ADA
     start(client)
     client.get("/agents/alpha")
-    client.get("/agents/beta", token="")
+    client.get("/agents/beta", token=ISSUER.token(sub="bob"))
     client.get("/sessions?db_id=main")
     client.settle()
 
@@ -580,8 +585,8 @@ def test_no_token_no_message_and_no_secret_is_recorded_or_logged(client: Client)
     client.get(f"/chat/webhook?hub.mode=subscribe&hub.verify_token={CANARY}&hub.challenge=1")
 
     rows = trail(client)
-    assert len(rows) >= 8
-    told = f"{rows} {client.logs} {client.audit}"
+    assert len(rows) >= 7
+    told = f"{rows} {client.logs} {client.audit} {refusals(client)}"
     assert "incident" in told
     for secret in (CANARY, token, token.rpartition(".")[2], "an app secret", "a-verify-token"):
         assert secret not in told
@@ -591,20 +596,20 @@ HOSTILE: Final = ("a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eevil", "𝒜", "';
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_subject_is_recorded_render_or_refused(client: Client, text: str) -> None:
+def test_a_subject_is_recorded_as_it_is_or_refused(client: Client, text: str) -> None:
     response = client.get("/sessions?db_id=main", token=ISSUER.token("sessions:read", sub=text))
 
-    (row,) = trail(client)
-    assert row.entry.subject == (text if response.status == 200 else None)
+    rows = trail(client)
+    assert [row.entry.subject for row in rows] == ([text] if response.status == 200 else [])
     assert response.status in (200, 401)
 
 
 def test_a_subject_of_a_mebibyte_is_refused_before_anything_is_kept_of_it(client: Client) -> None:
     response = client.get("/sessions?db_id=main", token=ISSUER.token(sub="a" * (1 << 20)))
 
-    (row,) = trail(client)
-    assert response.status == row.entry.status == 401
-    assert len(str(row)) < 1000
+    assert response.status == 401
+    assert trail(client) == ()
+    assert len(str(refusals(client))) < 1000
 
 
 # --- Proving it ---------------------------------------------------------------------------------

@@ -107,6 +107,14 @@ def test_a_delivery_that_is_not_signed_is_refused_before_anything_is_stored(kind
         assert dict(log.fields)["channel"] == kind
 
 
+def test_of_a_flood_of_forged_deliveries_the_log_has_a_hundred_lines() -> None:
+    with Client(platform) as c:
+        statuses = {c.post("/whatsapp/webhook", body=b"{}").status for _ in range(150)}
+
+        assert statuses == {403}
+        assert len([log for log in c.logs if log.event == "delivery_refused"]) == 100
+
+
 def test_no_database_is_asked_before_the_signature_is_checked() -> None:
     with Client(platform) as c:
         c.post("/whatsapp/webhook", body=b"{}")
