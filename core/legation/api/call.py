@@ -105,16 +105,10 @@ def resource_of(ids: Iterable[str]) -> str:
 
     A caller may write what it likes into a path; the trail has what can be an id.
     """
-    return "/".join(map(_segment, ids))
+    return "/".join([_escape(one) if _WELL_FORMED.fullmatch(one) else UNREADABLE for one in ids])
 
 
 _OF_USER: Final = "user_id="
-
-
-def _segment(one: str) -> str:
-    if _WELL_FORMED.fullmatch(one) is None:
-        return UNREADABLE
-    return _escape(one)
 
 
 def _escape(one: str) -> str:

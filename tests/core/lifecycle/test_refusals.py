@@ -72,9 +72,11 @@ def test_what_could_not_be_written_is_written_at_the_next_round(failure: Excepti
 def test_what_is_under_way_when_a_round_is_closed_is_kept() -> None:
     job = counting(1)
     script = [(Now(), 2 * MINUTE), (added(ONE), None)]
-
-    assert close_at_every_effect(job.round, script[:1]) == 1
     assert close_at_every_effect(counting(1).round, script) == 2
+    cut = job.round()
+    assert [next(cut), cut.send(2 * MINUTE)] == [effect for effect, _ in script]
+    cut.close()
+
     assert job.counter.take() == (ONE,)
 
 
