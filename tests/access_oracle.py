@@ -175,6 +175,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/approvals"): _scope("approvals", "read"),
     ("GET", "/approvals/count"): _scope("approvals", "read"),
     ("GET", "/audit"): _scope("audit", "read"),
+    ("GET", "/audit/refusals"): _scope("audit", "read"),
 }
 
 

@@ -567,9 +567,14 @@ _KEPT: Final = {
 
 _AUDIT: Final = {
     "get_audit": _got("Who did what, and whether it was allowed", ref("AuditPage")),
+    "get_audit_refusals": _got(
+        "How often requests were refused of which nobody knows who asked", ref("RefusalsPage")
+    ),
 }
 
-LINKED: Final = frozenset({"get_session_runs", "list_agent_runs", "list_team_runs"})
+LINKED: Final = frozenset(
+    {"get_session_runs", "list_agent_runs", "list_team_runs", "get_audit_refusals"}
+)
 """The operations whose answers link to what follows."""
 
 # --- What is empty ------------------------------------------------------------------------------

@@ -683,6 +683,22 @@ _AUDIT: Final[Mapping[str, Schema]] = {
             ),
         }
     ),
+    "RefusalCount": object_of(
+        {
+            "at": {**TIME, "description": "The minute"},
+            "client": {**TEXT, "description": "An address or a network, else `others`"},
+            "route": TEXT,
+            "status": nullable(INTEGER),
+            "count": integer(minimum=1),
+        },
+        description="Refusals of one minute, client, route and status",
+    ),
+    "RefusalsPage": object_of(
+        {
+            "data": list_of(ref("RefusalCount")),
+            "meta": object_of({"limit": INTEGER, "next_cursor": nullable(TEXT)}),
+        }
+    ),
 }
 
 # --- What is empty ------------------------------------------------------------------------------
