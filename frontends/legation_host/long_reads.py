@@ -1,8 +1,8 @@
-"""Long reads of a SQLite file: few threads, each with a connection of its own.
+"""Long reads of a SQLite file: a thread with a connection of its own, beside the event loop.
 
-They keep the event loop free, and leave it a part of the interpreter: so there are two of them,
-however many programs read.  Who waits is served in order, one unit at a time, so that a list that
-is read page by page takes turns with the others.
+A thread that renders rows keeps the event loop from the interpreter for some milliseconds at a
+time, two of them for twice as long, and they would read no faster: so there is one, however many
+programs read.  Owners take turns, one unit each: who reads much waits behind itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -31,9 +31,6 @@ __all__ = ["LongReads"]
 
 R = TypeVar("R")
 
-READERS: Final = 2
-"""Threads: two calls of C at most keep the event loop from the interpreter."""
-
 READ_SECONDS: Final = 20.0
 """For the statements of one unit."""
 
@@ -41,9 +38,45 @@ WAIT_SECONDS: Final = 40.0
 """For the way of a unit, from the queue to its result."""
 
 
+class _Line:
+    """The units that wait, each owner's in their order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[object, deque[_Read[Any]]] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, read: _Read[Any]) -> None:
+        """Let `read` wait; the owners who wait already have their turn before a new one."""
+        owner = getattr(read.unit, "owner", None)
+        with self._changed:
+            self._waiting.setdefault(owner, deque()).append(read)
+            self._changed.notify()
+
+    def take(self) -> _Read[Any] | None:
+        """Return the next, as soon as there is one; None at the end."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            owner = next(iter(self._waiting))
+            line = self._waiting.pop(owner)
+            read = line.popleft()
+            if line:
+                self._waiting[owner] = line  # behind all others
+            return read
+
+    def close(self) -> None:
+        """Let who takes come to the end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+
 @define(eq=False)
 class _Read(Generic[R]):
-    """A unit on its way through a reader, with its outcome.
+    """A unit on its way through the reader, with its outcome.
 
     Attributes:
         due: When its statements have to be over, by `time.monotonic`; None before it is begun.
@@ -64,7 +97,7 @@ class _Read(Generic[R]):
 
 
 class LongReads:
-    """The readers of one database; they are there from the first read on.
+    """The reader of one database; it is there from the first read on.
 
     A caller that is cancelled gets away at once, and what was read for it is interrupted soon.
     """
@@ -76,9 +109,9 @@ class LongReads:
         self._database = database
         self._connect = connect
         self._log = write
-        self._queue: SimpleQueue[_Read[Any] | None] = SimpleQueue()
+        self._line = _Line()
         self._waiting: dict[_Read[Any], None] = {}
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._wake: Wake = lambda _: None
 
     async def run(self, unit: Unit[R]) -> R:
@@ -87,11 +120,14 @@ class LongReads:
         Raises:
             StoreFailure: It failed, or did not come to its turn in time.
         """
-        if not self._threads:
-            self._start()
+        if self._thread is None:
+            self._wake = waker()
+            name = f"sqlite {self._database} reader"
+            self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._thread.start()
         read = _Read(unit)
         self._waiting[read] = None
-        self._queue.put(read)
+        self._line.put(read)
         try:
             await read.done.wait()
         finally:
@@ -103,7 +139,7 @@ class LongReads:
         return result  # type: ignore[no-any-return]  # the unit's
 
     def expire(self, now: float) -> None:
-        """Tell those who have waited for too long; the readers may hang in the disk."""
+        """Tell those who have waited for too long; the reader may hang in the disk."""
         for read in tuple(self._waiting):  # the oldest first
             if now - read.queued <= WAIT_SECONDS:
                 return
@@ -112,25 +148,16 @@ class LongReads:
             read.done.set()
 
     def close(self) -> None:
-        """End the threads, on another thread than the event loop's; nobody waits any more."""
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
+        """End the thread, from another one than the event loop's; nobody waits any more."""
+        self._line.close()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _start(self) -> None:
-        self._wake = waker()
-        for number in range(READERS):
-            name = f"sqlite {self._database} reader {number}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    # From here on: the readers' threads.
+    # From here on: the reader's thread.
 
     def _serve(self) -> None:
         connection: sqlite3.Connection | None = None
-        while (read := self._queue.get()) is not None:
+        while (read := self._line.take()) is not None:
             if not read.abandoned:
                 connection = self._perform(read, connection)
             with suppress(RuntimeError):  # the event loop is gone, and with it who waited

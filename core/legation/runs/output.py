@@ -8,7 +8,7 @@ both, an item of the runs of an agent or a team.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -284,9 +284,40 @@ def run_row(row: RunRow) -> dict[str, Any]:
 
 def render_row(row: RunRow) -> bytes:
     """Return a run as an item of its session's list, as JSON."""
-    return compact_json(run_row(row)).encode()
+    return _encode(row, run_row(row))
 
 
 def render_listed(row: RunRow) -> bytes:
     """Return a run as an item of the runs of its agent or team: its row, and its output beside."""
-    return compact_json({**run_output(row), **run_row(row)}).encode()
+    return _encode(row, {**run_output(row), **run_row(row)})
+
+
+_LONG: Final = 64 << 10
+_DEPTH: Final = 3  # the run, its messages, the members of each
+
+
+def _encode(row: RunRow, shown: Mapping[str, Any]) -> bytes:
+    """Return `shown` as JSON; of a long run bit by bit.
+
+    One call of the encoder keeps every other thread from the interpreter until it is done.
+    """
+    if len(row.input) + len(row.output or "") < _LONG:
+        return compact_json(shown).encode()
+    return b"".join(_pieces(shown, _DEPTH))
+
+
+def _pieces(value: Any, depth: int) -> Iterator[bytes]:
+    """Yield the JSON of `value` in pieces, down to `depth`."""
+    if not depth or not value or not isinstance(value, dict | list):
+        yield compact_json(value).encode()
+        return
+    members: Any = value
+    named = isinstance(value, dict)
+    mark = b"{" if named else b"["
+    for member in members:
+        yield mark
+        mark = b","
+        if named:
+            yield compact_json(member).encode() + b":"
+        yield from _pieces(members[member] if named else member, depth - 1)
+    yield b"}" if named else b"]"

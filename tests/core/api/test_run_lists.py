@@ -12,6 +12,7 @@ from legation import Platform
 from legation.api.listing import encode_cursor
 from legation.config import Agent, Database
 from legation.effects import Effect, Transact
+from legation.http.messages import compact_json
 from legation.store.failures import StatementFailed
 from legation.store.run_pages import ReadRuns
 from legation_testing import Client
@@ -57,6 +58,7 @@ def test_a_list_longer_than_a_page_of_the_database_comes_whole(client: Client, p
     assert [run["run_input"] for run in response.json()] == [
         LONG if number % 2 else f"run {number}" for number in range(8)
     ]
+    assert response.body == compact_json(response.json()).encode()
     assert response.header("content-type") == "application/json"
     assert response.header("content-length") is None
     assert response.header("link") is None
