@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from legation.store.run_pages import PAGE_BYTES, ReadRuns
+from legation.store.run_reads import HISTORY_BYTES, LongRecentRuns, RecentRuns
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver
 from .migrating import with_tables
@@ -57,3 +58,19 @@ def test_runs_are_cut_into_the_same_pages(drivers: Sequence[Driver]) -> None:
     assert [number for page in whole for number in page] == list(range(1, len(SIZES) + 1))
     for page in whole:
         assert len(page) == 1 or sum(SIZES[number - 1] for number in page) <= PAGE_BYTES
+
+
+def test_a_history_is_cut_at_the_same_run(drivers: Sequence[Driver]) -> None:
+    for driver in drivers:
+        for number, size in enumerate((9, 9, HISTORY_BYTES - 30, 30, 3), 1):
+            put(driver, number, size)
+        driver.ask("update runs set output = '{}'")
+    for size in (1, 2, 3, 4, 5):
+        place = ("ada", "s", 99, size)
+        here, there = (driver.run(LongRecentRuns(*place)) for driver in drivers)
+        assert here is not None
+        assert here == there
+        assert [number for number, _ in here] == list(range(max(6 - size, 3), 6))
+        here, there = (driver.run(RecentRuns(*place)) for driver in drivers)
+        assert here == there
+        assert (here is None) == (size > 3)

@@ -20,7 +20,7 @@ from ..http.bodies.media_types import (
 )
 from ..models.conversation import Document, Image, Message
 from ..models.media import describe
-from ..store.run_reads import RecentRuns, RunsOfNumbers
+from ..store.run_reads import LongRecentRuns, RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
 from .payloads import recall
 from .retry import persist
@@ -44,17 +44,21 @@ def begin(
 ) -> Program[tuple[TurnState, tuple[int, ...]]]:
     """Return the state of a turn at its start: the instructions, the history and the message.
 
-    `runs` is the number of earlier runs of the session in the history; its first run has none.
+    `runs` is the number of earlier runs of the session in the history, of which those that are too
+    long are left out, the oldest first; its first run has none.
     Their numbers are returned beside the state; a run that goes on has the same `numbers` again.
     """
     before = [] if instructions is None else [Message("system", instructions)]
-    unit: RecentRuns | RunsOfNumbers | None = None
+    recent: tuple[tuple[int, str], ...] | None = None
     if numbers is not None:
         unit = RunsOfNumbers(run.owner, run.session_id, numbers)
-    elif runs and run.run_no > 1:
-        unit = RecentRuns(run.owner, run.session_id, run.run_no, runs)
-    if unit is not None:
         recent = yield from persist(database, unit)
+    elif runs and run.run_no > 1:
+        place = (run.owner, run.session_id, run.run_no, runs)
+        recent = yield from persist(database, RecentRuns(*place))
+        if recent is None:
+            recent = yield from persist(database, LongRecentRuns(*place))
+    if recent is not None:
         numbers, before = tuple(number for number, _ in recent), [*before, *history(recent)]
     said = ModelTurn(question(asked), run.created_us)
     return TurnState(before=tuple(before), said=(said,)), numbers or ()

@@ -22,9 +22,12 @@ from .session_state import fill_state, kept_state
 from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = [
+    "HISTORY_AT_ONCE",
+    "HISTORY_BYTES",
     "EventsPage",
     "FetchEvents",
     "FetchRun",
+    "LongRecentRuns",
     "RecentRuns",
     "RunsOfNumbers",
     "SumUsage",
@@ -32,11 +35,28 @@ __all__ = [
 
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
-RECENT: Final = Sql(
-    f"""select run_no, output from runs where owner = :owner and session_id = :session_id
-    and run_no < :run_no and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
-    order by run_no desc limit :size"""
-)
+HISTORY_BYTES: Final = 4 << 20
+"""How much of the runs before it a run is told, in bytes as they are stored: the newest of them,
+and of those before as many as begin within it."""
+
+HISTORY_AT_ONCE: Final = 256 << 10
+"""How much of them is read where other programs wait for it."""
+
+
+def _recent(length: str) -> str:
+    measured = " + ".join(length.format(column) for column in ("input", "output"))
+    return f"""with sized as (
+        select run_no, sum(bytes) over (order by run_no desc) - bytes as before from (
+            select run_no, {measured} as bytes from runs
+            where owner = :owner and session_id = :session_id and run_no < :run_no
+            and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
+            and output is not null order by run_no desc limit :size) as recent)
+    select run_no, output, (select max(before) from sized) >= :most from runs
+    where owner = :owner and session_id = :session_id
+    and run_no in (select run_no from sized where before < :most) order by run_no desc"""
+
+
+RECENT: Final = Sql(_recent("length(cast({} as blob))"), _recent("octet_length({})"))
 NUMBERED: Final = Sql(
     """select run_no, output from runs where owner = :owner and session_id = :session_id
     and output is not null and run_no in (select value from json_each(:numbers))
@@ -97,26 +117,41 @@ class FetchRun(ReadUnit[RunRow | None]):
 
 
 @frozen
-class RecentRuns(ReadUnit[tuple[tuple[int, str], ...]]):
+class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     """Number and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
-    In the order they were asked for; without those of members of teams.
+    In the order they were asked for; without those of members of teams.  None where they are longer
+    than is read where others wait: then `LongRecentRuns` reads them.
     """
+
+    most: ClassVar[int] = HISTORY_AT_ONCE
 
     owner: str
     session_id: str
     run_no: int
     size: int
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...] | None]:
         """Yield one read, back along the primary key."""
         rows = yield RECENT.of(self)
-        return tuple((number, output) for number, output in reversed(rows))
+        if rows and rows[0][2] and not self.long:
+            return None
+        return tuple((number, output) for number, output, _ in reversed(rows))
+
+
+@frozen
+class LongRecentRuns(RecentRuns):
+    """The same, of up to `HISTORY_BYTES`; what is older is left out."""
+
+    long: ClassVar[bool] = True
+    most: ClassVar[int] = HISTORY_BYTES
 
 
 @frozen
 class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
     """Number and output of the runs of a session that have one of `numbers`, in their order."""
+
+    long: ClassVar[bool] = True
 
     owner: str
     session_id: str

@@ -10,7 +10,7 @@ from legation.effects import Transact
 from legation.http.bodies.media_types import WORD
 from legation.models.conversation import Document, Image, Message, ToolCall
 from legation.runs.prompt import FILE_BYTES, begin, question
-from legation.store.run_reads import RecentRuns
+from legation.store.run_reads import LongRecentRuns, RecentRuns
 from legation.store.run_rows import ClaimedRun
 from legation_testing import play
 
@@ -59,6 +59,17 @@ def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
         Message("tool", "rain", call_id="1"),
         Message("assistant", "It rains."),
     )
+
+
+def test_a_long_history_is_read_where_nobody_waits_for_it() -> None:
+    output = json.dumps({"messages": [said("user", "before")]})
+    recent = Transact("main", RecentRuns("o", "s", 4, 3))
+    apart = Transact("main", LongRecentRuns("o", "s", 4, 3))
+    reads = [(recent, None), (apart, ((3, output),))]
+    state, numbers = play(begin("main", LATER, ASKED, None, 3), reads)
+
+    assert numbers == (3,)
+    assert state.before == (Message("user", "before"),)
 
 
 def encoded(text: str | bytes) -> str:

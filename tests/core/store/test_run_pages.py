@@ -12,6 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.run_pages import PAGE_BYTES, ReadRuns, RunsPage, count_fitting
+from legation.store.run_reads import (
+    HISTORY_AT_ONCE,
+    HISTORY_BYTES,
+    LongRecentRuns,
+    RecentRuns,
+)
 from legation.store.run_rows import RunRow
 
 from ...one_database import Database
@@ -188,3 +194,52 @@ def test_a_run_is_rendered_where_it_is_read() -> None:
     database.run(ReadRuns("ada", "s", rows.append))
 
     assert [row.shown for row in rows] == ['{"content":"x","session_state":{}}']
+
+
+# --- The history of a run -----------------------------------------------------------------------
+
+
+def recent(unit: RecentRuns, sizes: Sequence[int]) -> list[int] | None:
+    """Return which runs a run is told behind those whose outputs have `sizes`."""
+    database = Database()
+    for number, size in enumerate(sizes, 1):
+        put(database, number, 0, output="x" * size)
+    put(database, 99, 0, status="RUNNING")
+    told = database.run(unit)
+    return None if told is None else [number for number, _ in told]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_once", "apart"),
+    [
+        ((), [], []),
+        ((1, 1, 1, 1), [2, 3, 4], [2, 3, 4]),
+        ((HISTORY_AT_ONCE + 1,), [1], [1]),
+        ((1, HISTORY_AT_ONCE - 1, 0), [1, 2, 3], [1, 2, 3]),
+        ((1, HISTORY_AT_ONCE, 0), None, [1, 2, 3]),
+        ((1, HISTORY_BYTES - 1), None, [1, 2]),
+        ((1, HISTORY_BYTES), None, [2]),
+        ((1, HISTORY_BYTES // 2, HISTORY_BYTES // 2), None, [2, 3]),
+    ],
+)
+def test_a_history_is_bounded_in_bytes(
+    sizes: tuple[int, ...], at_once: list[int] | None, apart: list[int]
+) -> None:
+    assert recent(RecentRuns("ada", "s", 99, 3), sizes) == at_once
+    assert recent(LongRecentRuns("ada", "s", 99, 3), sizes) == apart
+
+
+def test_a_long_history_is_read_beside_the_event_loop() -> None:
+    assert not RecentRuns.long
+    assert LongRecentRuns.long
+
+
+def test_a_history_has_completed_runs_of_clients_before_the_run() -> None:
+    database = Database()
+    put(database, 1, output="{}")
+    put(database, 2, status="ERROR", output="{}")
+    put(database, 3, parent_run_id="r1", output="{}")
+    put(database, 5, output="{}")
+    put(database, 1, owner="eve", output="{}")
+
+    assert database.run(RecentRuns("ada", "s", 5, 9)) == ((1, "{}"),)
