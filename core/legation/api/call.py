@@ -28,6 +28,7 @@ from .documentation import ApiDocumentation
 
 __all__ = [
     "BODY_LIMIT",
+    "SMALL_BODY",
     "AuditContext",
     "Call",
     "Handled",
@@ -41,7 +42,10 @@ __all__ = [
 R = TypeVar("R")
 
 BODY_LIMIT: Final = 10 << 20
-"""The longest body of a request, in bytes; channels have their own."""
+"""The longest body of a request that starts a run, and of any, in bytes."""
+
+SMALL_BODY: Final = 16 << 10
+"""The longest body where a small object is expected, in bytes."""
 
 Handled: TypeAlias = "Answer | Refusal | Program[Handled]"
 """An answer; or a program whose result is one, or the program that goes on."""
@@ -172,7 +176,8 @@ class AuditContext:
 class Call:
     """One authorized request.
 
-    `success` is the status of its usual answer, as the row of its route says.
+    `success` is the status of its usual answer, and `body_limit` the longest body in bytes, as the
+    row of its route says.
     """
 
     request: Request
@@ -183,6 +188,7 @@ class Call:
     params: Mapping[str, str]
     query: str
     success: int
+    body_limit: int
     request_id: str
     now_us: int
     started_us: int

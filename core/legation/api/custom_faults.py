@@ -14,6 +14,7 @@ from ..config import PlatformConfig
 from ..http.refusals import Fault
 from ..http.routing import is_segment
 from ..tools.shapes import Unfit, shape_of
+from .call import BODY_LIMIT
 from .custom_routes import CustomRoute
 from .fields import fields_of
 from .routes import ROUTES
@@ -66,6 +67,8 @@ def _words(route: CustomRoute) -> _Found:
             yield name, "missing"
     if not 200 <= route.success <= 299:  # RFC 9110 section 15.3
         yield "success", "must be a status from 200 to 299"
+    if not 0 <= route.body_limit <= BODY_LIMIT:
+        yield "body_limit", f"must be from 0 to {BODY_LIMIT} bytes"
 
 
 def _place(route: CustomRoute) -> _Found:

@@ -32,7 +32,7 @@ from ..http.refusals import Refusal
 from ..programs import Handlers, intercept
 from ..tools.results import to_json
 from ..values import frozen
-from .call import Call, Handled
+from .call import BODY_LIMIT, Call, Handled
 from .route import Route
 
 __all__ = ["PUBLIC_EFFECTS", "CustomRoute", "NotPublic", "restrict", "row_of"]
@@ -88,6 +88,7 @@ class CustomRoute:
         body: The class of the members of the JSON body; without one, no body is read.
         result: The type of the JSON that it answers with: a class of attrs, a dataclass, a
             TypedDict, or what a tool may take.
+        body_limit: The longest body, in bytes.
         success: The status of its usual answer.
         repeatable: A POST may be asked for twice as it is, and takes no `Idempotency-Key`.
     """
@@ -103,6 +104,7 @@ class CustomRoute:
     query: type[Any] | None = field(default=None, kw_only=True)
     body: type[Any] | None = field(default=None, kw_only=True)
     result: Any = field(default=None, kw_only=True)
+    body_limit: int = field(default=BODY_LIMIT, kw_only=True)
     success: int = field(default=200, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
 
@@ -119,6 +121,7 @@ def row_of(custom: CustomRoute) -> Route:
         query=custom.query,
         body=custom.body,
         form=None,
+        body_limit=custom.body_limit,
         success=custom.success,
         repeatable=custom.repeatable,
         custom=True,

@@ -140,6 +140,7 @@ class Dispatcher(Surface):
                 params=params,
                 query=query,
                 success=route.success,
+                body_limit=route.body_limit,
                 request_id=arrival.request_id,
                 now_us=arrival.now_us,
                 started_us=self.started_us,

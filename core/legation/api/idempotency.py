@@ -26,7 +26,7 @@ from ..programs import give, intercept
 from ..runs.retry import FEW, with_retry
 from ..store.failures import StoreFailure
 from ..store.idempotency import Answered, ClaimKey, Key, Other, ReleaseKey, SettleKey, UnderWay
-from .call import BODY_LIMIT, Call, Handled
+from .call import Call, Handled
 
 __all__ = ["answer_once", "fingerprint_of"]
 
@@ -53,9 +53,9 @@ def _under_a_key(
     key = _key(call, operation, sent)
     if isinstance(key, Invalid):
         return key
-    body = yield from ReadBody(BODY_LIMIT)
+    body = yield from ReadBody(call.body_limit)
     if body is None:
-        return TooLarge(BODY_LIMIT)
+        return TooLarge(call.body_limit)
     fingerprint = fingerprint_of(call, body)
     database = call.registry.default_database
     now_us = yield from Now()

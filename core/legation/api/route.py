@@ -20,9 +20,9 @@ from attrs import Factory, field, validators
 
 from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from ..effects import Program, ReadBody
-from ..http.bodies.forms import Form, parse_form
-from ..http.bodies.json_text import BadJson, parse_json
-from ..http.refusals import BadRequest, Fault, Invalid, Refusal, TooLarge
+from ..http.bodies.forms import Form, is_json, parse_form, parse_members
+from ..http.bodies.json_meter import LARGE, measure_json
+from ..http.refusals import Fault, Invalid, Refusal, TooLarge
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
 from .fields import NoQuery, read_json, read_query
@@ -80,7 +80,7 @@ class Route:
         find: Finds what the path names.
         query: The class of the fields of the query; without one, no query is looked at.
         body: The class of the members of the JSON body; without one, no body is read.
-        body_limit: Bytes of the body, where that is JSON alone.
+        body_limit: The longest body, in bytes.
         form: The class of the fields of the body, where that is a form.  What belongs into it has
             no effect in the query, and is refused there before the body is read.
         success: The status of its usual answer.
@@ -141,10 +141,15 @@ class Route:
         return Invalid(faults) if faults else self.handler(call, *given)
 
     def _read_form(self, shape: type[FormShape], call: Call, given: list[Any]) -> Program[Handled]:
-        sent = yield from ReadBody(BODY_LIMIT)
+        sent = yield from ReadBody(self.body_limit)
         if sent is None:
-            return TooLarge(BODY_LIMIT)
-        form = parse_form(call.request.header(b"content-type"), sent)
+            return TooLarge(self.body_limit)
+        content_type = call.request.header(b"content-type")
+        if len(sent) > LARGE and is_json(content_type):
+            refusal = yield from measure_json(sent)
+            if refusal is not None:
+                return refusal
+        form = parse_form(content_type, sent)
         read = form if isinstance(form, Refusal) else shape.read(form)
         return read if isinstance(read, Refusal) else self.handler(call, *given, read)
 
@@ -154,11 +159,13 @@ class Route:
         sent = yield from ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
-        members = parse_json(sent) if sent else {}
-        if isinstance(members, BadJson):
-            return BadRequest(f"The body has to be JSON; it is {members.reason}")
-        if not isinstance(members, dict):
-            return Invalid((Fault("body", "must be a JSON object"),))
+        if len(sent) > LARGE:
+            refusal = yield from measure_json(sent)
+            if refusal is not None:
+                return refusal
+        members = parse_members(sent) if sent else {}
+        if isinstance(members, Refusal):
+            return members
         body, more = read_json(shape, members)
         faults = (*faults, *more)
         return Invalid(faults) if faults else self.handler(call, *given, body)

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
 from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
+from .call import SMALL_BODY
 from .handlers import (
     audit,
     channels,
@@ -59,16 +60,20 @@ def _runs(kind: str) -> tuple[Route, ...]:
     follow, run = FOLLOW_RUNS[kind], _component(kind, "run")
     find = partial(components.find_component, kind)
     get, post = (partial(Route, m, tag=f"{kind.capitalize()}s") for m in ("GET", "POST"))
+    small = partial(post, body_limit=SMALL_BODY)
     return (
         post(all_runs, run, runs.start_run, f"create_{kind}_run", find=find),
         get(all_runs, follow, runs.list_runs, f"list_{kind}_runs", find=find),
         get(one_run, follow, runs.get_run, f"get_{kind}_run"),
         get(f"{one_run}/events", follow, runs.run_events, f"get_{kind}_run_events"),
-        post(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
+        small(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
         post(f"{one_run}/continue", run, runs.continue_run, f"continue_{kind}_run"),
-        post(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
+        small(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
     )
 
+
+_STATE_BODY: Final = 2 << 20  # the state of a session, and what stands beside it
+_IDS_BODY: Final = 1 << 20  # a thousand ids, however they are escaped
 
 _probe: Final = partial(Route, "GET", tag="Health", probe=True)
 _document: Final = partial(Route, "GET", tag="Documentation")
@@ -77,7 +82,9 @@ _session: Final = partial(Route, tag="Sessions", find=sessions.find_database)
 _removal: Final = partial(_session, "DELETE", success=204)
 _database: Final = partial(Route, tag="Database", find=databases.find_database)
 # A migration may be asked for twice as it is, and where the table of keys is not there yet.
-_migration: Final = partial(Route, "POST", tag="Database", described=False, repeatable=True)
+_migration: Final = partial(
+    Route, "POST", tag="Database", described=False, repeatable=True, body_limit=SMALL_BODY
+)
 _channel: Final = partial(Route, tag="Channels", find=channels.find_channel)
 _webhook: Final = partial(Route, tag="Channels", find=webhooks.find_channel)
 
@@ -108,7 +115,7 @@ ROUTES: Final = (
         AnyToken(),
         system.explain,
         "explain_request",
-        body_limit=system.EXPLAIN_LIMIT,
+        body_limit=SMALL_BODY,
     ),
     _access("GET", "/audit", _AUDIT, audit.list_audit, "get_audit", find=audit.find_databases),
     _access(
@@ -137,13 +144,32 @@ ROUTES: Final = (
         "create_session",
         find=None,
         success=201,
+        body_limit=_STATE_BODY,
     ),
-    _removal("/sessions", _DELETE, sessions.delete_sessions, "delete_sessions"),
+    _removal(
+        "/sessions",
+        _DELETE,
+        sessions.delete_sessions,
+        "delete_sessions",
+        body_limit=_IDS_BODY,
+    ),
     _session("GET", "/sessions/{session_id}", _READ, sessions.get_session, "get_session_by_id"),
-    _session("PATCH", "/sessions/{session_id}", _WRITE, sessions.update_session, "update_session"),
+    _session(
+        "PATCH",
+        "/sessions/{session_id}",
+        _WRITE,
+        sessions.update_session,
+        "update_session",
+        body_limit=_STATE_BODY,
+    ),
     _removal("/sessions/{session_id}", _DELETE, sessions.delete_session, "delete_session"),
     _session(
-        "POST", "/sessions/{session_id}/rename", _WRITE, sessions.rename_session, "rename_session"
+        "POST",
+        "/sessions/{session_id}/rename",
+        _WRITE,
+        sessions.rename_session,
+        "rename_session",
+        body_limit=SMALL_BODY,
     ),
     _session(
         "GET", "/sessions/{session_id}/runs", _READ, sessions.get_session_runs, "get_session_runs"
@@ -204,6 +230,7 @@ ROUTES: Final = (
         _WRITE_CHANNEL,
         channels.retry_message,
         "retry_channel_message",
+        body_limit=SMALL_BODY,
     ),
     _channel(
         "GET",
@@ -226,5 +253,12 @@ ROUTES: Final = (
     ),
     _channel("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status"),
     _webhook("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook"),
-    _webhook("POST", "/{channel}/webhook", Signed(), webhooks.receive, "receive_webhook"),
+    _webhook(
+        "POST",
+        "/{channel}/webhook",
+        Signed(),
+        webhooks.receive,
+        "receive_webhook",
+        body_limit=webhooks.LIMIT,
+    ),
 )

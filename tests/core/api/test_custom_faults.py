@@ -104,6 +104,11 @@ ONE: Final[dict[str, tuple[CustomRoute, str, str]]] = {
     "summary": (route(summary=""), "summary", "missing"),
     "tag": (route(tag=""), "tag", "missing"),
     "success": (route(success=404), "success", "must be a status from 200 to 299"),
+    "body_limit": (
+        route(body_limit=(10 << 20) + 1),
+        "body_limit",
+        "must be from 0 to 10485760 bytes",
+    ),
     "public": (route(need=Public()), "need", "expected Scoped(…), AnyToken() or Open()"),
     "signed": (route(need=Signed()), "need", "expected Scoped(…), AnyToken() or Open()"),
     "nothing": (route(need=None), "need", "expected Scoped(…), AnyToken() or Open()"),

@@ -18,7 +18,7 @@ from .channels import survey
 from .databases import describe_last_look
 from .levels import describe_levels
 
-__all__ = ["EXPLAIN_LIMIT", "ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
+__all__ = ["ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
 
 _FOR_EVERYBODY: Final = ("id", "state", "serving")
 
@@ -112,10 +112,6 @@ def me(call: Call) -> Response:
         "routes": call.surface.rights(principal),
     }
     return json_response(200, payload)
-
-
-EXPLAIN_LIMIT: Final = 16 << 10
-"""Bytes of a body that has a method and a path, and that any token may send."""
 
 
 @frozen

@@ -17,9 +17,11 @@ from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound,
 from ...store.inbox import PutMessages
 from ..call import Call
 
-__all__ = ["find_channel", "receive", "verify"]
+__all__ = ["LIMIT", "find_channel", "receive", "verify"]
 
-_LIMIT: Final = 4 << 20
+LIMIT: Final = 4 << 20
+"""The longest delivery, in bytes."""
+
 # A sign that the provider has changed, or that the wrong number is configured.
 _STRANGE: Final = frozenset({"malformed", "another number"})
 _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
@@ -27,16 +29,16 @@ _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 _NO_JSON: Final = "The body has to be JSON; it is {}"
 NotJson: TypeAlias = Annotated[BadRequest, _NO_JSON.format("not JSON at line 1, column 2")]
-TooLong: TypeAlias = Annotated[TooLarge, _LIMIT]
+TooLong: TypeAlias = Annotated[TooLarge, LIMIT]
 
 
 def receive(
     call: Call, channel: HostedChannel
 ) -> Program[Response | NotJson | BadSignature | TooLong]:
     """Store every message of a delivery; answer once they are stored."""
-    body = yield from ReadBody(_LIMIT)
+    body = yield from ReadBody(LIMIT)
     if body is None:
-        return TooLarge(_LIMIT)
+        return TooLarge(LIMIT)
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
     if isinstance(verified, SignatureRefused):
         if call.surface.telemetry.refusals.may_log(call.now_us):

@@ -107,7 +107,7 @@ def errors_of(
         found.append(_SERVER_BUSY)
     found += [*known.errors]
     if keyed:
-        found = [USUAL[409], USUAL[413], Invalid((_NO_KEY,)), *found]
+        found = [USUAL[409], TooLarge(route.body_limit), Invalid((_NO_KEY,)), *found]
     errors = {refusal.status: refusal for refusal in found}
     for kind, *example in _find_refusals(route):
         if example or kind.status not in errors:

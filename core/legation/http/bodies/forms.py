@@ -8,9 +8,9 @@ command lines urlencoded (WHATWG URL section 5.1), and programs JSON.  What come
 from __future__ import annotations
 
 import re
+from binascii import a2b_qp
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, cast
-from urllib.parse import unquote_to_bytes
 
 from attrs import field
 from multipart import (  # type: ignore[import-untyped]  # it has annotations, but no py.typed
@@ -21,8 +21,9 @@ from multipart import (  # type: ignore[import-untyped]  # it has annotations, b
 )
 
 from ...values import frozen
-from ..refusals import BadRequest, Fault, Invalid, TooLarge, UnsupportedMediaType
-from .json_text import BadJson, JsonValue, parse_json
+from ..refusals import BadRequest, Fault, Invalid, Refusal, TooLarge, UnsupportedMediaType
+from .json_meter import NOT_JSON
+from .json_text import BadJson, JsonObject, JsonValue, parse_json
 from .reader import Reader, Upload
 
 __all__ = [
@@ -30,7 +31,9 @@ __all__ = [
     "Form",
     "FormLimits",
     "FormRefusal",
+    "is_json",
     "parse_form",
+    "parse_members",
     "parse_query",
 ]
 
@@ -118,11 +121,14 @@ def parse_form(
     try:
         match media_type:
             case "application/x-www-form-urlencoded":
-                return Form(_group(_parse_urlencoded(body, limits), limits))
+                return Form(_parse_urlencoded(body, limits))
             case "multipart/form-data":
                 return _multipart(options.get("boundary", ""), body, limits)
             case "application/json":
-                return _json_form(body)
+                members = parse_members(body, limits)
+                if isinstance(members, Refusal):
+                    return members
+                return Form({name: (value,) for name, value in members.items()}, is_json=True)
             case _:
                 return UnsupportedMediaType(_OTHER_TYPE)
     except _FormRefused as refused:
@@ -135,32 +141,65 @@ _OTHER_TYPE: Final = (
 )
 
 
-def _json_form(body: bytes) -> Form | FormRefusal:
+def is_json(content_type: bytes | None) -> bool:
+    """Return whether a body of this content type is a JSON text."""
+    media_type = (content_type or b"").partition(b";")[0]
+    return media_type.strip().lower() == b"application/json"
+
+
+def parse_members(
+    body: bytes, limits: FormLimits = DEFAULT_LIMITS
+) -> JsonObject | BadRequest | Invalid:
+    """Parse `body`, a JSON object of as many members as a form has fields at most."""
     value = parse_json(body)
     if isinstance(value, BadJson):
-        return BadRequest(f"The body has to be JSON; it is {value.reason}")
+        return BadRequest(f"{NOT_JSON}{value.reason}")
     if not isinstance(value, dict):
         return Invalid(errors=(Fault("body", "must be a JSON object"),))
-    return Form({name: (member,) for name, member in value.items()}, is_json=True)
+    if len(value) > limits.fields:
+        return _too_many(limits)
+    return value
 
 
 # --- urlencoded, and query strings -------------------------------------------------------------
 
-_HALF_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SPACES: Final = bytes.maketrans(b"+", b" ")
+# The signs that mean something in quoted-printable; the last one is ours for an escape.
+_QUOTED: Final = ((b"=", b"=3D"), (b"\r", b"=0D"), (b"\n", b"=0A"), (b"%", b"="))
 
 
-def _parse_urlencoded(body: bytes, limits: FormLimits) -> Iterator[tuple[str, str]]:
-    """Yield the pairs.  The parsing of WHATWG URL section 5.1, but nothing is repaired."""
-    if _HALF_ESCAPE.search(body):
-        raise _FormRefused(BadRequest("A % is not followed by two hexadecimal digits"))
+def _parse_urlencoded(body: bytes, limits: FormLimits) -> dict[str, tuple[str, ...]]:
+    """Return the fields.  The parsing of WHATWG URL section 5.1, but nothing is repaired."""
     pairs = body.split(b"&", limits.fields)
     if len(pairs) > limits.fields:
         raise _FormRefused(_too_many(limits))
+    fields: dict[str, tuple[str, ...]] = {}
     for pair in pairs:
         if pair:
-            name, _, value = pair.replace(b"+", b" ").partition(b"=")
-            _check_size(value, limits)
-            yield _text(unquote_to_bytes(name)), _text(unquote_to_bytes(value))
+            sent, _, value = pair.translate(_SPACES).partition(b"=")
+            if len(value) > limits.field_size:
+                raise _FormRefused(_too_long(limits))
+            name = _text(_unescape(sent) if b"%" in sent else sent)
+            text = _text(_unescape(value) if b"%" in value else value)
+            if not 0 < len(name) <= limits.name_length:
+                raise _FormRefused(_bad_name(limits))
+            fields[name] = (*fields.get(name, ()), text)
+    return fields
+
+
+def _unescape(text: bytes) -> bytes:
+    """Decode the escapes of `text`, in C: a field may have hundreds of thousands of them.
+
+    They are those of quoted-printable (RFC 2045 section 6.7) with another sign, once the signs that
+    mean something there are escaped too.  What is no escape comes out longer than one is.
+    """
+    quoted = text
+    for sign, escape in _QUOTED:
+        quoted = quoted.replace(sign, escape)
+    decoded = a2b_qp(quoted)
+    if len(decoded) != len(text) - 2 * text.count(b"%"):
+        raise _FormRefused(BadRequest("A % is not followed by two hexadecimal digits"))
+    return decoded
 
 
 def parse_query(
@@ -178,32 +217,22 @@ def parse_query(
     if not query:
         return {}
     try:
-        return _group(_parse_urlencoded(query.encode("utf-8", "surrogatepass"), limits), limits)
+        return _parse_urlencoded(query.encode("utf-8", "surrogatepass"), limits)
     except _FormRefused as refused:
         return Fault("query", refused.refusal.detail)
-
-
-def _group(pairs: Iterator[tuple[str, str]], limits: FormLimits) -> dict[str, tuple[str, ...]]:
-    fields: dict[str, list[str]] = {}
-    for name, value in pairs:
-        _check_name(name, limits)
-        fields.setdefault(name, []).append(value)
-    return {name: tuple(values) for name, values in fields.items()}
 
 
 def _too_many(limits: FormLimits) -> BadRequest:
     return BadRequest(f"There are more than {limits.fields} fields")
 
 
-def _check_name(name: str, limits: FormLimits) -> None:
-    if not 0 < len(name) <= limits.name_length:
-        raise _FormRefused(BadRequest(f"A field's name has 1 to {limits.name_length} characters"))
+def _bad_name(limits: FormLimits) -> BadRequest:
+    return BadRequest(f"A field's name has 1 to {limits.name_length} characters")
 
 
-def _check_size(value: bytes, limits: FormLimits) -> None:
-    if len(value) > limits.field_size:
-        sentence = f"A field is longer than {limits.field_size} bytes"
-        raise _FormRefused(TooLarge(limit=limits.field_size, detail=sentence))
+def _too_long(limits: FormLimits) -> TooLarge:
+    sentence = f"A field is longer than {limits.field_size} bytes"
+    return TooLarge(limit=limits.field_size, detail=sentence)
 
 
 def _text(value: bytes) -> str:
@@ -237,9 +266,11 @@ def _multipart(boundary: str, body: bytes, limits: FormLimits) -> Form:
     fields: dict[str, list[JsonValue]] = {}
     uploads: dict[str, list[Upload]] = {}
     for segment, data in _segments(boundary, body, limits):
-        _check_name(segment.name, limits)
+        if not 0 < len(segment.name) <= limits.name_length:
+            raise _FormRefused(_bad_name(limits))
         if segment.filename is None:
-            _check_size(data, limits)
+            if len(data) > limits.field_size:
+                raise _FormRefused(_too_long(limits))
             fields.setdefault(segment.name, []).append(_text(data))
         elif segment.filename or data:  # a browser sends neither for an input left empty
             uploads.setdefault(segment.name, []).append(_upload(segment, segment.filename, data))

@@ -22,6 +22,7 @@ from attrs import define, field
 
 from ...values import frozen
 from ..refusals import Fault
+from .json_meter import MAX_VALUES, JsonMeter
 from .json_text import BadJson, JsonObject, JsonValue, parse_json
 
 __all__ = ["MAX_FAULTS", "Reader", "Upload"]
@@ -31,6 +32,10 @@ C = TypeVar("C", bound=str)
 MAX_FAULTS: Final = 64
 """The most faults in one answer: a body of a thousand unknown members gets a short one."""
 
+MAX_TEXT: Final = 1 << 20
+"""Bytes of the JSON text in a field: a form has the same bound for all of its fields."""
+
+_UNMEASURED: Final = 4 << 10  # bytes of a JSON text whose values need no counting
 _NAME_SHOWN: Final = 80  # characters of an unknown name
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)  # within a signed 64 bit column
 
@@ -63,6 +68,7 @@ class Reader:
     _uploads: Mapping[str, tuple[Upload, ...]] = field(factory=dict[str, tuple[Upload, ...]])
     _taken: set[str] = field(factory=set[str], init=False)
     _faults: list[Fault] = field(factory=list[Fault], init=False)
+    _values_left: int = field(default=MAX_VALUES, init=False)
 
     def text(
         self,
@@ -167,6 +173,8 @@ class Reader:
         for index, item in enumerate(self.json_list(name) or ()):
             if isinstance(item, str):
                 texts.append(item)
+            elif len(self._faults) == MAX_FAULTS:
+                break
             else:
                 self.fault(f"{name}[{index}]", "must be a string")
         return tuple(texts)
@@ -226,11 +234,24 @@ class Reader:
         value = self._single(name)
         if not isinstance(value, str):
             return value
-        parsed = parse_json(value.encode("utf-8", "surrogatepass"))
+        parsed = self._parse(value.encode("utf-8", "surrogatepass"))
         if isinstance(parsed, BadJson):
             self.fault(name, f"must be JSON; it is {parsed.reason}")
             return None
         return parsed
+
+    def _parse(self, text: bytes) -> JsonValue | BadJson:
+        """Parse the JSON text of a field, unless that and those before it have too many values."""
+        if len(text) > MAX_TEXT:
+            return BadJson(f"longer than {MAX_TEXT} bytes")
+        if len(text) > _UNMEASURED:
+            meter = JsonMeter(self._values_left)
+            for _ in meter.feed_whole(text):
+                pass
+            if meter.reason is not None:
+                return BadJson(meter.reason)
+            self._values_left -= meter.values
+        return parse_json(text)
 
 
 def _as_whole(value: JsonValue) -> JsonValue:

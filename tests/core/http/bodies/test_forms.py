@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote_plus, urlencode
+import json
+import re
+from urllib.parse import quote_plus, unquote_to_bytes, urlencode
 
 import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies.forms import Form, FormLimits, parse_form, parse_query
+from legation.http.bodies.forms import Form, FormLimits, is_json, parse_form, parse_query
 from legation.http.bodies.reader import Upload
 from legation.http.refusals import (
     BadRequest,
@@ -328,3 +330,43 @@ def test_a_form_gives_its_reader() -> None:
     assert read.integer("a") == 1
     assert read.integer("b", minimum=0) is None
     assert read.faults() == ()
+
+
+# --- what is counted before it is parsed --------------------------------------------------------
+
+HALF_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+@given(st.binary() | st.text("%4=aG\r\n+_ ~").map(str.encode))
+def test_escapes_are_read_as_the_standard_library_reads_them(value: bytes) -> None:
+    sent = b"a=" + value.replace(b"&", b"")
+    parsed = parse_form(b"application/x-www-form-urlencoded", sent)
+
+    read = unquote_to_bytes(sent[2:].replace(b"+", b" "))
+    broken = HALF_ESCAPE.search(sent) is not None
+    if isinstance(parsed, Form):
+        assert not broken
+        assert parsed.fields["a"] == (read.decode(),)
+    else:
+        assert broken or b"\0" in read or read.decode("utf-8", "replace").encode() != read
+
+
+def test_an_object_has_no_more_members_than_a_form_has_fields() -> None:
+    members = {f"m{number}": 1 for number in range(257)}
+    parsed = parse_form(b"application/json", json.dumps(members).encode())
+
+    assert parsed == BadRequest("There are more than 256 fields")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "answer"),
+    [
+        (None, False),
+        (b"application/json", True),
+        (b"Application/JSON ; charset=utf-8", True),
+        (b"multipart/form-data; boundary=application/json", False),
+        (b"application/json-seq", False),
+    ],
+)
+def test_json_is_known_by_its_media_type(content_type: bytes | None, *, answer: bool) -> None:
+    assert is_json(content_type) is answer

@@ -280,3 +280,39 @@ def test_a_line_has_no_control_characters(sent: str) -> None:
 
     assert (read.line("a", max_length=9), read.line("b", max_length=9)) == (None, "one line")
     assert messages(read) == ["body.a: must not have control characters"]
+
+
+# --- JSON texts in fields -----------------------------------------------------------------------
+
+
+def test_the_json_texts_of_a_form_share_one_budget_of_values() -> None:
+    text = "[" + "1," * 29_999 + "1]"
+    read = body(first=text, second=text, third="[1, 2]")
+
+    assert len(read.json_list("first") or ()) == 30_000
+    assert read.json_list("second") is None
+    assert read.json_list("third") == [1, 2]
+    assert messages(read) == ["body.second: must be JSON; it is of more than 20000 values"]
+
+
+def test_a_json_text_in_a_field_is_as_long_as_a_field_may_be() -> None:
+    read = body(first='"' + "x" * (1 << 20) + '"', second='"' + "x" * 1_000_000 + '"')
+
+    assert read.json("first") is None
+    assert read.json("second") == "x" * 1_000_000
+    assert messages(read) == ["body.first: must be JSON; it is longer than 1048576 bytes"]
+
+
+def test_a_json_text_in_a_field_is_not_parsed_where_it_is_too_deep() -> None:
+    read = body(first="[" * 500_000)
+
+    assert read.json("first") is None
+    assert messages(read) == ["body.first: must be JSON; it is nested deeper than 64 levels"]
+
+
+def test_faults_of_a_long_list_end_where_nobody_sees_more() -> None:
+    numbers: list[JsonValue] = [1] * 50_000
+    read = body(names=numbers)
+
+    assert read.texts("names") == ()
+    assert len(read.faults()) == MAX_FAULTS
