@@ -25,6 +25,7 @@ from typing import Final
 
 from attrs import field
 
+from ..store.once import whole_data, whole_output
 from ..store.units import Dialect, Sql, Statement
 from ..values import frozen
 from .schema_version import EMPTY, Version
@@ -572,6 +573,18 @@ _REFUSALS: Final = """
     )
 """
 
+# Older code does not know of texts that are stored once.  The events come first.
+
+_WHOLE_EVENTS: Final = f"""
+    update events set data = (
+        select {whole_data("events", "runs")} from runs where runs.run_id = events.run_id
+    ) where substr(data, 1, 1) = ' '
+"""
+
+_WHOLE_OUTPUTS: Final = f"""
+    update runs set output = {whole_output()} where substr(output, 1, 1) = ' '
+"""
+
 _2_9_0: Final = Migration(
     Version(2, 9, 0),
     "the shares of subjects: turns of runs, bytes, tokens of the day, and counts of refusals",
@@ -592,6 +605,8 @@ _2_9_0: Final = Migration(
         Step(f"{_REFUSALS} without rowid", postgresql=_REFUSALS),
     ),
     down=(
+        Step(_WHOLE_EVENTS),
+        Step(_WHOLE_OUTPUTS),
         Step("drop table refusals"),
         Step("drop table usage"),
         Step("alter table sessions drop column bytes"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
+from ..store.once import message_of
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.run_steering import CANCELLED_AT_ONCE, CancelRun
 from .endings import CANCELLED
 from .events import EventOrigin, RunCancelled, mark_final
+from .membership import Membership
 from .output import RunSummary, render_cancelled
 from .retry import FEW, PASSING, Change, transact, with_retry
 from .topics import cancel_topic, runs_topic
@@ -16,13 +18,17 @@ from .topics import cancel_topic, runs_topic
 __all__ = ["cancel"]
 
 
-def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> Program[str | None]:
-    """Cancel the run of `row`; return the status it had, None when it is gone.
+def cancel(
+    member: Membership, row: RunRow, name: str, change: Change = transact
+) -> Program[str | None]:
+    """Cancel the run of `row`, of the database of `member`; return the status it had.
+
+    It is None when the run is gone.
 
     A run that is executed ends a moment later: the request is stored, so that an executor on
     another node finds it, and one on this node is woken.
     """
-    now_us = yield from Now()
+    database, now_us = member.database, (yield from Now())
     reason = CANCELLED.format(row.run_id)
     cancelled = RunCancelled(reason, reason)
     event = EventOrigin(row.claim, name).encode(cancelled, row.events + 1, now_us)
@@ -34,6 +40,7 @@ def cancel(database: str, row: RunRow, name: str, change: Change = transact) -> 
         output=compact_json(render_cancelled(RunSummary(row.claim, name, None), "")),
         event=(event.name, event.data),
         members=row.kind == "team",
+        message=message_of(row.input) if member.once else None,
     )
     found = yield from with_retry(database, unit, FEW, PASSING, change)
     if found == RunState.RUNNING:

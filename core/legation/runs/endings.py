@@ -281,6 +281,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
         records=journal.records(),
         view=journal.state.view,
+        message=journal.message,
     )
 
 

@@ -67,6 +67,7 @@ class Journal:
         answers: The calls that people answered, as the run goes on; None where that is not known.
         state: What calls write to the state of the session.
         given: What came with the run, for the functions that it calls.
+        message: The message of the run, where it is worth a mark, as `FinishRun` has it.
     """
 
     database: str
@@ -87,6 +88,7 @@ class Journal:
     answers: Sequence[Mapping[str, Any]] | None = None
     state: StateWriter = field(factory=StateWriter)
     given: Given = field(factory=Given)
+    message: str | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -212,6 +214,7 @@ class Journal:
             events,
             events[-1].seq if events else self.seq,
             records,
+            self.message,
         )
         self._storing, self.stored_us = True, self.now_us
         try:

@@ -20,6 +20,7 @@ from ..http.messages import compact_json
 from ..incidents import where
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
+from ..store.once import LEAST, message_of
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..store.session_state import NO_CHANGE, apply
@@ -190,6 +191,9 @@ class ExecuteRun(Job):
             run = evolve(run, state=apply(run.state, view))
         origin = EventOrigin(run, self.context.name_of(run))
         member = self.context.cluster.member(self.database)
+        message = "" if member.once else None
+        if member.once and len(run.input) > LEAST:
+            message = message_of(run.input)
         journal = Journal(
             self.database,
             run,
@@ -201,6 +205,7 @@ class ExecuteRun(Job):
             in_doubt=asked.get("in_doubt", "ask"),
             state=StateWriter(view),
             given=Given(asked),
+            message=message,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         outcome = yield from self._work(work, node)

@@ -16,6 +16,7 @@ from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
+from ..store.once import BEFORE_MARKS
 from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..store.unhosted import Unhosted
 from ..values import frozen
@@ -102,6 +103,7 @@ class Membership:
         letters: The messages and replies that this process works on.
         defined: The digests of the definitions that this process has stored.
         shares: Those of the process, of which each node has its part.
+        once: All nodes know texts that are stored once (`store/once`); not before the first beat.
     """
 
     database: str
@@ -123,6 +125,7 @@ class Membership:
     letters: SharedWork[Any] = field(factory=SharedWork[Any], repr=False)
     defined: set[str] = field(factory=set[str], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
+    once: bool = False
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
@@ -160,6 +163,7 @@ class Membership:
         self.beaten_us, self.beats, self.up_us = before_us, beaten.beats, beaten.up_us
         self.late_us = before_us + _LATE_BEATS * self.terms.beat_us
         self.place, self.others = name_held.place, beaten.others
+        self.once = all(other.schema_version not in BEFORE_MARKS for other in beaten.others)
         self.started_us = self.started_us or before_us
         for log in (*self.bury(beaten.buried), *logs):
             yield from log

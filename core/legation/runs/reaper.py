@@ -19,6 +19,7 @@ from ..effects import (
     ThisNode,
     Transact,
 )
+from ..store.once import message_of
 from ..store.run_keeping import (
     CancelsAsked,
     ClaimWaiting,
@@ -168,7 +169,9 @@ class KeepRuns(Job):
         run, component = row.claim, self.context.component(row.claim)
         summary = RunSummary(run, self.context.name_of(run), component)
         state = StateWriter(view_of(json.loads(run.input)))
-        journal = Journal(self.database, run, node, now_us, state=state)
+        once = self.context.cluster.member(self.database).once
+        message = message_of(run.input) if once else None
+        journal = Journal(self.database, run, node, now_us, state=state, message=message)
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)

@@ -25,6 +25,7 @@ from ..http.messages import compact_json
 from ..models.conversation import Message, ToolCall, ToolSpec
 from ..store.failures import StoreFailure
 from ..store.member_runs import MemberMove, Root, StartMember
+from ..store.once import WORTH, message_of, shorten_output
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..store.steps import StepKind
@@ -202,7 +203,7 @@ class LeaderToolSet:
             member.kind,
             member.id,
             run.input,
-            compact_json(render_running(member_run.summarize(member_run.state, now_us, now_us))),
+            _render_running(member_run, now_us),
             now_us,
         )
         yield from _store(journal, start)
@@ -218,7 +219,7 @@ class LeaderToolSet:
         own.resumed = journal.resumed
         now_us = journal.now_us = yield from Now()
         member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
-        output = compact_json(render_running(member_run.summarize(kept.state, now_us, now_us)))
+        output = _render_running(member_run, now_us)
         journal.moves.append(_build_move(run, RunState.RUNNING, output, now_us))
         answers = ABSENT if own.resumed else _answers_of(journal, kept.run_id)
         own.note(RunContinued(answers, resumed=True if own.resumed else ABSENT))
@@ -227,7 +228,8 @@ class LeaderToolSet:
     def _move(self, member_run: _MemberRun, end: End) -> None:
         """Store with the next batch, which has the events of it, how a member's run ended."""
         run, journal = member_run.run, member_run.writer.journal
-        move = _build_move(run, end.state, compact_json(end.output), journal.now_us)
+        output = _shorten(journal, run, compact_json(end.output))
+        move = _build_move(run, end.state, output, journal.now_us)
         journal.moves.append(evolve(move, reason=end.reason, usage=end.usage))
 
     def _run(self, member_run: _MemberRun, began_us: int) -> Program[tuple[End, TurnState]]:
@@ -361,6 +363,20 @@ def _writer(writer: EventWriter, run: ClaimedRun, name: str, place: str) -> Even
     """Return the writer of a member, whose steps stand below the `place` of its call."""
     origin = EventOrigin(run, name, writer.origin.run.run_id)
     return EventWriter(writer.journal, origin, writer.streamed, f"{place}/")
+
+
+def _render_running(member_run: _MemberRun, now_us: int) -> str:
+    """Return what is shown of a member at work, as it is stored."""
+    summary = member_run.summarize(member_run.state, now_us, now_us)
+    output = compact_json(render_running(summary))
+    return _shorten(member_run.writer.journal, member_run.run, output)
+
+
+def _shorten(journal: Journal, run: ClaimedRun, output: str) -> str:
+    """Return the output of a member's run as it is stored beside the task, its input."""
+    if journal.message is None or len(output) < WORTH:
+        return output
+    return shorten_output(output, message_of(run.input))[0]
 
 
 def _build_move(run: ClaimedRun, state: RunState, output: str, now_us: int) -> MemberMove:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..values import frozen
+from .once import message_of, shorten_output, whole_output
 from .run_rows import EXECUTED, EXECUTED_RUN, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
@@ -44,7 +45,7 @@ MOVE: Final = Sql(
 )
 # A member's run has a higher number than the one that it is part of.
 OPEN: Final = Sql(
-    f"""select run_id, parent_run_id, output from runs
+    f"""select run_id, parent_run_id, input, {whole_output()} from runs
     where owner = :owner and session_id = :session_id and parent_run_id is not null
         and {_OPEN_MEMBER}
         and run_no > (select run_no from runs where run_id = :run_id)
@@ -140,22 +141,28 @@ def end_members(
     run_id: str,
     ending: tuple[str, str | None, int],
     failure: Mapping[str, str],
+    *,
+    once: bool,
 ) -> Statements[None]:
     """End what members still do for the run, and their members for them.
 
     Part of a unit that ends the run, under the session's lock.  `ending` is how: the status, the
-    reason, and when; `failure` is added to what is shown of them.
+    reason, and when; `failure` is added to what is shown of them.  `once`: their outputs are
+    shortened.
     """
     status, reason, now_us = ending
     content, family = _TOLD[RunState(status)], {run_id}
     changes = {"status": status, "content": content, "content_type": "str", **failure}
-    for child, parent, output in (yield OPEN(owner=owner, session_id=session_id, run_id=run_id)):
+    members = yield OPEN(owner=owner, session_id=session_id, run_id=run_id)
+    for child, parent, asked, output in members:
         if parent not in family:
             continue
         family.add(child)
         shown = {**json.loads(output), **changes}
         shown.pop("requirements", None)
         text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+        if once:
+            text, _ = shorten_output(text, message_of(asked))
         ended = {"status": status, "output": text, "reason": reason, "now_us": now_us}
         yield END(owner=owner, run_id=child, **ended)
 

@@ -101,7 +101,8 @@ _DELETE: Final = Sql(
         ))) returning node_id""",
 )
 _LIST: Final = Sql(
-    """select node_id, place, hosts, started_us, beat_us, code_version from nodes
+    """select node_id, place, hosts, started_us, beat_us, code_version,
+        schema_version from nodes
     order by node_id"""
 )
 _ENTER: Final = Sql(
@@ -128,6 +129,7 @@ class OtherNode:
         started_us: When it entered, by its own clock.
         beat_us: When it beat last, by the up-time.
         code_version: The release that it runs.
+        schema_version: The latest version of the schema that it knows.
     """
 
     name: str
@@ -136,6 +138,7 @@ class OtherNode:
     started_us: int
     beat_us: int
     code_version: str
+    schema_version: str
 
 
 @frozen

@@ -13,6 +13,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from attrs import evolve
 
 from ..values import frozen
+from .once import whole_output
 from .run_rows import COLUMNS, RunRow
 from .units import Dialect, ReadUnit, Sql, Statements
 
@@ -44,7 +45,8 @@ _ANY_NUMBERED: Final = f"{_OF_SESSION} and run_no = any (cast(:numbers as bigint
 
 def _measure(length: str) -> str:
     """Return the bytes of a run: of its input, its output, and the state that it left."""
-    return f"""{length.format("input")} + coalesce({length.format("output")}, 0) + coalesce(
+    output = length.format(whole_output())
+    return f"""{length.format("input")} + coalesce({output}, 0) + coalesce(
         (select {length.format("document")} from session_states as kept
         where kept.owner = runs.owner and kept.session_id = runs.session_id
         and kept.digest = runs.state), 0)"""

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from ..values import frozen
 from .leases import clocked, held
+from .once import whole_data, whole_output
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,
@@ -36,33 +37,32 @@ __all__ = [
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
 ANY_FETCH: Final = Sql(f"select {COLUMNS} from runs where run_id = :run_id")
 HISTORY_BYTES: Final = 4 << 20
-"""How much of the runs before it a run is told, in bytes as they are stored: the newest of them,
-and of those before as many as begin within it."""
+"""How much of the runs before it a run is told, in bytes as they are read: the newest of them, and
+of those before as many as begin within it."""
 
 HISTORY_AT_ONCE: Final = 256 << 10
 """How much of them is read where other programs wait for it."""
 
 
 def _recent(length: str) -> str:
-    measured = " + ".join(length.format(column) for column in ("input", "output"))
+    measured = " + ".join(length.format(column) for column in ("input", whole_output()))
     return f"""with sized as (
         select run_no, sum(bytes) over (order by run_no desc) - bytes as before from (
             select run_no, {measured} as bytes from runs
             where owner = :owner and session_id = :session_id and run_no < :run_no
             and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
             and output is not null order by run_no desc limit :size) as recent)
-    select run_no, output, (select max(before) from sized) >= :most from runs
+    select run_no, {whole_output()}, (select max(before) from sized) >= :most from runs
     where owner = :owner and session_id = :session_id
     and run_no in (select run_no from sized where before < :most) order by run_no desc"""
 
 
 RECENT: Final = Sql(_recent("length(cast({} as blob))"), _recent("octet_length({})"))
+_NUMBERED: Final = f"""select run_no, {whole_output()} from runs
+    where owner = :owner and session_id = :session_id and output is not null and run_no"""
 NUMBERED: Final = Sql(
-    """select run_no, output from runs where owner = :owner and session_id = :session_id
-    and output is not null and run_no in (select value from json_each(:numbers))
-    order by run_no""",
-    """select run_no, output from runs where owner = :owner and session_id = :session_id
-    and output is not null and run_no = any (cast(:numbers as bigint[])) order by run_no""",
+    f"{_NUMBERED} in (select value from json_each(:numbers)) order by run_no",
+    f"{_NUMBERED} = any (cast(:numbers as bigint[])) order by run_no",
 )
 # Of a run that was stored before the last three were counted there is nothing to add.
 _COUNTED: Final = (
@@ -82,7 +82,8 @@ CONSUMED: Final = Sql(
     _sums("cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)"),
 )
 EVENTS: Final = Sql(
-    f"""select e.seq, e.name, e.data, case when e.seq = r.events then {kept_state("r")} end
+    f"""select e.seq, e.name, {whole_data("e", "r")},
+        case when e.seq = r.events then {kept_state("r")} end
     from events e join runs r on r.run_id = e.run_id
     where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
 )

@@ -8,9 +8,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from attrs import field, fields
+from attrs import evolve, field, fields
 
 from ..values import frozen
+from .once import shorten, whole_output
 from .run_states import RunMove, RunState, state_after, states_before
 from .session_state import fill_state, kept_state
 from .units import Dialect, Numbered, Rows, Sql, Statement
@@ -37,6 +38,7 @@ __all__ = [
     "insert_events",
     "literal",
     "order_columns",
+    "shorten_events",
     "status_is",
     "to_claimed_run",
 ]
@@ -142,8 +144,9 @@ class RunRow:
 
 
 _STORED: Final = tuple(field.name for field in fields(RunRow) if field.name != "state")
+_WHOLE: Final = (whole_output() if name == "output" else name for name in _STORED)
 
-COLUMNS: Final = ", ".join((*_STORED, kept_state()))
+COLUMNS: Final = ", ".join((*_WHOLE, kept_state()))
 """What a `RunRow` is made of, in its order; the table is called `runs`."""
 
 _CLAIMED: Final = tuple(field.name for field in fields(ClaimedRun) if field.name != "state")
@@ -251,6 +254,13 @@ MANY_EVENTS: Final = Sql(
     on conflict (run_id, seq) do nothing""",
     _UNNESTED,
 )
+
+
+def shorten_events(
+    events: tuple[StoredEvent, ...], message: str, answer: str = ""
+) -> tuple[StoredEvent, ...]:
+    """Return `events` with marks for `message` and `answer`, as they are stored (`once`)."""
+    return tuple(evolve(event, data=shorten(event.data, message, answer)) for event in events)
 
 
 def _number_values(size: int) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 from ..values import frozen
 from .leases import FOREVER
 from .member_runs import end_members
+from .once import shorten_output, whole_output
 from .run_rows import (
     ASKED_OF,
     CLAIMED,
@@ -33,7 +34,8 @@ CANCELLED_AT_ONCE: Final = tuple(s for s in states_before(RunMove.CANCEL) if s !
 """The states of a run that nobody executes; who does cancels it, once somebody has asked."""
 
 STANDING: Final = Sql(
-    "select status, events, output from runs where owner = :owner and run_id = :run_id"
+    f"""select status, events, {whole_output()} from runs
+    where owner = :owner and run_id = :run_id"""
 )
 ASK_TO_CANCEL: Final = Sql(
     f"""update runs set cancel_us = coalesce(cancel_us, :now_us)
@@ -52,6 +54,7 @@ class CancelRun(Unit[str | None]):
 
     `event` is the name and data of the event that tells, `output` the run's output where it had
     none; a run that is over stays as it is.  `members`: it may have members that wait with it.
+    `message`: as a `FinishRun` has it.
     """
 
     owner: str
@@ -61,6 +64,7 @@ class CancelRun(Unit[str | None]):
     output: str
     event: tuple[str, str]
     members: bool = False
+    message: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[str | None | Undo[str | None]]:
         """Yield the session's lock, a look, and what the status asks for."""
@@ -73,13 +77,16 @@ class CancelRun(Unit[str | None]):
             yield ASK_TO_CANCEL.of(self)
         elif status in CANCELLED_AT_ONCE:
             last, stored = found[0][1] + 1, json.loads(found[0][2] or self.output)
-            output = encode_value({**stored, "status": _CANCELLED.value})
+            output, once = encode_value({**stored, "status": _CANCELLED.value}), False
+            if self.message is not None:
+                (output, _), once = shorten_output(output, self.message), True
             yield CANCEL.of(self, output=output, last=last)
             event = StoredEvent(last, *self.event)
             yield insert_events(dialect, self.run_id, self.now_us, (event,))
             if self.members:
                 ending = (_CANCELLED.value, "cancelled", self.now_us)
-                yield from end_members(self.owner, self.session_id, self.run_id, ending, {})
+                root = (self.owner, self.session_id, self.run_id)
+                yield from end_members(*root, ending, {}, once=once)
         return status
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from ..values import frozen
 from .leases import FOREVER, clocked, lapsed
 from .member_runs import end_members, read_failure
+from .once import WORTH, shorten_output
 from .run_rows import (
     ACTIVE_RUN,
     ASKED_OF,
@@ -37,6 +38,7 @@ from .run_rows import (
     insert_events,
     literal,
     order_columns,
+    shorten_events,
     to_claimed_run,
 )
 from .run_states import RunMove, RunState, state_after
@@ -180,7 +182,8 @@ class AppendEvents(Unit[bool | None]):
 
     The result is None when the lease is lost, else whether somebody asked to cancel the run.  It is
     lost as well where the events do not go on where the stored ones end: `last` is the number of
-    the newest one, which is stored already where there are steps alone.
+    the newest one, which is stored already where there are steps alone.  `message`: as a
+    `FinishRun` has it.
     """
 
     owner: str
@@ -190,6 +193,7 @@ class AppendEvents(Unit[bool | None]):
     events: tuple[StoredEvent, ...]
     last: int
     records: Records = NO_RECORDS
+    message: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events and the steps."""
@@ -208,8 +212,9 @@ class AppendEvents(Unit[bool | None]):
         )
         if not rows:
             return Undo(None)
-        if self.events:
-            yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        if events := self.events:
+            events = shorten_events(events, self.message) if self.message else events
+            yield insert_events(dialect, self.run_id, self.now_us, events)
         attempt, state = lease.attempt, states[0][0] if states else EMPTY
         yield from write_records(dialect, self.run_id, attempt, self.now_us, records, state)
         return rows[0][0] is not None
@@ -312,6 +317,7 @@ class FinishRun(Unit[Ended]):
     `input` is what the run keeps as its input, where that changes: a run that pauses keeps there
     what it needs to go on.  `members`: it may have members at work, whose runs end with it.
     `view` is what the token of the run's caller says, which is laid over the state that it shows.
+    `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
     """
 
     owner: str
@@ -331,13 +337,17 @@ class FinishRun(Unit[Ended]):
     members: bool = False
     records: Records = NO_RECORDS
     view: StateChange = NO_CHANGE
+    message: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
+        output, events = self.output, self.events
+        if self.message is not None and output is not None and len(output) >= WORTH:
+            output, events = self._shorten(output, self.message)
         touched = yield TOUCH_SESSION.of(self)
-        if not (yield FINISH.of(self, **self._fence())):
+        if not (yield FINISH.of(self, output=output, **self._fence())):
             return Undo((yield from self._before()))
-        yield insert_events(dialect, self.run_id, self.now_us, self.events)
+        yield insert_events(dialect, self.run_id, self.now_us, events)
         state, shown = touched[0][0], None
         if self.records is not NO_RECORDS:
             state = yield from write_records(
@@ -359,6 +369,7 @@ class FinishRun(Unit[Ended]):
                 self.run_id,
                 (self.status, self.reason, self.now_us),
                 read_failure(self.output),
+                once=self.message is not None,
             )
         waiting = yield NEXT.of(self)
         if not waiting:
@@ -367,6 +378,12 @@ class FinishRun(Unit[Ended]):
         claimed, elsewhere = yield from claim.take(waiting)
         following = to_claimed_run(claimed, ((state,),))
         return Ended(kept=True, following=following, elsewhere=elsewhere, state=shown)
+
+    def _shorten(self, output: str, message: str) -> tuple[str, tuple[StoredEvent, ...]]:
+        """Return the output and the events with marks; a run that pauses has another answer yet."""
+        output, answer = shorten_output(output, message)
+        answer = "" if self.status == _PAUSED else answer
+        return output, shorten_events(self.events, message, answer)
 
     def _fence(self) -> dict[str, Any]:
         lease, events = self.lease, self.events

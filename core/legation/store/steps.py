@@ -18,6 +18,7 @@ from typing import Final
 
 from ..values import frozen
 from .member_runs import MemberMove
+from .once import whole_output
 from .session_state import EMPTY, StateChanges
 from .units import (
     NO_ROWS,
@@ -210,11 +211,11 @@ DEFINED: Final = Sql(
     where digest in (select value from json_each(:digests))""",
     "select digest, document from definitions where digest = any (cast(:digests as text[]))",
 )
+_MEMBERS_OVER: Final = f"""select run_id, status, {whole_output()} from runs
+    where owner = :owner and ended_us is not null and output is not null and run_id"""
 MEMBERS_OVER: Final = Sql(
-    """select run_id, status, output from runs where owner = :owner and ended_us is not null
-    and output is not null and run_id in (select value from json_each(:runs))""",
-    """select run_id, status, output from runs where owner = :owner and ended_us is not null
-    and output is not null and run_id = any (cast(:runs as text[]))""",
+    f"{_MEMBERS_OVER} in (select value from json_each(:runs))",
+    f"{_MEMBERS_OVER} = any (cast(:runs as text[]))",
 )
 
 

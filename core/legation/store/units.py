@@ -73,7 +73,7 @@ _REGISTERED: Final[list[Sql]] = []
 
 def _psycopg_text(text: str) -> str:
     """Turn `:name` into the `%(name)s` of psycopg and double what it would read as its own."""
-    return _NAMED.sub(r"%(\1)s", text.replace("%", "%%"))
+    return _NAMED.sub(r"%(\1)s", text.replace("%", "%%").replace("instr(", "strpos("))
 
 
 @frozen(eq=False)
@@ -81,9 +81,9 @@ class Sql:
     """One statement of the core, in the text of each engine.
 
     Parameters are written `:name`; `names` has them in the order of the text.  `postgresql` is
-    given where the dialects differ.  Every instance registers itself, so that a test can prepare
-    all of them against the real schema; what changes the schema cannot be prepared against it, and
-    says `registered=False`.
+    given where the dialects differ in more than `instr`, which is `strpos` there.  Every instance
+    registers itself, so that a test can prepare all of them against the real schema; what changes
+    the schema cannot be prepared against it, and says `registered=False`.
     """
 
     text: str

@@ -303,7 +303,8 @@ def cancel_run(
     if own.row.parent_run_id is not None and not RunState(own.row.status).final:
         return Conflict(_GOES_WITH)
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, own.row.run_id))
-    found = yield from cancel(own.hosted.database, own.row, own.hosted.name, change)
+    member = call.context.cluster.member(own.hosted.database)
+    found = yield from cancel(member, own.row, own.hosted.name, change)
     return NotFound(_NO_RUN) if found is None else json_response(200, {})
 
 
