@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation import EchoModel
+from legation import EchoModel, LimitOverrides, NodeLimits, PlatformLimits
 from legation.config import (
     DEFAULT_EXCLUDED_ROUTES,
     Agent,
@@ -58,9 +58,17 @@ WHOLE: Mapping[str, Any] = {
             "in_doubt": "tell",
             "version": "2",
         },
-        {"id": "b", "run": "m:g", "again": "safe"},
+        {"id": "b", "run": "m:g", "again": "safe", "limits": {"runs": 4}},
     ],
     "teams": [{"id": "t", "members": ["a"], "mode": "route", "tools": ["m:f"], "in_doubt": "end"}],
+    "limits": {
+        "runs": 8,
+        "requests_per_second": 5,
+        "node": {"runs": 100},
+        "anonymous": {"runs": 1},
+        "scopes": {"batch:run": {"weight": 0.5}, "agents:run": {"waiting": 3}},
+        "subjects": {"ada": {"tokens_per_day": 1_000_000}},
+    },
     "channels": {"chat": {"kind": "whatsapp", "agent": "a", "app_secret_env": "SECRET"}},
 }
 
@@ -111,13 +119,27 @@ def test_a_whole_tree_is_read() -> None:
                 in_doubt="tell",
                 version="2",
             ),
-            Agent(id="b", run="m:g", again="safe"),
+            Agent(id="b", run="m:g", again="safe", limits=LimitOverrides(runs=4)),
+        ),
+        "limits": PlatformLimits(
+            runs=8,
+            requests_per_second=5.0,
+            node=NodeLimits(runs=100),
+            anonymous=LimitOverrides(runs=1),
+            scopes={
+                "batch:run": LimitOverrides(weight=0.5),
+                "agents:run": LimitOverrides(waiting=3),
+            },
+            subjects={"ada": LimitOverrides(tokens_per_day=1_000_000)},
         ),
         "teams": (Team(id="t", members=("a",), mode="route", tools=TOOLS, in_doubt="end"),),
         "channels": (Channel(id="chat", kind="whatsapp", agent="a", app_secret_env="SECRET"),),
     }
 
-    assert structure(WHOLE) == PlatformConfig(**told)
+    config = structure(WHOLE)
+
+    assert config == PlatformConfig(**told)
+    assert [*config.limits.scopes] == ["batch:run", "agents:run"]  # the first that is held counts
 
 
 def test_lists_may_be_given_where_tuples_are_kept() -> None:
@@ -150,6 +172,33 @@ ONE_FAULT: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a text for true": (
         {"platform": {"authorization": "false"}},
         "platform.authorization: expected true or false",
+    ),
+    "limits that are no table": ({"limits": 3}, "limits: expected a table"),
+    "a limit that is unknown": ({"limits": {"rate": 3}}, "limits: unknown: rate"),
+    "a text for a limit": ({"limits": {"runs": "3"}}, "limits.runs: expected an integer"),
+    "a limit of nodes that they have not": (
+        {"limits": {"node": {"weight": 3}}},
+        "limits.node: unknown: weight",
+    ),
+    "limits of scopes that are no table": (
+        {"limits": {"scopes": ["batch:run"]}},
+        "limits.scopes: expected a table of tables",
+    ),
+    "a limit of a scope that is unknown": (
+        {"limits": {"scopes": {"batch:run": {"rate": 1}}}},
+        'limits.scopes."batch:run": unknown: rate',
+    ),
+    "limits of a subject that are no table": (
+        {"limits": {"subjects": {"ada": 3}}},
+        'limits.subjects."ada": expected a table',
+    ),
+    "a text for a limit of an agent": (
+        {"agents": [{"id": "a", "limits": {"runs": "4"}}]},
+        "agents[0].limits.runs: expected an integer",
+    ),
+    "a limit of an agent that is unknown": (
+        {"agents": [{"id": "a", "limits": {"node": {}}}]},
+        "agents[0].limits: unknown: node",
     ),
     "a number for true": (
         {"platform": {"authorization": 1}},

@@ -1,4 +1,7 @@
-"""The findings on security: settings that can be served, but are unsafe."""
+"""The findings on security: settings that can be served, but are unsafe.
+
+Limits that do not limit are among them: one caller takes then what is another's.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
+from ..shares.limits import PlatformLimits
 from ..values import frozen
 
 __all__ = ["Finding", "posture"]
@@ -48,3 +52,30 @@ def _findings(config: PlatformConfig) -> Iterator[Finding]:
             yield Finding(where, _NO_ORIGIN.format(origin))
         elif parts[1] != "https" and parts[2] not in _LOOPBACK:
             yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
+    yield from _limit_findings(config.limits)
+
+
+_OF_NODE: Final = ("runs", "model_calls", "streams", "followers")
+
+
+def _limit_findings(limits: PlatformLimits) -> Iterator[Finding]:
+    rate, burst = limits.requests_per_second, limits.request_burst
+    if not rate:
+        yield Finding("limits.requests_per_second", "is 0: whoever asks without end is answered")
+    elif burst < rate:
+        message = f"is less than requests_per_second ({rate:g}): who asks evenly is refused, too"
+        yield Finding("limits.request_burst", message)
+    for name in _OF_NODE:
+        own, of_node = getattr(limits, name), getattr(limits.node, name)
+        if own > of_node:
+            message = f"is more than limits.node.{name} ({of_node}): no node has so many"
+            yield Finding(f"limits.{name}", message)
+    for name in (*_OF_NODE, "waiting", "requests_per_second", "tokens_per_day", "stored_bytes"):
+        nobody, everybody = getattr(limits.anonymous, name), getattr(limits, name)
+        if nobody is not None and everybody is not None and nobody > everybody:
+            message = f"is more than limits.{name} ({everybody:g}): who has no name gets more"
+            yield Finding(f"limits.anonymous.{name}", message)
+    if limits.stored_bytes is not None and limits.state_bytes > limits.stored_bytes:
+        yield Finding(
+            "limits.state_bytes", "is more than limits.stored_bytes: it cannot be used up"
+        )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from legation.access.posture import Finding, posture
 from legation.config import AuthorizationConfig, PlatformConfig
+from legation.shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 
 
 def found(**more: Any) -> list[tuple[str, str]]:
@@ -65,3 +66,49 @@ def test_an_origin_that_protects_nobody_is_a_finding(origin: str, told: str) -> 
 @given(st.text())
 def test_any_origin_has_findings_or_none(origin: str) -> None:
     assert len(found(cors_allowed_origins=[origin])) <= 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "path", "told"),
+    [
+        (
+            PlatformLimits(requests_per_second=0),
+            "limits.requests_per_second",
+            "is 0: whoever asks without end is answered",
+        ),
+        (
+            PlatformLimits(requests_per_second=50, request_burst=10),
+            "limits.request_burst",
+            "is less than requests_per_second (50): who asks evenly is refused, too",
+        ),
+        (
+            PlatformLimits(runs=10, node=NodeLimits(runs=9)),
+            "limits.runs",
+            "is more than limits.node.runs (9): no node has so many",
+        ),
+        (
+            PlatformLimits(tokens_per_day=5, anonymous=LimitOverrides(tokens_per_day=6)),
+            "limits.anonymous.tokens_per_day",
+            "is more than limits.tokens_per_day (5): who has no name gets more",
+        ),
+        (
+            PlatformLimits(stored_bytes=1000),
+            "limits.state_bytes",
+            "is more than limits.stored_bytes: none is so large",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("limits") else None,
+)
+def test_a_limit_that_does_not_limit_is_a_finding(
+    limits: PlatformLimits, path: str, told: str
+) -> None:
+    assert found(limits=limits) == [(path, told)]
+
+
+def test_limits_that_make_sense_are_no_finding() -> None:
+    anonymous = LimitOverrides(runs=2, tokens_per_day=100, requests_per_second=5)
+    limits = PlatformLimits(
+        runs=8, tokens_per_day=1_000_000, stored_bytes=1 << 30, anonymous=anonymous
+    )
+
+    assert found(limits=limits) == []

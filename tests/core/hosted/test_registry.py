@@ -20,6 +20,7 @@ from legation.config import (
 from legation.hosted.registry import DEFAULT_DATABASE, MAX_DEPTH, Registry, build
 from legation.http.refusals import Fault
 from legation.models.echo import Echo
+from legation.shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 from legation.tools import ToolError, tool
 
 SECRETS = {"S": "a-secret", "T": "a-token", "U": "another"}
@@ -413,6 +414,25 @@ def test_an_empty_secret_is_no_secret() -> None:
         ({"unhosted_minutes": 10_081}, "platform.unhosted_minutes"),
         ({"unhosted_minutes": float("inf")}, "platform.unhosted_minutes"),
         ({"unhosted_minutes": "10"}, "platform.unhosted_minutes"),
+        ({"limits": PlatformLimits(runs=0)}, "limits.runs"),
+        ({"limits": PlatformLimits(node=NodeLimits(body_bytes=1))}, "limits.node.body_bytes"),
+        ({"limits": PlatformLimits(anonymous=LimitOverrides(weight=0))}, "limits.anonymous.weight"),
+        (
+            {"limits": PlatformLimits(scopes={"batch:run": LimitOverrides(streams=0)})},
+            'limits.scopes."batch:run".streams',
+        ),
+        (
+            {"limits": PlatformLimits(subjects={"ada": LimitOverrides(waiting=-1)})},
+            'limits.subjects."ada".waiting',
+        ),
+        ({"agents": [Agent("a", limits=LimitOverrides(runs=0))]}, "agents[0].limits.runs"),
+        (
+            {
+                "agents": [Agent("a")],
+                "teams": [Team("t", members=["a"], limits=LimitOverrides(runs=0))],
+            },
+            "teams[0].limits.runs",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(option: dict[str, Any], path: str) -> None:
@@ -586,3 +606,18 @@ def test_models_are_replaced_wherever_a_component_is_and_nothing_else_is() -> No
     assert changed.agents["b"].model is team.members[1].model is registry.agents["b"].model
     assert changed.hosted == registry.hosted
     assert registry.agents["a"].model is not other
+
+
+def test_the_limits_of_a_platform_are_ready_to_be_looked_up() -> None:
+    limits = PlatformLimits(
+        runs=9,
+        anonymous=LimitOverrides(runs=1),
+        subjects={"ada": LimitOverrides(runs=8), "~eve": LimitOverrides(runs=7)},
+    )
+    agent = Agent("a", limits=LimitOverrides(runs=2))
+    table = made(agents=[agent, Agent("b")], limits=limits).limits
+
+    own, other = ("agent", "a"), ("agent", "b")
+    assert [table.find(owner).runs for owner in ("bob", "ada", "~~eve", None)] == [9, 8, 7, 1]
+    assert table.account("ada", component=own).limits.runs == 2
+    assert table.account("ada", component=other).limits.runs == 8
