@@ -29,6 +29,7 @@ FOLLOWED: Final = (
     "howto/durable-runs",
     "howto/extending",
     "howto/identity-providers",
+    "howto/limits",
     "howto/migrating",
     "howto/observing",
     "howto/teams",

@@ -26,6 +26,7 @@ from legation.effects import Asks, Effect
 from legation.http import refusals
 from legation.migrations.catalogue import CATALOGUE
 from legation.observability.log_events import LOG_EVENTS
+from legation.shares.limits import NodeLimits, PlatformLimits
 from legation.store.run_states import MOVES
 from legation_cli import main
 from legation_server import DEFAULT, Settings
@@ -49,7 +50,8 @@ __all__ = [
 ]
 
 CONFIGURATION: Final[Mapping[str, type[Any]]] = {
-    name: getattr(config, name) for name in config.__all__ if attrs.has(getattr(config, name))
+    **{name: getattr(config, name) for name in config.__all__ if attrs.has(getattr(config, name))},
+    **{cls.__name__: cls for cls in (PlatformLimits, NodeLimits)},
 }
 """The classes of the configuration tree, by name."""
 

@@ -76,6 +76,4 @@ def _limit_findings(limits: PlatformLimits) -> Iterator[Finding]:
             message = f"is more than limits.{name} ({everybody:g}): who has no name gets more"
             yield Finding(f"limits.anonymous.{name}", message)
     if limits.stored_bytes is not None and limits.state_bytes > limits.stored_bytes:
-        yield Finding(
-            "limits.state_bytes", "is more than limits.stored_bytes: it cannot be used up"
-        )
+        yield Finding("limits.state_bytes", "is more than limits.stored_bytes: none is so large")
