@@ -8,6 +8,7 @@ when nothing new is found, so what it asserts holds for histories of any length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -16,7 +17,6 @@ import pytest
 from attrs import frozen
 
 from legation.store.run_keeping import (
-    RUNNING,
     ClaimWaiting,
     FindNeglected,
     ReleaseRun,
@@ -24,7 +24,8 @@ from legation.store.run_keeping import (
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, RunLease, StoredEvent
 from legation.store.run_states import MOVES, Moves, RunMove, RunState
 from legation.store.run_steering import CancelRun
-from legation.store.runs import ACTIVE, CLAIMED_SO, NEXT, AppendEvents, FinishRun, StartRun
+from legation.store.runs import CLAIMED_SO, NEXT, AppendEvents, FinishRun, StartRun
+from legation.store.turns import ANY_WAITING, LOOK, LOOK_OF_ANY
 from legation.store.units import Dialect
 
 from ..one_database import Database
@@ -282,12 +283,19 @@ def _without_node(row: Row) -> Row:
 
 def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> None:
     database = Tables()
-    values: dict[str, Any] = dict.fromkeys(("owner", "session_id", "node", "now_us", "until_us"), 1)
-    for sql in (ACTIVE, RUNNING, NEXT, CLAIMED_SO):
-        plan = database.connection.execute(
-            f"explain query plan {sql.sqlite_text}", values
-        ).fetchall()
-        assert any("INDEX runs_active" in row[3] for row in plan), sql.text
+    indexes = {
+        LOOK: {"runs_active", "runs_turn"},
+        LOOK_OF_ANY: {"runs_active", "runs_leased", "runs_turn"},
+        NEXT: {"runs_active", "runs_turn"},
+        CLAIMED_SO: {"runs_active"},
+        ANY_WAITING: {"runs_active", "runs_leased", "runs_turn"},
+    }
+    for sql, used in indexes.items():
+        values = dict.fromkeys(sql.names, "[]")
+        rows = database.connection.execute(f"explain query plan {sql.sqlite_text}", values)
+        plan = "\n".join(row[3] for row in rows)
+        assert set(re.findall(r"INDEX (runs_\w+)", plan)) == used, plan
+        assert not re.search(r"SCAN (runs|r|a)\b(?! USING)", plan), plan
 
 
 UNPAUSED: Final[Moves] = {
@@ -354,7 +362,7 @@ def test_nor_where_nodes_stand_still_for_longer_than_a_lease(
     [
         (FENCE, "", ONE_RUN),
         ("and attempt = :attempt", "", ONE_RUN),
-        (f"{ACTIVE_RUN} and {OF_A_CLIENT} limit 1", "status = 'nothing' limit 1", TWO_RUNS),
+        (f"{ACTIVE_RUN} and {OF_A_CLIENT}),", "status = 'nothing'),", TWO_RUNS),
         (f"and not exists (select 1 from nodes where {OF_ITS_NODE})", "", TWO_RUNS),
         (f"and not exists (select 1 from nodes where {OF_ITS_NODE})", "and 1 = 0", TWO_RUNS),
     ],

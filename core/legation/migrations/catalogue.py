@@ -593,10 +593,6 @@ _2_9_0: Final = Migration(
         Step("alter table runs add column turn bigint"),
         Step("alter table runs add column at_once bigint"),
         Step(
-            "create index runs_subject on runs (subject)"
-            " where subject is not null and status in ('PENDING', 'RUNNING')"
-        ),
-        Step(
             "create index runs_turn on runs ((coalesce(subject, owner)), (coalesce(turn, 0)))"
             " where status = 'PENDING' and parent_run_id is null"
         ),
@@ -611,7 +607,6 @@ _2_9_0: Final = Migration(
         Step("drop table usage"),
         Step("alter table sessions drop column bytes"),
         Step("drop index runs_turn"),
-        Step("drop index runs_subject"),
         Step("alter table runs drop column at_once"),
         Step("alter table runs drop column turn"),
         Step("alter table runs drop column subject"),

@@ -10,6 +10,7 @@ from ..effects import Nudge, Program, RandomBytes, Spawn
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
+from ..store.turns import RunShare
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .payloads import execution_of_member, find_answered
@@ -54,21 +55,34 @@ def go_on(
     }
     token = (yield from RandomBytes(8)).hex()
     node, now_us = yield from enter(context.cluster, database)
-    unit = ContinueRun(
-        owner=row.owner,
-        session_id=row.session_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        input=compact_json(kept),
-        token=token,
-        node=node,
-        now_us=now_us,
-        hosted=context.hosted,
-        waits=context.registry.config.on_busy == "queue",
-    )
-    continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
-    if continued.claim is not None:
-        yield from Spawn(ExecuteRun(context, database, continued.claim))
+    slots, subject = context.shares.runs, row.subject or row.owner
+    limits = context.shares.table.limits_of(subject)
+    room = slots.try_to_take(subject, limits.weight)
+    given = not room
+    try:
+        unit = ContinueRun(
+            owner=row.owner,
+            session_id=row.session_id,
+            run_id=row.run_id,
+            attempt=row.attempt,
+            input=compact_json(kept),
+            token=token,
+            node=node,
+            now_us=now_us,
+            hosted=context.hosted,
+            waits=context.registry.config.on_busy == "queue",
+            share=RunShare(row.subject, limits.runs, limits.waiting, limits.weight, room),
+        )
+        continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
+        if continued.claim is not None:
+            place = subject if room else None
+            yield from Spawn(ExecuteRun(context, database, continued.claim, place))
+            given = True  # from now on the program there has the place
+    finally:
+        if not given:
+            slots.release(subject)
+    if continued.queued:
+        yield from Nudge(runs_topic(database))
     if continued.elsewhere:
         yield from Nudge(runs_topic(database), database)
     return continued

@@ -14,15 +14,28 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from ..effects import Interrupted, Interruptible, Job, Log, Now, Nudge, Program, Spawn, ThisNode
+from ..effects import (
+    Interrupted,
+    Interruptible,
+    Job,
+    Log,
+    Now,
+    Nudge,
+    Program,
+    Spawn,
+    ThisNode,
+    Transact,
+)
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.once import LEAST, message_of
+from ..store.run_keeping import ClaimWaiting
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
+from ..store.runs import Ended
 from ..store.session_state import NO_CHANGE, apply
 from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
@@ -30,7 +43,7 @@ from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
 from .fold import Recorded
 from .given import Given
-from .membership import Cluster, NodeTerms
+from .membership import Cluster, NodeTerms, enter
 from .output import RunSummary
 from .recorded import fetch_recorded
 from .register import InFlight
@@ -41,7 +54,7 @@ from .team_turn import Taking
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
-__all__ = ["ExecuteRun", "ExecutorContext", "execute_next"]
+__all__ = ["ExecuteRun", "ExecutorContext", "execute_next", "execute_waiting"]
 
 _LEAST_SECONDS: Final = 0.001
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
@@ -123,6 +136,10 @@ class ExecutorContext:
         """How long a node may be silent before it is taken for dead, in microseconds."""
         return round(self.registry.config.lease_seconds * 1_000_000)
 
+    def weigh(self, subject: str) -> float:
+        """Return the weight of `subject` among others."""
+        return self.shares.table.limits_of(subject).weight
+
     def name_of(self, run: ClaimedRun) -> str:
         """Return the name of the agent or team of `run`, its id when it is hosted no more."""
         component = self.component(run)
@@ -155,11 +172,16 @@ class _Work:
 
 @frozen
 class ExecuteRun(Job):
-    """Take the turn of a claimed run, store its end, and go on with the session's next run."""
+    """Take the turn of a claimed run, store its end, and go on with what waits.
+
+    `place` is the subject of whose places in this node it has one; it gives that back at its end,
+    whatever that is.
+    """
 
     context: ExecutorContext
     database: str
     run: ClaimedRun
+    place: str | None = None
 
     def program(self) -> Program[None]:
         """Execute the run under its lease.
@@ -168,19 +190,32 @@ class ExecuteRun(Job):
         under the very same lease: that goes on.
         """
         executing, key = self.context.executing, (self.database, self.run.run_id)
-        if self.context.cluster.executes(*key, self.run.attempt):
-            return
-        if self.context.ending and (yield from release_run(self.database, self.run)):
-            return
-        executing.enter(key, self.run.attempt)
         try:
-            following = yield from self._execute()
+            if self.context.cluster.executes(*key, self.run.attempt):
+                return
+            if self.context.ending and (yield from release_run(self.database, self.run)):
+                return
+            executing.enter(key, self.run.attempt)
+            try:
+                ended = yield from self._execute()
+            finally:
+                executing.leave(key, self.run.attempt)
         finally:
-            executing.leave(key, self.run.attempt)
-        if following is not None:
-            yield from execute_next(self.context, self.database, following)
+            if self.place is not None:
+                self.context.shares.runs.release(self.place)
+        if ended.following is not None:
+            yield from execute_next(self.context, self.database, ended.following)
+        if ended.contended:
+            yield from self._let_others()
 
-    def _execute(self) -> Program[ClaimedRun | None]:
+    def _let_others(self) -> Program[None]:
+        """Execute whose turn it is; where the database is away, a later round does."""
+        try:
+            yield from execute_waiting(self.context, self.database)
+        except StoreFailure:
+            return
+
+    def _execute(self) -> Program[Ended]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
         node = yield from ThisNode()
         started_us = yield from Now()
@@ -212,7 +247,7 @@ class ExecuteRun(Job):
         if not isinstance(outcome, End) and self._is_releasable(outcome):
             outcome = yield from self._release(journal, outcome)
         if isinstance(outcome, LeaseLost):
-            return None
+            return Ended(kept=False)
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
             outcome = yield from self._break_off(work, outcome)
@@ -225,7 +260,7 @@ class ExecuteRun(Job):
             self.context.count(self.run, outcome.state)
         if ended.elsewhere:
             yield from Nudge(runs_topic(self.database), self.database)
-        return ended.following
+        return ended
 
     def _label(self, node: str) -> str:
         """Return what says which run, and whose try of it, a step belongs to."""
@@ -333,6 +368,38 @@ class ExecuteRun(Job):
 
 
 def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:
-    """Execute the run that a session's ended one made way for, or let it wait for another node."""
+    """Execute a run that waited and was claimed here, or let it wait for another node."""
     if context.take() or not (yield from release_run(database, run)):
-        yield from Spawn(ExecuteRun(context, database, run))
+        place, given = run.subject or run.owner, False
+        context.shares.runs.take(place)
+        try:
+            yield from Spawn(ExecuteRun(context, database, run, place))
+            given = True  # from now on the program there has the place
+        finally:
+            if not given:
+                context.shares.runs.release(place)
+
+
+def execute_waiting(context: ExecutorContext, database: str) -> Program[None]:
+    """Execute what waits, in the order of the turns, as far as there is room for it.
+
+    One program of a process does so at a time; who comes meanwhile lets that one look once more.
+    """
+    shares = context.shares
+    claims, slots = shares.claims, shares.runs
+    if database in claims:
+        claims[database] = True
+        return
+    claims[database] = True
+    try:
+        while claims[database] and context.accepting and slots.total < slots.capacity:
+            claims[database] = False
+            node, now_us = yield from enter(context.cluster, database)
+            unit = ClaimWaiting(node, now_us, context.hosted, slots.find_full(context.weigh))
+            claimed = yield from Transact(database, unit)
+            if claimed is not None:
+                claims[database] = True
+            if isinstance(claimed, ClaimedRun):
+                yield from execute_next(context, database, claimed)
+    finally:
+        del claims[database]

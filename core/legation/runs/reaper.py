@@ -22,7 +22,6 @@ from ..effects import (
 from ..store.once import message_of
 from ..store.run_keeping import (
     CancelsAsked,
-    ClaimWaiting,
     FindNeglected,
     ReleaseRun,
 )
@@ -34,7 +33,7 @@ from ..values import frozen
 from .endings import GaveUp, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, mark_final
-from .executor import ExecutorContext, execute_next
+from .executor import ExecutorContext, execute_next, execute_waiting
 from .fold import find_last
 from .membership import enter
 from .output import RunSummary
@@ -99,19 +98,9 @@ class KeepRuns(Job):
             except Exception as error:  # noqa: BLE001 (of this run alone: the others go on)
                 stuck = stuck or error
         if neglected.expired or neglected.waiting:
-            yield from self._claim()
+            yield from execute_waiting(self.context, self.database)
         if stuck is not None:
             raise stuck
-
-    def _claim(self) -> Program[None]:
-        """Execute what waits in sessions where nothing is executed."""
-        while self.context.accepting:
-            node, now_us = yield from enter(self.context.cluster, self.database)
-            claim = ClaimWaiting(node, now_us, self.context.hosted)
-            waiting = yield from Transact(self.database, claim)
-            if waiting is None:
-                return
-            yield from execute_next(self.context, self.database, waiting)
 
     def _recover(self, row: RunRow) -> Program[None]:
         """Let the run of a dead node wait for whoever goes on with it, or end it.

@@ -8,23 +8,27 @@ from typing import Any, Final
 
 from attrs import field
 
-from ..effects import Program, Spawn, Transact
+from ..effects import Nudge, Program, Spawn, Transact
 from ..hosted.registry import Component
 from ..http.messages import compact_json
+from ..shares.table import Account
 from ..store.failures import Busy, CommitLost, Conflict
 from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
+from ..store.turns import RunShare
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .retry import BACKOFF, FEW, Change, transact
+from .topics import runs_topic
 
 __all__ = ["NewRun", "start"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_LENGTH: Final = 500
+_ANY_NUMBER: Final = 1 << 62
 
 
 @frozen
@@ -35,6 +39,7 @@ class NewRun:
     later.  `state` is merged into the session's; `details` are members of the input beside the
     message.
     `waits` False: while another run of the session is active, this one is not taken.
+    `account`: what it is counted in; else that of its owner, of which any number may wait.
     """
 
     owner: str
@@ -45,6 +50,7 @@ class NewRun:
     state: Mapping[str, Any] = field(factory=dict[str, Any])
     details: Mapping[str, Any] = field(factory=dict[str, Any])
     waits: bool = True
+    account: Account | None = None
 
 
 def start(
@@ -52,14 +58,19 @@ def start(
 ) -> Program[Started]:
     """Store a run and see that it is executed; it goes on whatever becomes of this program.
 
-    The first message names the session; control characters have no place in a name.  A run that
-    is there already, under the same id of the same owner, is left as it is.
+    It has a place of the node from here on, or waits for its turn.  The first message names the
+    session; control characters have no place in a name.  A run that is there already, under the
+    same id of the same owner, is left as it is.
     """
     node, now_us = yield from enter(context.cluster, component.database)
-    started = yield from _store(
-        component.database,
-        StartRun(
-            owner=new.owner,
+    slots, owner = context.shares.runs, new.owner
+    account = new.account or context.shares.table.account(owner)
+    subject, limits = account.subject, account.limits
+    room = slots.try_to_take(subject, limits.weight)
+    given = not room
+    try:
+        unit = StartRun(
+            owner=owner,
             session_id=new.session_id,
             run_id=new.run_id,
             kind=component.kind,
@@ -71,11 +82,25 @@ def start(
             now_us=now_us,
             state=compact_json(new.state),
             waits=new.waits,
-        ),
-        change,
-    )
-    if started.claim is not None:
-        yield from Spawn(ExecuteRun(context, component.database, started.claim))
+            hosted=context.hosted,
+            share=RunShare(
+                None if subject == owner else subject,
+                limits.runs,
+                _ANY_NUMBER if new.account is None else limits.waiting,
+                limits.weight,
+                room,
+            ),
+        )
+        started = yield from _store(component.database, unit, change)
+        if (claim := started.claim) is not None:
+            place = subject if room else None
+            yield from Spawn(ExecuteRun(context, component.database, claim, place))
+            given = True  # from now on the program there has the place
+    finally:
+        if not given:
+            slots.release(subject)
+    if started.queued:
+        yield from Nudge(runs_topic(component.database))
     return started
 
 

@@ -46,6 +46,8 @@ class Shares:
         runs: Places of runs.
         bodies: Bytes of bodies that are being read.
         refused: How many requests were refused, by share.
+        claims: The databases from which a program claims runs that wait, and whether it is to look
+            once more.
         nodes: The living nodes, with this one: of rates, streams and calls each has its part.
     """
 
@@ -57,6 +59,7 @@ class Shares:
     runs: Slots = field(init=False)
     bodies: Slots = field(init=False)
     refused: dict[str, int] = field(factory=dict[str, int], init=False)
+    claims: dict[str, bool] = field(factory=dict[str, bool], init=False)
     nodes: int = field(default=1, init=False)
     _others: dict[str, int] = field(factory=dict[str, int], init=False)
 

@@ -7,6 +7,8 @@ beforehand how many subjects there will be (the dynamic threshold of Choudhury a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, field
 
 __all__ = ["Slots"]
@@ -33,6 +35,21 @@ class Slots:
         """Return whether `subject` may take `amount` more, of which it is to hold `most`."""
         holds = self._held.get(subject, 0) + amount
         return holds <= most and holds <= weight * (self.capacity - self.total)
+
+    def find_full(self, weigh: Callable[[str], float]) -> tuple[str, ...]:
+        """Return who holds something and may take no more; `weigh` has the weights."""
+        free = self.capacity - self.total
+        return tuple(s for s, holds in self._held.items() if holds + 1 > weigh(s) * free)
+
+    def try_to_take(self, subject: str, weight: float) -> bool:
+        """Give `subject` one more place, if there is room for it; return whether there was."""
+        held = self._held
+        holds = held.get(subject, 0) + 1
+        if holds > weight * (self.capacity - self.total):
+            return False
+        held[subject] = holds
+        self.total += 1
+        return True
 
     def take(self, subject: str, amount: int = 1) -> None:
         """Give `amount` places to `subject`, whether or not there is room."""

@@ -8,15 +8,12 @@ from ..values import frozen
 from .leases import FOREVER, clocked, end_of_lease, lapsed
 from .run_rows import (
     ACTIVE_RUN,
-    ASKED_OF,
     COLUMNS,
     EXECUTED,
     EXECUTED_RUN,
     LOCK_SESSION,
-    OF_A_CLIENT,
     RECORDED_MARK,
     UNTOUCHED,
-    WAITING_RUN,
     ClaimedRun,
     RunLease,
     RunRow,
@@ -24,7 +21,8 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, state_after
-from .runs import FENCE, NEXT, SessionClaim
+from .runs import CLAIM, FENCE
+from .turns import LOCK_SHARE, search_waiting
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
 __all__ = [
@@ -33,6 +31,7 @@ __all__ = [
     "ExpireRuns",
     "FindNeglected",
     "LeasedRuns",
+    "Missed",
     "Neglected",
     "NextNeglected",
     "ReleaseRun",
@@ -88,50 +87,8 @@ ANY_EXPIRED: Final = clocked(
 )
 
 
-# The sessions are found by jumping from one to the next in the index of active runs: what a search
-# costs grows with the number of sessions, not with that of their runs.  The first run of a session
-# that a client asked for counts alone: one behind it is for nobody, whatever it was asked of.
-_FIRST: Final = f"{ACTIVE_RUN} and {OF_A_CLIENT} order by run_no limit 1"
-_NEXT_TO_GO_ON: Final = f"""{WAITING_RUN} and {ASKED_OF} {{among}}
-    and not exists (select 1 from runs a where a.owner = r.owner and a.session_id = r.session_id
-        and a.{ACTIVE_RUN} and a.{EXECUTED_RUN} and a.{OF_A_CLIENT})
-    order by created_us limit 1"""
-ANY_WAITING: Final = Sql(
-    f"""with recursive heads (place) as (
-        select (select rowid from runs where {ACTIVE_RUN} order by owner, session_id limit 1)
-        union all
-        select coalesce(
-            (select rowid from runs where {ACTIVE_RUN} and owner = head.owner
-                and session_id > head.session_id order by session_id limit 1),
-            (select rowid from runs where {ACTIVE_RUN} and owner > head.owner
-                order by owner, session_id limit 1)
-        ) from heads join runs as head on head.rowid = place
-    )
-    select owner, session_id from runs r where rowid in (
-        select (select rowid from runs
-            where owner = head.owner and session_id = head.session_id and {_FIRST})
-        from heads join runs as head on head.rowid = place
-    ) and {_NEXT_TO_GO_ON.format(among="in (select value from json_each(:hosted))")}""",
-    f"""with recursive heads as (
-        (select owner, session_id from runs where {ACTIVE_RUN} order by owner, session_id limit 1)
-        union all
-        select n.owner, n.session_id from heads cross join lateral (
-            select owner, session_id from runs where {ACTIVE_RUN}
-            and (owner, session_id) > (heads.owner, heads.session_id)
-            order by owner, session_id limit 1
-        ) as n
-    )
-    select r.owner, r.session_id from heads cross join lateral (
-        select owner, session_id, status, kind, component_id, version, created_us from runs
-        where owner = heads.owner and session_id = heads.session_id and {_FIRST}
-    ) as r where {_NEXT_TO_GO_ON.format(among="= any (:hosted)")}""",
-)
 ANY_EXPIRY: Final = clocked(
     f"select min({end_of_lease('runs')}) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}"
-)
-RUNNING: Final = Sql(
-    f"""select 1 from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} limit 1"""
 )
 
 
@@ -198,7 +155,7 @@ class Neglected:
 class FindNeglected(ReadUnit[Neglected]):
     """At most `size` runs whose lease has lapsed; and whether any waits.
 
-    Of what waits, only what was asked of one of `hosted` counts.
+    Of what waits, only what was asked of one of `hosted` counts, and may be executed by now.
     """
 
     hosted: tuple[str, ...]
@@ -207,7 +164,7 @@ class FindNeglected(ReadUnit[Neglected]):
     def statements(self, dialect: Dialect) -> Statements[Neglected]:
         """Yield two reads."""
         expired = yield ANY_EXPIRED.of(self)
-        waiting = yield ANY_WAITING(hosted=text_array(dialect, self.hosted))
+        waiting = yield search_waiting(dialect, self.hosted)
         return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
 
 
@@ -223,7 +180,7 @@ class NextNeglected(ReadUnit[int | None]):
 
     def statements(self, dialect: Dialect) -> Statements[int | None]:
         """Yield two reads."""
-        if (yield ANY_WAITING(hosted=text_array(dialect, self.hosted))):
+        if (yield search_waiting(dialect, self.hosted)):
             return 0
         rows = yield ANY_EXPIRY()
         next_us: int | None = rows[0][0]
@@ -231,31 +188,41 @@ class NextNeglected(ReadUnit[int | None]):
 
 
 @frozen
-class ClaimWaiting(Unit[ClaimedRun | None]):
-    """Claim a run that waits in a session where none is running, or None.
+class Missed:
+    """The run whose turn it was is not to be had any more: somebody else was quicker."""
 
-    The unit that ends a run does this at once; this is for what a crash left waiting, and for what
-    the node that ended the run before does not host.  `hosted` is what this one does.
+
+@frozen
+class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
+    """Claim the run whose turn it is, or None.
+
+    The unit that ends a run goes on with the next of its session, where nobody else waits; this is
+    for all others.  `hosted` is what the node hosts, `full` are the subjects of which it executes
+    as many runs as it has room for.
     """
 
     node: str
     now_us: int
     hosted: tuple[str, ...]
+    full: tuple[str, ...] = ()
 
-    def statements(self, dialect: Dialect) -> Statements[ClaimedRun | None | Undo[None]]:
-        """Yield the search, the session's lock, a second look under it, and the claim."""
-        found = yield ANY_WAITING(hosted=text_array(dialect, self.hosted))
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[ClaimedRun | Missed | None | Undo[Missed | None]]:
+        """Yield the search, the locks, a second search under them, and the claim.
+
+        On SQLite nobody else writes meanwhile.
+        """
+        search = search_waiting(dialect, self.hosted, self.full)
+        found = yield search
         if not found:
             return None
-        session = {"owner": found[0][0], "session_id": found[0][1]}
-        states = yield LOCK_SESSION(**session)
-        if (yield RUNNING(**session)):
-            return Undo(None)
-        claim = SessionClaim(
-            **session,
-            node=self.node,
-            now_us=self.now_us,
-            hosted=self.hosted,
-        )
-        claimed, _ = yield from claim.take((yield NEXT(**session)))
+        owner, session_id, run_no, share = found[0]
+        states = yield LOCK_SESSION(owner=owner, session_id=session_id)
+        if dialect is Dialect.POSTGRESQL:
+            yield LOCK_SHARE(share=share)
+            if (yield search) != found:
+                return Undo(Missed())
+        session = {"owner": owner, "session_id": session_id}
+        claimed = yield CLAIM.of(self, **session, run_no=run_no)
         return to_claimed_run(claimed, states)

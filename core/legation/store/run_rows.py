@@ -73,7 +73,8 @@ class ClaimedRun(RunOrder):
 
     `state` is the JSON of the session's state as it stood then; `events` is how many events the run
     had, which are none unless it goes on after a pause or a crash.  `tries` is how often it was
-    claimed since it last came further.
+    claimed since it last came further.  `subject` is whom it is counted against, None where that is
+    the owner.
     """
 
     created_us: int
@@ -81,6 +82,7 @@ class ClaimedRun(RunOrder):
     run_no: int = 1
     events: int = 0
     tries: int = 1
+    subject: str | None = None
     state: str = "{}"
 
 
@@ -113,6 +115,7 @@ class RunRow:
     cancel_us: int | None = None
     tries: int = 0
     recorded: int = 0
+    subject: str | None = None
     state: str | None = None
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from attrs import evolve
+
 from ..values import frozen
 from .leases import FOREVER
 from .member_runs import end_members
@@ -21,10 +23,11 @@ from .run_rows import (
     insert_events,
     literal,
     status_is,
+    to_claimed_run,
 )
 from .run_states import RunMove, state_after, states_before
-from .runs import ACTIVE
 from .session_state import encode_value
+from .turns import FOR_ANYBODY, TURN, RunShare, look
 from .units import Dialect, Sql, Statements, Undo, Unit
 
 __all__ = ["CANCELLED_AT_ONCE", "CancelRun", "ContinueRun", "Continued"]
@@ -100,13 +103,20 @@ HOW_IT_STANDS: Final = Sql(
     f"""select status, attempt, token, reason, lease_by, {ASKED_OF}, {CLAIMED} from runs
     where owner = :owner and run_id = :run_id"""
 )
+_CONTINUED: Final = "input = :input, output = null, token = :token, ended_us = null"
+_AT_THIS_PAUSE: Final = f"""owner = :owner and run_id = :run_id and {status_is(_PAUSED)}
+        and attempt = :attempt"""
 CONTINUE: Final = Sql(
-    f"""update runs set status = :status, input = :input, output = null, reason = :mark,
-        token = :token, ended_us = null, started_us = :started_us, lease_by = :node,
-        lease_us = :lease_us, attempt = attempt + :claims, tries = :claims,
-        recorded = attempt + :claims
-    where owner = :owner and run_id = :run_id and {status_is(_PAUSED)} and attempt = :attempt
-    returning {CLAIMED}"""
+    f"""update runs set status = {literal(_RESUMED)}, {_CONTINUED}, reason = '{CLAIMED_MARK}',
+        started_us = :now_us, lease_by = :node, lease_us = {FOREVER}, attempt = attempt + 1,
+        tries = 1, recorded = attempt + 1, turn = null
+    where {_AT_THIS_PAUSE} returning {CLAIMED}"""
+)
+CONTINUE_LATER: Final = Sql(
+    f"""update runs set status = {literal(_QUEUED)}, {_CONTINUED}, reason = '{_WAITING_MARK}',
+        started_us = null, lease_by = null, lease_us = null, tries = 0, recorded = attempt,
+        turn = {TURN}, at_once = :at_once
+    where {_AT_THIS_PAUSE}"""
 )
 
 
@@ -115,8 +125,9 @@ class Continued:
     """The outcome of a request to continue a run.
 
     `found` is the status that it had, None when there is no such run.  `kept`: it goes on, now if
-    there is a `claim`, else when the session's active run has ended.  `elsewhere`: another node
-    has to claim it.  `busy`: it was not to wait.
+    there is a `claim`, else when the session's active run has ended, or when it is its turn.
+    `elsewhere`: another node has to claim it.  `busy`: it was not to wait.  `over`: it is not to
+    wait, since too many runs of its subject do.  `queued`: it waits for a place alone.
     """
 
     found: str | None
@@ -124,13 +135,17 @@ class Continued:
     claim: ClaimedRun | None = None
     elsewhere: bool = False
     busy: bool = False
+    over: bool = False
+    queued: bool = False
 
 
 @frozen
 class ContinueRun(Unit[Continued]):
-    """Go on with a paused run: claim it for `node`, or let it wait while the session is busy.
+    """Go on with a paused run: claim it for `node`, or let it wait.
 
-    It waits for another node as well where it was asked of nothing that is among `hosted`.
+    It waits while the session is busy, and for its turn, as one that starts does; `share` is the
+    run's, but for its subject, which the row has.  It waits for another node as well where it was
+    asked of nothing that is among `hosted`.
     `attempt` is that of the pause which was answered, so that of two who answer it one goes on.
     `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish
     and stays on the row: run a second time, as after a commit without an answer, the unit finds
@@ -147,6 +162,7 @@ class ContinueRun(Unit[Continued]):
     now_us: int
     hosted: tuple[str, ...]
     waits: bool = True
+    share: RunShare = FOR_ANYBODY
 
     def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
         """Yield the session's lock, two looks, and the claim."""
@@ -161,19 +177,24 @@ class ContinueRun(Unit[Continued]):
             return Undo(Continued(_PAUSED.value, kept=True, claim=claim))
         if status != _PAUSED or attempt != self.attempt:
             return Undo(Continued(status))
-        busy = bool((yield ACTIVE.of(self)))
-        if busy and not self.waits:
+        claimed = ClaimedRun(*columns, *states[0])
+        return (yield from self._go_on(dialect, claimed, asked_of))
+
+    def _go_on(
+        self, dialect: Dialect, run: ClaimedRun, asked_of: str
+    ) -> Statements[Continued | Undo[Continued]]:
+        """Yield the look at what is active and what waits, and the run's way on."""
+        status, elsewhere = _PAUSED.value, asked_of not in self.hosted
+        share = evolve(self.share, subject=run.subject)
+        found = yield from look(share, dialect, self.owner, self.session_id, self.hosted)
+        if found.busy and not self.waits:
             return Undo(Continued(status, busy=True))
-        elsewhere = asked_of not in self.hosted
-        queued = busy or elsewhere
-        claimed = yield CONTINUE.of(
-            self,
-            mark=_WAITING_MARK if queued else CLAIMED_MARK,
-            status=(_QUEUED if queued else _RESUMED).value,
-            started_us=None if queued else self.now_us,
-            node=None if queued else self.node,
-            lease_us=None if queued else FOREVER,
-            claims=0 if queued else 1,
-        )
-        claim = None if queued else ClaimedRun(*claimed[0], *states[0])
-        return Continued(status, kept=True, claim=claim, elsewhere=elsewhere)
+        if found.waits and found.over:
+            return Undo(Continued(status, over=True))
+        if found.waits or elsewhere:
+            yield CONTINUE_LATER.of(self, **share.wait(self.owner))
+            queued = not (found.busy or elsewhere)
+            return Continued(status, kept=True, elsewhere=elsewhere, queued=queued)
+        claimed = yield CONTINUE.of(self)
+        claim = to_claimed_run(claimed, ((run.state,),))
+        return Continued(status, kept=True, claim=claim)

@@ -53,14 +53,15 @@ from .session_state import (
     kept_state,
 )
 from .steps import NO_RECORDS, Records, write_records
+from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, look
 from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
 
 __all__ = [
+    "CLAIM",
     "NEXT",
     "AppendEvents",
     "Ended",
     "FinishRun",
-    "SessionClaim",
     "StartRun",
     "Started",
     "merge_objects",
@@ -83,17 +84,19 @@ OPEN_SESSION: Final = Sql(
             else sessions.component_id end
     returning runs, state"""
 )
-ACTIVE: Final = Sql(
-    f"""select run_id from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and {OF_A_CLIENT} limit 1"""
-)
 INSERT_RUN: Final = Sql(
-    """insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
+    f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         version, status, input, created_us, started_us, lease_by, lease_us, attempt, tries,
-        recorded)
+        recorded, subject)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
-        :version, :status, :input, :now_us, :started_us, :node, :lease_us, :attempt, :attempt,
-        :attempt)"""
+        :version, {literal(EXECUTED)}, :input, :now_us, :now_us, :node, {FOREVER}, 1, 1,
+        1, :subject)"""
+)
+INSERT_WAITING: Final = Sql(
+    f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
+        version, status, input, created_us, subject, turn, at_once)
+    values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
+        :version, {literal(_NEW)}, :input, :now_us, :subject, {TURN}, :at_once)"""
 )
 
 
@@ -110,19 +113,26 @@ def merge_objects(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str
 
 @frozen
 class Started:
-    """A new run; `claim` is None while another run of the session is active.
+    """A new run; `claim` is None where it waits: for another run of its session, or for its turn.
 
-    `rejected`: nothing was stored, since the session is busy and the run was not to wait.
+    `rejected`: nothing was stored, since the session is busy and the run was not to wait.  `over`:
+    nothing was stored, since too many runs of its subject wait.  `queued`: it waits for a place,
+    not for its session.
     """
 
     run_no: int
     claim: ClaimedRun | None
     rejected: bool = False
+    over: bool = False
+    queued: bool = False
 
 
 @frozen
 class StartRun(RunOrder, Unit[Started]):
-    """Store a run and its session; claim it for `node` unless the session is busy.
+    """Store a run and its session; claim it for `node`, or let it wait.
+
+    It waits while the session is busy, and where its share leaves no place; see `turns`.  No later
+    run of a subject overtakes one that waits for a place and that `hosted` has.
 
     The session's row serializes those who start at once, which gives runs a dense number.
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
@@ -136,30 +146,28 @@ class StartRun(RunOrder, Unit[Started]):
     state: str = "{}"
     waits: bool = True
     version: str | None = None
+    hosted: tuple[str, ...] = ()
+    share: RunShare = FOR_ANYBODY
 
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
-        """Yield the session, the look for an active run, and the new row."""
+        """Yield the session, the look at what is active and what waits, and the new row."""
         ((run_no, state),) = yield OPEN_SESSION.of(self)
-        busy = bool((yield ACTIVE.of(self)))
-        if busy and not self.waits:
+        share = self.share
+        found = yield from look(share, dialect, self.owner, self.session_id, self.hosted)
+        if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
+        if found.waits and found.over:
+            return Undo(Started(0, None, over=True))
         if self.state != "{}":
             state = json.dumps(merge_objects(json.loads(state), json.loads(self.state)))
             yield SET_STATE.of(self, state=state)
-        yield INSERT_RUN.of(
-            self,
-            run_no=run_no,
-            status=(_NEW if busy else EXECUTED).value,
-            started_us=None if busy else self.now_us,
-            node=None if busy else self.node,
-            lease_us=None if busy else FOREVER,
-            attempt=0 if busy else 1,
-        )
-        return Started(run_no, None if busy else self._claim(run_no, state))
-
-    def _claim(self, run_no: int, state: str) -> ClaimedRun:
-        columns: tuple[Any, ...] = (*order_columns(self), self.now_us, 1, run_no, 0, 1, state)
-        return ClaimedRun(*columns)
+        if found.waits:
+            yield INSERT_WAITING.of(self, run_no=run_no, **share.wait(self.owner))
+            return Started(run_no, None, queued=not found.busy)
+        yield INSERT_RUN.of(self, run_no=run_no, subject=share.subject)
+        columns = (*order_columns(self), self.now_us, 1, run_no, 0, 1, share.subject, state)
+        claimed: tuple[Any, ...] = columns
+        return Started(run_no, ClaimedRun(*claimed))
 
 
 # --- Executing ---------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ FINISH: Final = clocked(
     where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
         and (cast(:lapsed as bigint) = 0 or events = :before)
-    returning session_id"""
+    returning {SHARE}"""
 )
 WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 TOUCH_SESSION: Final = Sql(
@@ -243,8 +251,12 @@ TOUCH_SESSION: Final = Sql(
     where owner = :owner and session_id = :session_id returning state"""
 )
 NEXT: Final = Sql(
-    f"""select run_no, {ASKED_OF} from runs where owner = :owner and session_id = :session_id
-    and {ACTIVE_RUN} and {WAITING_RUN} order by run_no limit 1"""
+    f"""select * from (select run_no, {ASKED_OF}, {SHARE} from runs
+        where owner = :owner and session_id = :session_id
+        and {ACTIVE_RUN} and {WAITING_RUN} order by run_no limit 1) as own
+    union all
+    select null, null, null where exists (select 1 from runs
+        where {WAITING_RUN} and {OF_A_CLIENT} and (owner <> :owner or session_id <> :session_id))"""
 )
 CLAIM: Final = Sql(
     f"""update runs set status = {literal(EXECUTED)}, started_us = :now_us, lease_by = :node,
@@ -265,34 +277,11 @@ CLAIMED_SO: Final = Sql(
 
 
 @frozen
-class SessionClaim:
-    """The right to claim the next run of a session, if `node` hosts what that was asked of.
-
-    One that does not wait for its turn: no later run of the session overtakes it.
-    """
-
-    owner: str
-    session_id: str
-    node: str
-    now_us: int
-    hosted: tuple[str, ...]
-
-    def take(self, waiting: Rows) -> Statements[tuple[Rows, bool]]:
-        """Yield the claim of what waits, as `NEXT` has found it under the session's lock.
-
-        Return the row that was claimed, and whether one is there that others have to claim.
-        """
-        ((run_no, asked_of),) = waiting
-        if asked_of not in self.hosted:
-            return (), True
-        return (yield CLAIM.of(self, run_no=run_no)), False
-
-
-@frozen
 class Ended:
     """The outcome of ending a run: whether the lease still held, and the session's next run.
 
     `elsewhere`: the next run waits for a node that hosts what it was asked of.
+    `contended`: others wait, so that the next run is that whose turn it is.
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
     `state`: that of the session as the run leaves it, as JSON; None where it is empty.
@@ -301,6 +290,7 @@ class Ended:
     kept: bool
     following: ClaimedRun | None = None
     elsewhere: bool = False
+    contended: bool = False
     cancel_asked: bool = False
     cancel_unasked: bool = False
     state: str | None = None
@@ -309,6 +299,8 @@ class Ended:
 @frozen
 class FinishRun(Unit[Ended]):
     """End a run, or pause it, and claim the next one of its session, if that is `hosted` here.
+
+    The next one takes over the place of the run; it is left where others wait as well.
 
     `lease` is that of the executor.  Whoever ends the run of a dead node names the dead one's,
     which must have `lapsed`.  Done twice, as after a commit without an answer, it finds its own end
@@ -345,7 +337,8 @@ class FinishRun(Unit[Ended]):
         if self.message is not None and output is not None and len(output) >= WORTH:
             output, events = self._shorten(output, self.message)
         touched = yield TOUCH_SESSION.of(self)
-        if not (yield FINISH.of(self, output=output, **self._fence())):
+        finished = yield FINISH.of(self, output=output, **self._fence())
+        if not finished:
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
         state, shown = touched[0][0], None
@@ -374,10 +367,24 @@ class FinishRun(Unit[Ended]):
         waiting = yield NEXT.of(self)
         if not waiting:
             return Ended(kept=True, state=shown)
-        claim = SessionClaim(self.owner, self.session_id, self.node, self.now_us, self.hosted)
-        claimed, elsewhere = yield from claim.take(waiting)
-        following = to_claimed_run(claimed, ((state,),))
-        return Ended(kept=True, following=following, elsewhere=elsewhere, state=shown)
+        return (yield from self._go_on(waiting, finished[0][0], state, shown))
+
+    def _go_on(self, waiting: Rows, share: str, state: str, shown: str | None) -> Statements[Ended]:
+        """Yield the claim of what waits in the session, as `NEXT` has found it under its lock.
+
+        `share` is the subject of the run that ended, `shown` the state that it left.
+        """
+        own = [row for row in waiting if row[0] is not None]
+        contended = len(own) < len(waiting)
+        if not own:
+            return Ended(kept=True, contended=True, state=shown)
+        ((run_no, asked_of, next_share),) = own
+        elsewhere = asked_of not in self.hosted
+        if elsewhere or contended or next_share != share:
+            left = contended or next_share != share
+            return Ended(kept=True, elsewhere=elsewhere, contended=left, state=shown)
+        claimed = yield CLAIM.of(self, run_no=run_no)
+        return Ended(kept=True, following=to_claimed_run(claimed, ((state,),)), state=shown)
 
     def _shorten(self, output: str, message: str) -> tuple[str, tuple[StoredEvent, ...]]:
         """Return the output and the events with marks; a run that pauses has another answer yet."""

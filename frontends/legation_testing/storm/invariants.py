@@ -13,6 +13,7 @@ from attrs import frozen
 
 from legation.store.inbox import AttachRun
 from legation.store.run_keeping import ClaimWaiting
+from legation.store.run_rows import ClaimedRun
 from legation.store.run_steering import ContinueRun
 from legation.store.runs import FinishRun, StartRun
 from legation.store.units import Unit
@@ -39,7 +40,7 @@ def _always(unit: Any, answer: Any) -> Mapping[str, Any]:
 
 def _claimed(unit: Any, answer: Any) -> Mapping[str, Any] | None:
     claimed = answer.following if isinstance(unit, FinishRun) else answer
-    if claimed is None:
+    if not isinstance(claimed, ClaimedRun):
         return None
     return {name: getattr(claimed, name) for name in ("owner", "session_id", "run_no")}
 

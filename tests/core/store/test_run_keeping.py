@@ -6,11 +6,12 @@ from typing import Final
 
 import pytest
 
-from legation.store.run_keeping import ANY_WAITING, ClaimWaiting, FindNeglected, NextNeglected
+from legation.store.run_keeping import ClaimWaiting, FindNeglected, NextNeglected
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_steering import Continued, ContinueRun
 from legation.store.runs import Ended, FinishRun, StartRun
-from legation.store.units import Dialect, text_array
+from legation.store.turns import search_waiting
+from legation.store.units import Dialect
 
 from ...one_database import Database
 
@@ -212,7 +213,7 @@ def steps(database: Database, hosted: tuple[str, ...]) -> int:
         taken += 1
         return 0
 
-    statement = ANY_WAITING(hosted=text_array(Dialect.SQLITE, hosted))
+    statement = search_waiting(Dialect.SQLITE, hosted)
     database.connection.set_progress_handler(count, 1_000)
     database.connection.execute(
         statement.text(Dialect.SQLITE), dict(statement.parameters)

@@ -3,17 +3,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
 from legation.store.counts import ANY_COUNT_RUNS
-from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting
+from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, Missed
 from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
-from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun, merge_objects
+from legation.store.runs import AppendEvents, Ended, FinishRun, Started, StartRun, merge_objects
 from legation.store.sessions import ANY_COUNT, ListSessions
+from legation.store.turns import RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
@@ -250,10 +251,35 @@ def paused(*, busy: bool = False) -> Database:
     return database
 
 
-def test_a_session_in_which_somebody_was_quicker_is_left_alone() -> None:
-    unit = ClaimWaiting("n", 5, HOSTED)
+FOUND: Final = ("o", "s", 1, "o")
 
-    assert played(unit, [("o", "s")], [("{}",)], [(1,)])[1] == Undo(None)
+
+@pytest.mark.parametrize("then", [[], [("o", "t", 1, "o")]])
+def test_a_session_in_which_somebody_was_quicker_is_left_alone(then: list[Any]) -> None:
+    """SQLite lets nobody write between the two looks."""
+    unit = ClaimWaiting("n", 5, HOSTED)
+    answers = ([FOUND], [("{}",)], [("",)])
+    found = played(unit, *answers, then, dialect=Dialect.POSTGRESQL)
+
+    assert found[1] == Undo(Missed())
+    again = played(unit, *answers, [FOUND], [], dialect=Dialect.POSTGRESQL)[0]
+    assert again[0] == again[3]
+    assert "advisory" in again[2].text(Dialect.POSTGRESQL)
+
+
+def test_a_subject_close_to_its_limit_is_looked_at_under_its_lock() -> None:
+    unit = StartRun("o", "s", "r", "agent", "x", "{}", "", "n", 1, share=RunShare(at_once=17))
+    few, close, taken = ([(0, 0, executed, 0)] for executed in (0, 1, 17))
+    opened = [(1, "{}")]
+
+    free = played(unit, opened, few, [], dialect=Dialect.POSTGRESQL)
+    assert free[1].claim is not None
+    last = played(unit, opened, close, [("",)], close, [], dialect=Dialect.POSTGRESQL)
+    assert last[1].claim is not None
+    gone = played(unit, opened, close, [("",)], taken, [], dialect=Dialect.POSTGRESQL)
+    assert gone[1] == Started(1, None, queued=True)
+    busy = played(unit, opened, [(1, 0, 1, 0)], [], dialect=Dialect.POSTGRESQL)
+    assert busy[1] == Started(1, None)
 
 
 def test_objects_are_merged_and_all_else_is_replaced() -> None:

@@ -20,7 +20,16 @@ from ...http.messages import (
     json_bytes_response,
     json_response,
 )
-from ...http.refusals import BadRequest, Conflict, Fault, Invalid, NotFound, Refusal, Unavailable
+from ...http.refusals import (
+    BadRequest,
+    Conflict,
+    Fault,
+    Invalid,
+    NotFound,
+    Refusal,
+    TooManyRequests,
+    Unavailable,
+)
 from ...http.sse import BadEventId, parse_last_event_id
 from ...runs.approvals import apply_replies, calls_answered, read_replies
 from ...runs.cancellation import cancel
@@ -31,6 +40,7 @@ from ...runs.output import render_listed, run_json
 from ...runs.retry import with_retry
 from ...runs.start import NewRun, start
 from ...runs.turn_state import TurnState
+from ...shares.exceeded import Exceeded
 from ...store.failures import StoreFailure
 from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchRun
@@ -79,7 +89,7 @@ _LEFT: Final = "This server ends, and the run goes on elsewhere: ask for run {} 
 
 def start_run(
     call: Call, hosted: Component, form: StartForm
-) -> Program[Answer | UnsupportedFile | Conflict | Unavailable]:
+) -> Program[Answer | UnsupportedFile | Conflict | TooManyRequests | Unavailable]:
     """Start a run of an agent or a team, and answer the way that was asked for."""
     media = form.media()
     if isinstance(media, Media) and media.by_kind:
@@ -91,6 +101,12 @@ def start_run(
     session_id = named or (yield from call.new_id("session"))
     owner = yield from _owner(call, hosted.database, form, session_id, run_id)
     call.audit.owner = owner
+    account = call.context.shares.table.account(
+        owner,
+        call.principal.scopes if owner == call.principal.subject else _NO_SCOPES,
+        call.request.client,
+        (hosted.kind, hosted.id),
+    )
     new = NewRun(
         owner=owner,
         session_id=session_id,
@@ -100,12 +116,15 @@ def start_run(
         state=_state(call, form.session_state or {}),
         details=_with_claims(call, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
+        account=account,
     )
     status = 202 if form.background else 200
     change = partial(call.change, status=status, resource=call.describe_resource(hosted.id, run_id))
     started = yield from start(call.context, hosted, new, change)
     if started.rejected:
         return Conflict(_BUSY)
+    if started.over:
+        return TooManyRequests(Exceeded("waiting", account.limits.waiting))
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
@@ -115,6 +134,7 @@ def start_run(
     return (yield from _join_run(call, hosted.database, owner, run_id))
 
 
+_NO_SCOPES: Final = frozenset[str]()
 _HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
 
 
@@ -326,7 +346,7 @@ NotPaused: TypeAlias = Annotated[Conflict, _NOT_PAUSED[RunState.COMPLETED]]
 
 def continue_run(
     call: Call, form: ContinueForm
-) -> Program[Answer | BadRequest | NoRun | NotPaused | Invalid | Unavailable]:
+) -> Program[Answer | BadRequest | NoRun | NotPaused | Invalid | TooManyRequests | Unavailable]:
     """Go on with a run that waits for a person."""
     name = "requirements" if form.requirements else "tools"
     replies = read_replies(calls_answered(form.requirements) or form.tools)
@@ -356,13 +376,16 @@ def _load_paused_turn(row: RunRow) -> TurnState | Conflict:
 
 def _go_on(
     call: Call, own: _Own, before: TurnState, state: TurnState, *, stream: bool
-) -> Program[Answer | NoRun | Conflict | Unavailable]:
+) -> Program[Answer | NoRun | Conflict | TooManyRequests | Unavailable]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
     continued = yield from go_on(call.context, database, row, before, state, change, stream=stream)
     if continued.found is None:
         return NotFound(_NO_RUN)
+    if continued.over:
+        limits = call.context.shares.table.limits_of(row.subject or row.owner)
+        return TooManyRequests(Exceeded("waiting", limits.waiting))
     if continued.busy:
         return Conflict(_BUSY)
     if not continued.kept:

@@ -1,0 +1,213 @@
+"""Turns: which of the runs that wait is the next, and whether a new one has to wait.
+
+A subject may have so many runs under way, and a run that is one too many waits for its turn.  So
+does one for which its node has no room.  Turns are start-time fair queueing (Goyal, Vin and Cheng,
+1996): the turn of a run is the greatest turn of those under way, which is how far all have come,
+but behind that of its own subject's run before it, by what a run costs the subject: `COST` divided
+by its weight.  The least turn is next.  A run without a turn had one before, and goes first.
+
+What counts are runs that a client asked for, in all nodes of the database.  Those of one session
+come one after the other, and wait for that without a place.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from ..values import frozen
+from .run_rows import ACTIVE_RUN, ASKED_OF, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
+from .units import Dialect, Sql, Statement, Statements, text_array
+
+__all__ = [
+    "ANY_WAITING",
+    "FOR_ANYBODY",
+    "LOCK_SHARE",
+    "SHARE",
+    "TURN",
+    "Found",
+    "RunShare",
+    "look",
+    "search_waiting",
+]
+
+COST: Final = 1 << 20
+"""How far a run takes a subject of weight 1 on."""
+
+SHARE: Final = "coalesce(subject, owner)"
+"""The subject that a run is counted against."""
+
+_WAITS: Final = f"{WAITING_RUN} and {OF_A_CLIENT}"
+# An index has the runs that are executed by their leases, which are all that have one.
+_UNDER_WAY: Final = f"{ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0 and {OF_A_CLIENT}"
+
+# Behind an earlier run of its session, or one that is executed there.
+_BLOCKED: Final = f"""exists (select 1 from runs a where a.owner = r.owner
+        and a.session_id = r.session_id and a.{ACTIVE_RUN} and a.{OF_A_CLIENT}
+        and (a.run_no < r.run_no or a.{EXECUTED_RUN}))"""
+_NEXT_OF: Final = f"""from runs r where r.{WAITING_RUN} and r.{OF_A_CLIENT}
+        and {SHARE} = {{share}} and {ASKED_OF} {{among}} and not {_BLOCKED}"""
+
+TURN: Final = f"""(select coalesce(max(tag), 0) from (
+        select max(coalesce(turn, 0)) + :cost as tag from runs where {_WAITS} and {SHARE} = :share
+        union all
+        select coalesce(turn, 0) + case when {SHARE} = :share then :cost else 0 end
+        from runs where {_UNDER_WAY}) as tags)"""
+"""The turn of a run that begins to wait."""
+
+_IN: Final = "in (select value from json_each(:hosted))"
+_ANY: Final = "= any (:hosted)"
+
+
+def _look(executed: str) -> Sql:
+    """Return the look at a session and a subject; `executed` are the subject's runs under way."""
+    text = f"""select
+    exists (select 1 from runs where owner = :owner and session_id = :session_id
+        and {ACTIVE_RUN} and {OF_A_CLIENT}),
+    (select count(*) from (select 1 from runs where {_WAITS} and {SHARE} = :share
+        limit :waiting) as w),
+    (select count(*) from (select 1 from runs where {executed} limit :at_once) as e),
+    exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")})"""
+    return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
+
+
+# What an owner has under way is found by its name.
+LOOK: Final = _look(
+    f"owner = :share and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} and subject is null"
+)
+LOOK_OF_ANY: Final = _look(f"{_UNDER_WAY} and subject = :share")
+
+LOCK_SHARE: Final = Sql("select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))")
+"""The lock of a subject: on PostgreSQL those who count its runs come one after the other.
+
+It is taken behind that of a session.
+"""
+
+_CLOSE: Final = 16
+
+# The subjects are found by jumping from one to the next, and the runs of each in their order.
+_SUBJECTS: Final = f"""with recursive subjects (share) as (
+        select (select {SHARE} from runs where {_WAITS} order by {SHARE} limit 1)
+        union all
+        select (select {SHARE} from runs where {_WAITS} and {SHARE} > subjects.share
+            order by {SHARE} limit 1)
+        from subjects where subjects.share is not null
+    ), busy as (
+        select {SHARE} as share, count(*) as number from runs where {_UNDER_WAY} group by {SHARE}
+    )"""
+_ORDER: Final = "coalesce(r.turn, 0), r.created_us, r.run_id"
+_HAS_PLACE: Final = """coalesce((select number from busy where busy.share = subjects.share), 0)
+        < coalesce(r.at_once, :most)"""
+ANY_WAITING: Final = Sql(
+    f"""{_SUBJECTS}
+    select r.owner, r.session_id, r.run_no, subjects.share from subjects join runs as r
+    on r.rowid = (select r.rowid {_NEXT_OF.format(share="subjects.share", among=_IN)}
+        order by coalesce(turn, 0), created_us, run_id limit 1)
+    where subjects.share not in (select value from json_each(:full)) and {_HAS_PLACE}
+    order by {_ORDER} limit 1""",
+    f"""{_SUBJECTS}
+    select r.owner, r.session_id, r.run_no, subjects.share from subjects cross join lateral (
+        select owner, session_id, run_no, run_id, turn, at_once, created_us
+        {_NEXT_OF.format(share="subjects.share", among=_ANY)}
+        order by coalesce(turn, 0), created_us, run_id limit 1
+    ) as r
+    where subjects.share <> all (:full) and {_HAS_PLACE}
+    order by {_ORDER} limit 1""",
+)
+"""The run that is the next to be executed by a node that hosts `hosted`.
+
+There is none of a subject that is among the `full`, of which the node executes enough, and of one
+with as many runs under way as it may have: `most`, where the run does not say.
+"""
+
+
+@lru_cache(maxsize=64)
+def array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
+    """Return `texts` as a parameter, made once; see `text_array`."""
+    return text_array(dialect, texts)
+
+
+def search_waiting(
+    dialect: Dialect, hosted: tuple[str, ...], full: tuple[str, ...] = ()
+) -> Statement:
+    """Return the search for the run whose turn it is; see `ANY_WAITING`."""
+    return ANY_WAITING(
+        hosted=array_of(dialect, hosted),
+        full=array_of(dialect, full),
+        most=FOR_ANYBODY.at_once,
+    )
+
+
+@frozen
+class RunShare:
+    """The share of a run: whose it is, and how many such runs there may be at once.
+
+    Attributes:
+        subject: None where it is the owner.
+        at_once: How many runs of the subject may be under way.
+        waiting: How many may wait.
+        weight: Of the subject among those that wait.
+        room: Whether the node has room for one more run of the subject.
+    """
+
+    subject: str | None = None
+    at_once: int = 64
+    waiting: int = 1_000
+    weight: float = 1.0
+    room: bool = True
+
+    def wait(self, owner: str) -> dict[str, object]:
+        """Return what the row of a run that waits keeps of its share, and asks for with `TURN`."""
+        return {
+            "subject": self.subject,
+            "share": owner if self.subject is None else self.subject,
+            "at_once": self.at_once,
+            "cost": max(1, round(COST / self.weight)),
+        }
+
+
+FOR_ANYBODY: Final = RunShare()
+"""The share of a run that nobody has named another for: its owner's, with the common limits."""
+
+
+@frozen
+class Found:
+    """What a run that is to be executed finds.
+
+    Attributes:
+        busy: Another run of its session is active.
+        waits: It has to wait: for that run, or for a place.
+        over: As many runs of its subject wait as may.
+    """
+
+    busy: bool
+    waits: bool
+    over: bool
+
+
+def look(
+    share: RunShare, dialect: Dialect, owner: str, session_id: str, hosted: tuple[str, ...]
+) -> Statements[Found]:
+    """Yield the look at what there is of a session, and of the subject of `share`.
+
+    Close to its limit a subject is looked at once more under its lock, so that of two nodes one
+    alone gives the last place.
+    """
+    subject = owner if share.subject is None else share.subject
+    asked = Statement(
+        LOOK if share.subject is None else LOOK_OF_ANY,
+        {
+            "owner": owner,
+            "session_id": session_id,
+            "share": subject,
+            "waiting": share.waiting,
+            "at_once": share.at_once,
+            "hosted": array_of(dialect, hosted),
+        },
+    )
+    ((busy, waiting, executed, behind),) = yield asked
+    if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
+        yield LOCK_SHARE(share=subject)
+        ((busy, waiting, executed, behind),) = yield asked
+    waits = busy or behind or not share.room or executed >= share.at_once
+    return Found(bool(busy), bool(waits), waiting >= share.waiting)
