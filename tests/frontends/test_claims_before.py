@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from legation.store.run_keeping import ClaimWaiting
+from legation.store.run_rows import ClaimedRun
 from legation.store.runs import StartRun
 
 from ..one_database import Database
@@ -22,7 +23,11 @@ def test_nodes_of_two_releases_take_what_they_host(figures: Callable[[str], None
     for number in range(600):
         agent = ("both", "new", "old")[number % 3]
         session = f"s{number}"
-        database.run(StartRun("o", session, f"r{number}", "agent", agent, "{}", "", "n", number))
+        database.run(
+            StartRun(
+                f"o{number % 20}", session, f"r{number}", "agent", agent, "{}", "", "n", number
+            )
+        )
     database.connection.execute(
         "update runs set status = 'PENDING', lease_by = null, lease_us = null"
     )
@@ -30,7 +35,7 @@ def test_nodes_of_two_releases_take_what_they_host(figures: Callable[[str], None
     while True:
         mine = database.run(ClaimWaiting("new", 900, NEW))
         theirs = database.run(Claim260("old", 900, OLD))
-        taken.update(("new", run.component_id) for run in (mine,) if run is not None)
+        taken.update(("new", run.component_id) for run in (mine,) if isinstance(run, ClaimedRun))
         taken.update(("old", run.component_id) for run in (theirs,) if run is not None)
         if mine is None and theirs is None:
             break

@@ -305,11 +305,11 @@ class Player:
         return self.tables.run(FindNeglected(HOSTED)).expired
 
     def claim(self, node: str) -> World:
-        claimed = self.tables.run(
-            Claim260(node, CLOCKS[node], HOSTED)
-            if node == self.before
-            else ClaimWaiting(node, CLOCKS[node], HOSTED)
-        )
+        if node == self.before:
+            claimed = self.tables.run(Claim260(node, CLOCKS[node], HOSTED))
+        else:
+            own = self.tables.run(ClaimWaiting(node, CLOCKS[node], HOSTED))
+            claimed = own if isinstance(own, ClaimedRun) else None
         return self.after(self.claimed(node, claimed))
 
     def die(self, node: str) -> World:

@@ -23,8 +23,8 @@ pytestmark = [
 
 LIMITS: Final[dict[str, dict[str, int]]] = {
     "GET /agents": {"calls": 43, "statements": 0, "commits": 0, "bytes": 0},
-    "joined run": {"calls": 546, "statements": 10, "commits": 2, "bytes": 111_240},
-    "streamed run": {"calls": 601, "statements": 9, "commits": 2, "bytes": 119_480},
+    "joined run": {"calls": 549, "statements": 10, "commits": 2, "bytes": 111_240},
+    "streamed run": {"calls": 604, "statements": 9, "commits": 2, "bytes": 119_480},
     # Before steps were stored: 962 calls, 14 statements, 4 commits, 177,160 bytes; streamed 1061
     # calls, 13 statements, 4 commits, 177,160 bytes.  How many pages a batch fills varies by one.
     "joined run, one call": {"calls": 1050, "statements": 16, "commits": 4, "bytes": 193_640},

@@ -19,7 +19,7 @@ from legation.migrations.schema_version import Version
 from legation.store.nodes import Beat, Bury
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, ReleaseRun
 from legation.store.run_reads import FetchRun
-from legation.store.run_rows import RunLease, RunRow, StoredEvent
+from legation.store.run_rows import ClaimedRun, RunLease, RunRow, StoredEvent
 from legation.store.run_steering import ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation.store.steps import FetchSteps, Records, Step, StepKind
@@ -191,7 +191,7 @@ def test_one_that_it_had_only_claimed_waits_and_is_recorded_by_the_next(
     assert row_of(driver, "r").untouched
     assert release_new(driver, "r")
     claimed = driver.run(ClaimWaiting("new", 7, HOSTED))
-    assert claimed is not None
+    assert isinstance(claimed, ClaimedRun)
     row = row_of(driver, "r")
     assert (row.attempt, row.is_recorded) == (claims + 1, True)
 
@@ -236,7 +236,7 @@ def test_a_run_that_has_to_go_on_waits_until_no_old_node_is_there(driver: Driver
     driver.run(Bury(("old",)))
     assert release_new(driver, "r")
     claimed = driver.run(ClaimWaiting("new", 7, HOSTED))
-    assert claimed is not None
+    assert isinstance(claimed, ClaimedRun)
     assert (claimed.events, claimed.tries) == (1, 2)
     assert [step.place for step in driver.run(FetchSteps("o", "r"))] == ["1.1"]
 

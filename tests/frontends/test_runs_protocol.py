@@ -19,6 +19,7 @@ from attrs import frozen
 from legation.store.run_keeping import (
     ClaimWaiting,
     FindNeglected,
+    Missed,
     ReleaseRun,
 )
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, RunLease, StoredEvent
@@ -246,6 +247,7 @@ class Player:
 
     def claim(self, node: str) -> World:
         claimed = self.database.run(ClaimWaiting(node, CLOCKS[node], HOSTED))
+        assert not isinstance(claimed, Missed)
         return self.after(self.world.held | held_by(node, claimed))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from legation.store.run_keeping import ClaimWaiting, FindNeglected, NextNeglected
-from legation.store.run_rows import RunLease, StoredEvent
+from legation.store.run_rows import ClaimedRun, RunLease, StoredEvent
 from legation.store.run_steering import Continued, ContinueRun
 from legation.store.runs import Ended, FinishRun, StartRun
 from legation.store.turns import search_waiting
@@ -71,7 +71,7 @@ def finish(
 def claim(database: Database, hosted: tuple[str, ...]) -> str | None:
     """Claim what waits; return the id of the run."""
     claimed = database.run(ClaimWaiting("n", 99, hosted))
-    return None if claimed is None else claimed.run_id
+    return claimed.run_id if isinstance(claimed, ClaimedRun) else None
 
 
 def let_wait(database: Database) -> None:
