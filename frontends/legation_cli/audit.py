@@ -1,4 +1,4 @@
-"""`legation audit`: prove that the audit trail is as it was written, and prune what is old."""
+"""`legation audit`: prove the audit trail, prune what is old, show who is refused."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from datetime import UTC, datetime
-from typing import Any, TextIO
+from datetime import UTC, datetime, timedelta
+from typing import Any, TextIO, TypeVar
 
 import anyio
 import click
+from attrs import asdict
 
 from legation import Platform
 from legation.api.handlers.audit import prune_trail, verify_trail
-from legation.effects import Transact
+from legation.api.handlers.refusals import add_up_refusals
+from legation.effects import Program, Transact
+from legation.shares.subjects import network_of
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
 from .demonstration import check_database, load_or_demonstrate
 from .failing import CannotGoOn, sentences, why
 
-__all__ = ["HeadText", "audit", "prune", "verify"]
+__all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
+
+R = TypeVar("R")
 
 
 class HeadText(click.ParamType[Head]):
@@ -136,6 +141,58 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
         click.echo(f"{name}: {count} row{'' if count == 1 else 's'} pruned")
 
 
+@audit.command(short_help="Show who was refused again and again, and nobody knows who it is.")
+@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
+@click.option(
+    "--since",
+    type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")),
+    help="The day, or the moment, in UTC from which on to count; a day ago unless given.",
+)
+@click.option("--client", help="Of this address alone, or of its network.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="So many lines, the greatest counts first.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+def refusals(
+    names: tuple[str, ...], since: datetime | None, client: str | None, limit: int, as_json: bool
+) -> None:
+    """Show how often requests were refused of which nobody knows who asked.
+
+    They are no part of the audit trail: they are counted by minute, client (of IPv6 the first 64
+    bits), route and status, once a minute is over.  Here the minutes are added up.  The client
+    `others` stands for all that had no row of their own, because there were too many.
+
+    \b
+    Examples:
+      legation audit refusals
+      legation audit refusals --since 2026-01-01 --json
+      legation audit refusals platform.toml main --client 192.0.2.1
+    """
+    with sentences():
+        platform, databases = _select(names)
+        name = databases[0]
+        start = datetime.now(UTC) - timedelta(days=1) if since is None else since
+        minute = int(start.replace(tzinfo=UTC).timestamp()) // 60
+        only = None if client is None else network_of(client.removesuffix("/64"))
+        counted = _read(
+            name,
+            platform.databases[name],
+            add_up_refusals(name, minute, only),
+            f"the counts of refusals in {name!r}",
+        )
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in counted[:limit]], indent=2))
+        return
+    for one in counted[:limit]:
+        click.echo(f"{one.count:>10}  {one.status or '':>3}  {one.client}  {one.route}")
+    if not counted:
+        click.echo(f"{name}: nothing was refused")
+
+
 async def _prune(
     platform: Platform, databases: tuple[str, ...], before_us: int
 ) -> list[tuple[str, int]]:
@@ -195,24 +252,27 @@ def _heads(
 
 def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:
     """Read the whole trail of one database, beside whoever serves it."""
+    return _read(name, url, verify_trail(name, heads), f"the audit trail of {name!r}")
+
+
+def _read(name: str, url: str, program: Program[R], what: str) -> R:
+    """Run a program that reads one database alone, beside whoever serves it."""
     from legation_host.databases import open_reader
 
-    program = verify_trail(name, heads)
     rows: Any = None
     with open_reader(name, url) as read, closing(program):
         while True:
             try:
                 effect = program.send(rows)
             except StopIteration as stop:
-                verdict: Intact | Broken = stop.value
-                return verdict
+                found: R = stop.value
+                return found
             if not isinstance(effect, Transact):
                 raise NotImplementedError(type(effect))
             try:
                 rows = read(effect.unit)
             except StoreFailure as failure:
-                sentence = f"the audit trail of {name!r} cannot be read: {why(failure)}"
-                raise CannotGoOn(sentence) from None
+                raise CannotGoOn(f"{what} cannot be read: {why(failure)}") from None
 
 
 def _sentence(name: str, verdict: Intact | Broken) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from legation.effects import Program, Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Migrated, migrate
 from legation.store.audit import AppendAudit, AuditEntry
+from legation.store.refusals import OTHERS, AddRefusals, RefusalCount
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
 from .operators import Operator
@@ -255,3 +257,41 @@ def test_a_trail_that_cannot_be_written_is_told_in_one_sentence(operator: Operat
     done = operator.run("audit", "prune", "--before", "1970-01-02")
     assert done.exit_code == 2
     assert "the audit trail of 'main' cannot be pruned: its schema is not that of" in done.output
+
+
+# --- Refusals -----------------------------------------------------------------------------------
+
+
+def refused(*counted: RefusalCount) -> None:
+    def add() -> Program[None]:
+        yield from Transact("main", AddRefusals(counted))
+
+    with closing(SqliteDriver(Path("front-office.db"))) as driver:
+        drive(driver, add())
+
+
+def test_refusals_are_shown_the_greatest_first(operator: Operator) -> None:
+    minute = int(time.time()) // 60
+    kinds = ((minute, 3), (minute - 1, 4), (minute - 60 * 25, 90))
+    refused(*(RefusalCount(at, "192.0.2.1", "/me", 401, count) for at, count in kinds))
+    refused(RefusalCount(minute, OTHERS, "*", 0, 5), RefusalCount(minute, "::/64", "*", 401, 9))
+
+    assert operator.run("audit", "refusals").output == (
+        "         9  401  ::/64  *\n         7  401  192.0.2.1  /me\n         5       others  *\n"
+    )
+    one = operator.run("audit", "refusals", "platform.toml", "main", "--client", "::1", "--json")
+    assert json.loads(one.stdout) == [{"client": "::/64", "route": "*", "status": 401, "count": 9}]
+    first = operator.run("audit", "refusals", "--since", "2020-01-01", "--limit", "1")
+    assert first.output == "        97  401  192.0.2.1  /me\n"
+
+
+def test_where_nothing_was_refused_a_sentence_says_so(operator: Operator) -> None:
+    assert operator.run("audit", "refusals").output == "main: nothing was refused\n"
+
+
+def test_counts_that_cannot_be_read_are_a_sentence(operator: Operator) -> None:
+    edit("drop table refusals")
+    done = operator.run("audit", "refusals")
+
+    assert done.exit_code == 2
+    assert "the counts of refusals in 'main' cannot be read" in done.stderr

@@ -15,8 +15,15 @@ from ..call import Call
 from ..fields import integer, text
 from ..listing import Cursor, cursor, encode_cursor, link_next
 
-__all__ = ["RefusalsQuery", "find_database", "list_refusals"]
+__all__ = [
+    "RefusalSum",
+    "RefusalsQuery",
+    "add_up_refusals",
+    "find_database",
+    "list_refusals",
+]
 
+_BATCH: Final = 1_000
 _MINUTE: Final = 60
 _MINUTE_US: Final = 60_000_000
 _LAST_SECOND: Final = 1 << 37  # of the year 6325
@@ -79,6 +86,35 @@ def list_refusals(call: Call, database: str, query: RefusalsQuery) -> Program[Re
         headers = link_next(call.query, "cursor", following)
     meta = {"limit": query.limit, "next_cursor": following}
     return json_response(200, {"data": [_item(one) for one in page], "meta": meta}, headers)
+
+
+@frozen
+class RefusalSum:
+    """The refusals of one client, route and status; that of `others` is 0."""
+
+    client: str
+    route: str
+    status: int
+    count: int
+
+
+def add_up_refusals(
+    database: str, since: int, only: str | None = None
+) -> Program[tuple[RefusalSum, ...]]:
+    """Add up the refusals from the minute `since` on, the greatest first; `only` names a client."""
+    sums: dict[tuple[str, str, int], int] = {}
+    place = RefusalPlace(_LAST_SECOND)
+    while True:
+        rows = yield from Transact(database, ListRefusals(place, since, _BATCH, only))
+        for row in rows:
+            key = (row.client, row.route, row.status)
+            sums[key] = sums.get(key, 0) + row.count
+        if len(rows) < _BATCH:
+            break
+        last = rows[-1]
+        place = RefusalPlace(last.minute, last.client, last.route, last.status)
+    ranked = sorted(sums.items(), key=lambda one: (-one[1], one[0]))
+    return tuple(RefusalSum(*key, count) for key, count in ranked)
 
 
 def _item(one: RefusalCount) -> dict[str, Any]:

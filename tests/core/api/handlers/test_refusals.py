@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from legation import Database
+from legation.api.handlers.refusals import RefusalSum, add_up_refusals
 from legation.effects import Program, Transact
 from legation.store.refusals import OTHERS, AddRefusals, RefusalCount
 from legation_testing import Client
@@ -134,6 +135,23 @@ def test_a_bad_query_is_refused(client: Client, query: str) -> None:
 
     assert response.status == 422
     assert response.json()["errors"][0]["path"].startswith(f"query.{query.partition('=')[0]}")
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_the_counts_of_many_minutes_add_up_the_greatest_first(client: Client, batches: int) -> None:
+    for minute in range(batches):
+        flood = (RefusalCount(MINUTE + 60 * minute, f"{n:04}", "/me", 401, 1) for n in range(800))
+        add(client, *flood)
+    summed = client.simulation.run(add_up_refusals("main", MINUTE))
+    later = client.simulation.run(add_up_refusals("main", MINUTE + 3, "2001:db8::/64"))
+
+    assert sum(one.count for one in summed) == 300 + 800 * batches
+    assert len(summed) == 6 + 800 * bool(batches)
+    assert summed[0] == RefusalSum("2001:db8::/64", "/me", 401, 6 + 12 + 18 + 24)
+    assert later == (
+        RefusalSum("2001:db8::/64", "/me", 401, 24),
+        RefusalSum("2001:db8::/64", "*", 401, 23),
+    )
 
 
 def test_what_is_refused_is_there_when_its_minute_is_over(client: Client) -> None:
