@@ -26,7 +26,7 @@ from attrs import evolve, frozen
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Attempt
-from legation.store.sessions import ListSessions
+from legation.store.session_pages import ListSessions
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host.postgres import PostgresDatabase
 from legation_host.sqlite_connection import connect, run_unit
@@ -40,7 +40,7 @@ AIM: Final = 1.5  # times
 Run = Callable[[Unit[Any]], Any]
 
 MIGRATE: Final = Attempt(CATALOGUE, None, False, False, "benchmark", "n", "r", "a", 0)
-FIRST: Final = ListSessions("ada", "agent", size=PAGE)
+FIRST: Final = ListSessions("ada", "agent", bool, size=PAGE)
 
 # The order in which sessions were used is not the one in which they were made.
 FILL: Final = Sql(
@@ -94,11 +94,11 @@ def measure(name: str, run: Run) -> list[float]:
     for column in ("created_us", "updated_us"):
         for order in ("desc", "asc"):
             first = evolve(FIRST, sort_by=column, order=order)
-            pages = {first: list[float](), evolve(first, page=FAR): list[float]()}
+            pages = {first: list[float](), evolve(first, start=(FAR - 1) * PAGE): list[float]()}
             for _ in range(ROUNDS):
                 for unit, taken in pages.items():
                     started = time.perf_counter()
-                    assert len(run(unit).rows) == PAGE
+                    assert len(run(unit).items) == PAGE
                     taken.append(time.perf_counter() - started)
             near, far = (statistics.median(taken) for taken in pages.values())
             ratios.append(far / near)

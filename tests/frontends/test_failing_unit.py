@@ -17,7 +17,7 @@ from legation.http.cors import respond_instead
 from legation.http.messages import Answer
 from legation.http.refusals import internal_error
 from legation.programs import Handlers, intercept
-from legation.store.sessions import ListSessions
+from legation.store.session_pages import ListSessions
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_asgi import asgi
 from legation_host.hosting import open_platform
@@ -43,14 +43,18 @@ class Broken(Unit[Any]):
 Plant: TypeAlias = Callable[[Transact[Any]], Program[Any]]
 
 
+def lists_sessions(unit: object) -> bool:
+    return isinstance(unit, ListSessions)
+
+
 def plant_a_failing_unit(effect: Transact[Any]) -> Program[Any]:
-    if isinstance(effect.unit, ListSessions):
+    if lists_sessions(effect.unit):
         effect = Transact(effect.database, Broken())
     return (yield from effect)
 
 
 def plant_a_failing_host(effect: Transact[Any]) -> Program[Any]:
-    if isinstance(effect.unit, ListSessions):
+    if lists_sessions(effect.unit):
         effect = Transact("a database that is not there", effect.unit)
     return (yield from effect)
 

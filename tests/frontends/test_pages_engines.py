@@ -6,11 +6,14 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import evolve
 
 from legation.store.run_pages import PAGE_BYTES, ReadRuns
 from legation.store.run_reads import HISTORY_BYTES, LongRecentRuns, RecentRuns
+from legation.store.session_pages import ListSessions, SessionPlace
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver
 from .migrating import with_tables
@@ -74,3 +77,48 @@ def test_a_history_is_cut_at_the_same_run(drivers: Sequence[Driver]) -> None:
         here, there = (driver.run(RecentRuns(*place)) for driver in drivers)
         assert here == there
         assert (here is None) == (size > 3)
+
+
+def test_sessions_are_cut_into_the_same_pages(drivers: Sequence[Driver]) -> None:
+    columns = "owner, session_id, kind, component_id, name, state, created_us, updated_us"
+    for driver in drivers:
+        for number, size in enumerate(SIZES, 1):
+            owner, name = ("ada", "eve")[number % 2], ("Name", "other")[number % 3 == 0]
+            state = '{"a":"' + "\u20ac" * (size // 3) + '"}'
+            driver.ask(
+                f"insert into sessions ({columns}) values ('{owner}', 's{number:02}', 'agent', 'a',"
+                f" '{name}', '{state}', {number // 4}, {-number % 5})"
+            )
+    narrowings: tuple[dict[str, Any], ...] = ({}, {"name": "AM", "component_id": "a"})
+    for whose in ("ada", None):
+        for sort_by in ("created_us", "updated_us"):
+            for order in ("asc", "desc"):
+                for narrowed in narrowings:
+                    asked = ListSessions(
+                        whose,
+                        "agent",
+                        attrgetter("session_id"),
+                        size=30,
+                        any_owner=True,
+                        sort_by=sort_by,
+                        order=order,
+                        **narrowed,
+                    )
+                    here, there = (pages_of_sessions(driver, asked) for driver in drivers)
+                    assert here == there
+                    assert len(here) > 1
+
+
+def pages_of_sessions(
+    driver: Driver, asked: ListSessions[str]
+) -> list[tuple[int, SessionPlace | None, bool, tuple[str, ...]]]:
+    """Read a list to its end, and the list behind it."""
+    found: list[tuple[int, SessionPlace | None, bool, tuple[str, ...]]] = []
+    following: ListSessions[str] | None = asked
+    while following is not None:
+        page = driver.run(following)
+        found.append((page.total, page.last, page.more, page.items))
+        following = page.following
+        if following is None and page.last is not None and found[0][2] and not asked.behind:
+            return found + pages_of_sessions(driver, evolve(asked, behind=page.last))
+    return found

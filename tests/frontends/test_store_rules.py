@@ -32,6 +32,8 @@ FOR_ALL_OWNERS: Final = {
     "ANY_FETCH": "an administrator sees everybody's; refused to others before it is chosen",
     "ANY_LIST": "as ANY_FETCH",
     "ANY_COUNT": "as ANY_FETCH",
+    "ANY_MEASURE": "rows that the list of the same caller has found before, by owner and id",
+    "ANY_READ": "as ANY_MEASURE",
     "ANY_OWNERS": "as ANY_FETCH",
     "EXPIRE": "a node lets go of leases of its own, which it names; nobody asks for it",
     "LEASED_RUNS": "as EXPIRE: a node compares its leases with what it executes",

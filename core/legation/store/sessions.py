@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from attrs import field, fields
 
@@ -17,17 +17,17 @@ from .run_rows import ACTIVE_RUN
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
 __all__ = [
+    "SESSION_COLUMNS",
     "CreateSession",
     "DeleteSessions",
     "Deleted",
     "FetchSession",
-    "ListSessions",
     "OwnersOf",
     "SessionChange",
-    "SessionPage",
     "SessionRow",
     "SeveralOwners",
     "UpdateSession",
+    "to_session",
 ]
 
 
@@ -48,11 +48,12 @@ class SessionRow:
     updated_us: int
 
 
-_NAMES: Final = tuple(field.name for field in fields(SessionRow))
-_COLUMNS: Final = ", ".join(_NAMES)
+SESSION_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
+"""The columns of a `SessionRow`, in its order."""
 
 
-def _row(columns: tuple[Any, ...]) -> SessionRow:
+def to_session(columns: tuple[Any, ...]) -> SessionRow:
+    """Return the session of a row of `SESSION_COLUMNS`."""
     owner, session_id, kind, component, name, state, metadata, summary, *numbers = columns
     return SessionRow(
         owner,
@@ -68,10 +69,12 @@ def _row(columns: tuple[Any, ...]) -> SessionRow:
 
 
 FETCH: Final = Sql(
-    f"select {_COLUMNS} from sessions where owner = :owner and session_id = :session_id"
+    f"select {SESSION_COLUMNS} from sessions where owner = :owner and session_id = :session_id"
 )
 # Two are as many as many: of several owners none is chosen.
-ANY_FETCH: Final = Sql(f"select {_COLUMNS} from sessions where session_id = :session_id limit 2")
+ANY_FETCH: Final = Sql(
+    f"select {SESSION_COLUMNS} from sessions where session_id = :session_id limit 2"
+)
 
 
 @frozen
@@ -96,119 +99,11 @@ class FetchSession(ReadUnit[SessionRow | SeveralOwners | None]):
         """Yield point reads, and the look for others."""
         for owner in self.owners:
             if rows := (yield FETCH.of(self, owner=owner)):
-                return _row(rows[0])
+                return to_session(rows[0])
         rows = (yield ANY_FETCH.of(self)) if self.others else ()
         if len(rows) > 1:
             return SeveralOwners(self.session_id)
-        return _row(rows[0]) if rows else None
-
-
-@frozen
-class SessionPage:
-    """One page of sessions and how many there are in all."""
-
-    rows: tuple[SessionRow, ...]
-    total: int
-
-
-# What a page may be narrowed by.  A condition stands in the text only where it is asked for, so
-# that an index serves the rest: `count` reads nothing else, and the keys of a page far back are
-# found before its rows are read.
-_KIND: Final = "kind = :kind"
-_OWNED: Final = f"owner = :owner and {_KIND}"
-_COMPONENT: Final = " and component_id = :component"
-_NAMED: Final = " and lower(name) like :name escape '\\'"
-_ONLY: Final = " and session_id = :only"
-_NARROWED: Final = {
-    (component, named, only): _COMPONENT * component + _NAMED * named + _ONLY * only
-    for component in (False, True)
-    for named in (False, True)
-    for only in (False, True)
-}
-_ORDERS: Final = tuple(
-    (column, order) for column in ("created_us", "updated_us") for order in ("asc", "desc")
-)
-
-
-def _page(where: str, column: str, order: str) -> Sql:
-    by = f"{column} {order}, session_id {order}"
-    columns = ", ".join(f"s.{name}" for name in _NAMES)
-    return Sql(
-        f"""select {columns} from sessions s join (
-            select owner, session_id from sessions where {where}
-            order by {by} limit :size offset :start
-        ) as page on s.owner = page.owner and s.session_id = page.session_id
-        order by s.{column} {order}, s.session_id {order}"""
-    )
-
-
-def _pages(where: str) -> Mapping[tuple[object, ...], Sql]:
-    return {
-        (*narrowed, *by): _page(where + more, *by)
-        for narrowed, more in _NARROWED.items()
-        for by in _ORDERS
-    }
-
-
-def _counts(where: str) -> Mapping[tuple[object, ...], Sql]:
-    return {
-        narrowed: Sql(f"select count(*) from sessions where {where}{more}")
-        for narrowed, more in _NARROWED.items()
-    }
-
-
-LIST: Final = _pages(_OWNED)
-COUNT: Final = _counts(_OWNED)
-ANY_LIST: Final = _pages(_KIND)
-ANY_COUNT: Final = _counts(_KIND)
-
-
-@frozen
-class ListSessions(ReadUnit[SessionPage]):
-    """Sessions of `owner`, newest first or as asked; `page` counts from 1.
-
-    `name` matches a part of the name, in any case of ASCII letters.  `any_owner` is for callers
-    who see all owners; then `owner` None means all.  `only` is the id of the one session that the
-    caller may see.
-    """
-
-    long: ClassVar[bool] = True
-
-    owner: str | None
-    kind: str
-    component_id: str | None = None
-    name: str | None = None
-    page: int = 1
-    size: int = 20
-    sort_by: str = "created_us"
-    order: str = "desc"
-    any_owner: bool = False
-    only: str | None = None
-
-    def statements(self, dialect: Dialect) -> Statements[SessionPage]:
-        """Yield the count and the page."""
-        matching = {
-            "owner": self.owner,
-            "kind": self.kind,
-            "component": self.component_id,
-            "name": None if self.name is None else _pattern(self.name),
-            "only": self.only,
-        }
-        narrowed = (self.component_id is not None, self.name is not None, self.only is not None)
-        everybody = self.any_owner and self.owner is None
-        ((total,),) = yield (ANY_COUNT if everybody else COUNT)[narrowed](**matching)
-        rows = yield (ANY_LIST if everybody else LIST)[(*narrowed, self.sort_by, self.order)](
-            **matching, size=self.size, start=(self.page - 1) * self.size
-        )
-        return SessionPage(tuple(_row(row) for row in rows), total)
-
-
-def _pattern(part: str) -> str:
-    """Return the LIKE pattern for `part`, its own wildcards escaped."""
-    escaped = part.lower()
-    for special in ("\\", "%", "_"):
-        escaped = escaped.replace(special, "\\" + special)
-    return f"%{escaped}%"
+        return to_session(rows[0]) if rows else None
 
 
 # --- Changing ----------------------------------------------------------------------------------
@@ -217,7 +112,7 @@ CREATE: Final = Sql(
     f"""insert into sessions
         (owner, session_id, kind, component_id, name, state, metadata, created_us, updated_us)
     values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :now_us, :now_us)
-    on conflict (owner, session_id) do nothing returning {_COLUMNS}"""
+    on conflict (owner, session_id) do nothing returning {SESSION_COLUMNS}"""
 )
 
 
@@ -237,7 +132,7 @@ class CreateSession(Unit[SessionRow | None]):
     def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[None]]:
         """Yield one insert."""
         rows = yield CREATE.of(self, state=json.dumps(self.state), metadata=_json(self.metadata))
-        return _row(rows[0]) if rows else Undo(None)
+        return to_session(rows[0]) if rows else Undo(None)
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
@@ -250,7 +145,7 @@ UPDATE: Final = Sql(
         state = coalesce(cast(:state as text), state),
         metadata = coalesce(cast(:metadata as text), metadata),
         summary = coalesce(cast(:summary as text), summary)
-    where owner = :owner and session_id = :session_id returning {_COLUMNS}"""
+    where owner = :owner and session_id = :session_id returning {SESSION_COLUMNS}"""
 )
 
 
@@ -281,7 +176,7 @@ class UpdateSession(Unit[SessionRow | None]):
         rows = yield UPDATE.of(
             self, name=change.name, state=state, metadata=metadata, summary=summary
         )
-        return _row(rows[0]) if rows else Undo(None)
+        return to_session(rows[0]) if rows else Undo(None)
 
 
 LOCK: Final = Sql(

@@ -13,7 +13,7 @@ from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, M
 from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, Started, StartRun, merge_objects
-from legation.store.sessions import ANY_COUNT, ListSessions
+from legation.store.session_pages import ANY_COUNT, ListSessions
 from legation.store.turns import RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
@@ -315,7 +315,7 @@ def test_every_statement_on_the_data_of_users_names_the_owner() -> None:
 def test_only_who_sees_all_owners_lists_the_sessions_of_everybody(
     any_owner: bool, owner: str | None, component: str | None, name: str | None
 ) -> None:
-    unit = ListSessions(owner, "agent", component, name, any_owner=any_owner)
+    unit = ListSessions(owner, "agent", bool, component, name, any_owner=any_owner)
     statements, _ = played(unit, [(0,)], [])
 
     owned = ["owner = :owner" in statement.sql.text for statement in statements]

@@ -36,6 +36,7 @@ from ...store.failures import StoreFailure
 from ...values import frozen
 from ..call import Call
 from ..fields import choice, declare, integer, text
+from ..listing import link_next
 
 __all__ = ["AuditQuery", "find_databases", "list_audit", "prune_trail", "verify_trail"]
 
@@ -140,7 +141,7 @@ def find_databases(call: Call, query: AuditQuery) -> tuple[str, ...] | Fault:
     return (query.db_id,) if query.db_id in names else Fault("query.db_id", "names no database")
 
 
-def list_audit(_call: Call, databases: tuple[str, ...], query: AuditQuery) -> Program[Response]:
+def list_audit(call: Call, databases: tuple[str, ...], query: AuditQuery) -> Program[Response]:
     """Return a page of the trail, the newest first unless asked otherwise.
 
     Filters: `subject`, `operation`, `resource` (and what is beneath it), `decision` (allow, deny,
@@ -168,7 +169,9 @@ def list_audit(_call: Call, databases: tuple[str, ...], query: AuditQuery) -> Pr
     meta: dict[str, Any] = {"limit": query.limit, "next_cursor": following}
     if absent:
         meta["absent"] = absent
-    return json_response(200, {"data": [_item(c.database, row) for c, row in page], "meta": meta})
+    more = () if following is None else link_next(call.query, "cursor", following)
+    data = [_item(c.database, row) for c, row in page]
+    return json_response(200, {"data": data, "meta": meta}, more)
 
 
 def _order(found: tuple[_Cursor, AuditRow]) -> tuple[int, str, str, int]:

@@ -27,6 +27,7 @@ from ...values import frozen
 from ..call import Call
 from ..fields import NoQuery, choice, declare, integer
 from ..json_schema import text
+from ..listing import link_next
 
 __all__ = [
     "SURVEY_SECONDS",
@@ -186,7 +187,7 @@ class RepliesQuery:
     after: tuple[int, int, str] | None = _AFTER
 
 
-def list_messages(_call: Call, channel: HostedChannel, query: MessagesQuery) -> Program[Response]:
+def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> Program[Response]:
     """Return a page of the messages in one state, newest first."""
     listed = ListItems(INBOX, channel.id, query.state, query.limit + 1, query.after)
     rows = yield from Transact(channel.component.database, listed)
@@ -195,10 +196,10 @@ def list_messages(_call: Call, channel: HostedChannel, query: MessagesQuery) -> 
     if len(rows) > query.limit:
         last = page[-1]
         following = _cursor(last.received_us, last.position, last.message_id)
-    return _page([_message(row) for row in page], query, following)
+    return _page(call, [_message(row) for row in page], query, following)
 
 
-def list_replies(_call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
+def list_replies(call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
     """Return a page of the replies in one state, newest first."""
     after = None if query.after is None else (query.after[0], query.after[2])
     listed = ListItems(OUTBOX, channel.id, query.state, query.limit + 1, after)
@@ -207,7 +208,7 @@ def list_replies(_call: Call, channel: HostedChannel, query: RepliesQuery) -> Pr
     following = None
     if len(rows) > query.limit:
         following = _cursor(page[-1].created_us, 0, page[-1].idempotency_key)
-    return _page([_reply(row) for row in page], query, following)
+    return _page(call, [_reply(row) for row in page], query, following)
 
 
 _NO_MESSAGE: Final = "Message with ID {} not found"
@@ -261,10 +262,11 @@ def find_channel(call: Call, _: object) -> HostedChannel | NoChannel:
 
 
 def _page(
-    data: list[Summary], asked: MessagesQuery | RepliesQuery, following: str | None
+    call: Call, data: list[Summary], asked: MessagesQuery | RepliesQuery, following: str | None
 ) -> Response:
     meta = {"state": asked.state, "limit": asked.limit, "next": following}
-    return json_response(200, {"data": data, "meta": meta})
+    more = () if following is None else link_next(call.query, "after", following)
+    return json_response(200, {"data": data, "meta": meta}, more)
 
 
 def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:

@@ -14,7 +14,14 @@ from ...effects import Now, Nudge, Program, Transact
 from ...hosted.registry import Component
 from ...http.bodies.json_text import JsonObject
 from ...http.bodies.reader import Reader
-from ...http.messages import Answer, Response, compact_json, empty_response, json_response
+from ...http.messages import (
+    Answer,
+    Headers,
+    Response,
+    compact_json,
+    empty_response,
+    json_response,
+)
 from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
 from ...models.conversation import Usage
 from ...runs.output import iso_time, render_row, run_output, run_row
@@ -24,11 +31,11 @@ from ...runs.topics import cancel_topic, runs_topic
 from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchRun, SumUsage
 from ...store.run_rows import RunRow
+from ...store.session_pages import ListSessions
 from ...store.sessions import (
     CreateSession,
     Deleted,
     DeleteSessions,
-    ListSessions,
     SessionChange,
     SessionRow,
     UpdateSession,
@@ -39,7 +46,7 @@ from ..call import Call, resource_of
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, PRINTED, read_chosen_id, read_chosen_session
 from ..fields import PAGES, choice, declare, ignored, integer, json_object, line, text
 from ..json_schema import TEXT, list_of, ref
-from ..listing import Cursor, answer_list, cursor
+from ..listing import Cursor, answer_list, cursor, encode_cursor, link_next
 from ..run_lists import answer_runs
 from .owners import SeveralUsers, find_owners, find_session
 
@@ -147,6 +154,7 @@ class ListSessionsQuery(SessionQuery):
     sort_order: str = choice(
         ORDERS, "Sort order (asc or desc)", default="desc", schema=ref("SortOrder"), nullable=True
     )
+    cursor: Cursor | None = cursor(int, str, str)
 
 
 def find_listed(call: Call, query: ListSessionsQuery) -> str | WhichDatabase | NoDatabase:
@@ -154,7 +162,7 @@ def find_listed(call: Call, query: ListSessionsQuery) -> str | WhichDatabase | N
     return find_database(call, query, dict.fromkeys(KINDS, query.component_id))
 
 
-def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Program[Response]:
+def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Program[Answer]:
     """Return a page of sessions, without their runs."""
     owner, *former = call.whose(query.user_id).owners or (None,)
     everybody = call.principal.sees_all and query.user_id is None
@@ -162,11 +170,13 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
         owner=None if everybody else owner,
         any_owner=everybody,
         kind=query.kind or "agent",
+        render=_render_item_with_owner if call.principal.sees_all else _render_item,
         only=call.principal.session_id,
         component_id=query.component_id,
         name=query.session_name,
-        page=query.page,
+        start=0 if query.cursor else (query.page - 1) * query.limit,
         size=query.limit,
+        behind=query.cursor,
         sort_by=_SORTS[query.sort_by],
         order=query.sort_order,
     )
@@ -174,14 +184,17 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
     if former and not page.total:
         page = yield from Transact(database, evolve(asked, owner=former[0]))
     meta = {
-        "page": asked.page,
-        "limit": asked.size,
-        "total_pages": -(-page.total // asked.size),
+        "page": query.page,
+        "limit": query.limit,
+        "total_pages": -(-page.total // query.limit),
         "total_count": page.total,
         "search_time_ms": 0.0,
     }
-    shown = _item_with_owner if call.principal.sees_all else _item
-    return json_response(200, {"data": [shown(row) for row in page.rows], "meta": meta})
+    more: Headers = ()
+    if page.more and page.last is not None:
+        more = link_next(call.query, "cursor", encode_cursor(page.last))
+    end = f'],"meta":{compact_json(meta)}}}'.encode()
+    return answer_list(database, page, b'{"data":[', end, more)
 
 
 _ABSENT: Final = "Session with id '{}' not found"
@@ -475,8 +488,12 @@ def _store(database: str, unit: Unit[R], change: Any) -> Program[R]:
 # --- Showing -----------------------------------------------------------------------------------
 
 
-def _item_with_owner(row: SessionRow) -> dict[str, Any]:
-    return {**_item(row), "user_id": name_of(row.owner)}
+def _render_item(row: SessionRow) -> bytes:
+    return compact_json(_item(row)).encode()
+
+
+def _render_item_with_owner(row: SessionRow) -> bytes:
+    return compact_json({**_item(row), "user_id": name_of(row.owner)}).encode()
 
 
 def _item(row: SessionRow) -> dict[str, Any]:

@@ -573,7 +573,10 @@ _AUDIT: Final = {
 }
 
 LINKED: Final = frozenset(
-    {"get_session_runs", "list_agent_runs", "list_team_runs", "get_audit_refusals"}
+    {
+        *("get_sessions", "get_session_runs", "list_agent_runs", "list_team_runs"),
+        *("get_audit", "get_channel_messages", "get_channel_replies"),
+    }
 )
 """The operations whose answers link to what follows."""
 

@@ -457,6 +457,19 @@ def keep(client: Client, database: str, at_us: int, name: str, node: str = "n") 
     client.simulation.run(ask(Transact(database, AppendAudit(node, (entry,)))))
 
 
+def test_a_page_links_to_the_next(client: Client) -> None:
+    for number in range(3):
+        keep(client, "main", number, f"row {number}")
+    link: str | None = "<?limit=2&operation=kept>"
+    found: list[str] = []
+    while link is not None:
+        answer = client.get(f"/audit{link[1 : link.index('>')]}", token=READER)
+        found += [row["request_id"] for row in answer.json()["data"]]
+        link = answer.header("link")
+
+    assert found == ["row 2", "row 1", "row 0"]
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 def test_pages_over_two_databases_are_disjoint_and_complete_while_others_append(

@@ -149,6 +149,8 @@ def test_messages_come_in_pages_newest_first_without_their_text() -> None:
             page = answer.json()
             names += [row["id"] for row in page["data"]]
             after = page["meta"]["next"]
+            target = f'<?state=done&limit=4&after={after}>; rel="next"'
+            assert answer.header("link") == (None if after is None else target)
 
     assert len(names) == 14
     assert set(names) == {f"{letter}{number}" for letter in "mn" for number in range(7)}
@@ -159,7 +161,10 @@ def test_replies_come_in_pages_too() -> None:
         for number in range(5):
             deliver(c, (f"49{number}", f"m{number}", "canary"))
         c.settle()
-        first = c.get("/channels/whatsapp/replies?limit=3").json()
+        answer = c.get("/channels/whatsapp/replies?limit=3")
+        first = answer.json()
+        target = f"?limit=3&after={first['meta']['next']}"
+        assert answer.header("link") == f'<{target}>; rel="next"'
         rest = c.get(
             "/channels/whatsapp/replies", query={"limit": "3", "after": first["meta"]["next"]}
         ).json()

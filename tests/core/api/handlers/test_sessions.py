@@ -8,6 +8,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Channel, Model, Team
+from legation.http.messages import compact_json
 from legation.store.audit import Changed
 from legation.store.sessions import Deleted, DeleteSessions, UpdateSession
 from legation_testing import Client
@@ -111,6 +112,35 @@ def test_a_detail_has_the_conversation_and_what_it_cost(client: Client) -> None:
     # The second run was told the first, and a word that the model hears is a token.
     assert found["metrics"] == {"input_tokens": 8, "output_tokens": 4, "total_tokens": 12}
     assert found["session_name"] == "hello there"
+
+
+def test_links_lead_through_the_sessions_however_long_their_states(client: Client) -> None:
+    for number in range(7):
+        state = {"a": "x" * (400_000 if number % 2 else 1)}
+        create(client, session_id=f"s{number}", session_name="Named", session_state=state)
+        client.advance(1)
+    whole = client.get("/sessions")
+    assert whole.header("content-length") is None
+    assert whole.header("link") is None
+    assert whole.body == compact_json(whole.json()).encode()
+    assert whole.json()["meta"] == {
+        "page": 1,
+        "limit": 20,
+        "total_pages": 1,
+        "total_count": 7,
+        "search_time_ms": 0.0,
+    }
+
+    found: list[Any] = []
+    link: str | None = "<?limit=2&session_name=name&sort_order=asc>"
+    while link is not None:
+        page = client.get(f"/sessions{link[1 : link.index('>')]}").expect_success()
+        assert page.json()["meta"]["total_count"] == 7
+        found += page.json()["data"]
+        link = page.header("link")
+    assert found == whole.json()["data"][::-1]
+    assert client.get("/sessions?cursor=x").status == 422
+    assert client.request("HEAD", "/sessions").headers[:1] == whole.headers[:1]
 
 
 def test_runs_are_filtered_by_the_time_they_were_asked_for(client: Client) -> None:
