@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt import PyJWS
 
-from legation import Agent, AuthorizationConfig, Database, Platform, Request
+from legation import Agent, AuthorizationConfig, Database, Platform, PlatformLimits, Request
 from legation.effects import Now, RandomBytes
 from legation.http.messages import Headers, Response
 from legation_host.hosting import open_platform
@@ -57,6 +57,7 @@ def platform(*, authorization: bool, excluded: tuple[str, ...] = ()) -> Platform
         authorization_config=config,
         agents=[Agent(id=f"agent-{number}", description="Answers") for number in range(10)],
         databases=[Database("main", "sqlite://")],
+        limits=PlatformLimits(requests_per_second=0),
     )
 
 

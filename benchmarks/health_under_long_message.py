@@ -39,6 +39,8 @@ RUNS: Final = "/agents/echo/runs"
 PAUSE: Final = 0.002
 AIM: Final = 50.0  # ms, at the 99th percentile on an idle machine
 PLATFORM: Final = """
+[limits]
+requests_per_second = 0
 [databases.main]
 url = "sqlite:///{folder}/main.db"
 [[agents]]

@@ -69,6 +69,9 @@ authorization = true
 [authorization_config]
 verification_keys = ['''{key}''']
 
+[limits]
+requests_per_second = 0
+
 [databases.main]
 url = "{database}"
 auto_migrate = true

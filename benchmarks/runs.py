@@ -31,6 +31,8 @@ WINDOW: Final = 20  # runs at each end of the long session
 AIM_TIMES: Final = 30.0
 AIM_GROWTH: Final = 1.2
 PLATFORM: Final = """
+[limits]
+requests_per_second = 0
 [databases.main]
 url = "sqlite:///{folder}/ours.db"
 [[agents]]

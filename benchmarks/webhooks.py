@@ -48,6 +48,8 @@ ENVIRON: Final = {
     "PEER_WHATSAPP": "1",
 }
 PLATFORM: Final = """
+[limits]
+requests_per_second = 0
 [databases.main]
 url = "sqlite:///{folder}/ours.db"
 [[agents]]

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from legation import Database
+from legation import Database, PlatformLimits
 
 from ..callers import Issuer, demo
 from ..frontends.hosted import hosted
@@ -37,7 +37,8 @@ def main(seconds: int) -> int:
     token = issuer.token("platform:admin", iat=now, exp=now + 3600)
     with tempfile.TemporaryDirectory() as folder:
         databases = [Database("main", f"sqlite:///{folder}/main.db")]
-        with hosted(demo(issuer, databases=databases)) as base:
+        limits = PlatformLimits(requests_per_second=0)
+        with hosted(demo(issuer, databases=databases, limits=limits)) as base:
             settings = Path(folder, "schemathesis.toml")
             admin = _fuzz(settings, base, seconds // 2, _AUTH.format(token))
             nobody = _fuzz(settings, base, seconds // 2)
