@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from attrs import define, field
 
@@ -70,6 +70,16 @@ class Shares:
         self.calls = Slots(node.model_calls)
         self.runs = Slots(node.runs)
         self.bodies = Slots(node.body_bytes)
+
+    def places(self) -> Mapping[str, Slots]:
+        """Return the places of this process, by share."""
+        return {
+            "runs": self.runs,
+            "model_calls": self.calls,
+            "streams": self.streams,
+            "followers": self.followers,
+            "bodies": self.bodies,
+        }
 
     def note_others(self, database: str, others: int) -> None:
         """Note how many other nodes live in the cluster of `database`."""

@@ -236,6 +236,27 @@ def test_a_clock_that_is_wrong_is_written_down_once_and_when_it_is_right_again(
     assert not member.skewed
 
 
+# --- parts of what nodes share
+
+
+def test_a_beat_shows_how_many_nodes_share_a_limit() -> None:
+    cluster = Cluster(TERMS)
+    main, spare = cluster.member("main"), cluster.member("spare")
+    third = evolve(OTHER, name="c")
+
+    beat(main, evolve(FIRST, others=(OTHER, third)))
+    beat(spare, evolve(FIRST, others=(OTHER,)))
+    assert cluster.shares.nodes == 3
+
+    beat(
+        main,
+        evolve(SECOND, others=(OTHER, third), buried=("b", "c")),
+        line("warning", "node_lost", ("node", "b")),
+        line("warning", "node_lost", ("node", "c")),
+    )
+    assert cluster.shares.nodes == 2
+
+
 # --- entering and leaving
 
 

@@ -53,7 +53,7 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
-        _build_refused_family(call),
+        *_share_families(call),
         *cluster_families(call),
         *telemetry.surveyed[1],
     )
@@ -83,15 +83,27 @@ def _build_ended_family(call: Call) -> Family:
     )
 
 
-def _build_refused_family(call: Call) -> Family:
-    return Family(
+def _share_families(call: Call) -> Iterator[Family]:
+    shares = call.context.shares
+    refused = sorted(shares.refused.items())
+    yield Family(
         "legation_share_refusals_total",
         "counter",
         "Requests that were refused because a share was used up.",
-        tuple(
-            Sample(count, (("share", share),))
-            for share, count in sorted(call.context.shares.refused.items())
-        ),
+        tuple(Sample(count, (("share", share),)) for share, count in refused),
+    )
+    places = shares.places()
+    yield Family(
+        "legation_share_used",
+        "gauge",
+        "How much of what callers share is used in this process: places, and bytes of bodies.",
+        tuple(Sample(slots.total, (("share", share),)) for share, slots in places.items()),
+    )
+    yield Family(
+        "legation_share_capacity",
+        "gauge",
+        "How much there is of it.",
+        tuple(Sample(slots.capacity, (("share", share),)) for share, slots in places.items()),
     )
 
 

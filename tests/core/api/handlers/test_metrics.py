@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from legation import Agent, Database, Platform
+from legation import Agent, Database, NodeLimits, Platform, PlatformLimits
 from legation.config import Model
 from legation.effects import Unreachable
 from legation.migrations.catalogue import CATALOGUE
@@ -155,3 +155,14 @@ def test_it_takes_a_scope(scope: str) -> None:
 def test_an_operator_may_open_it_to_scrapers() -> None:
     with Client(demo(Issuer(), options={"excluded_routes": [PATH]})) as client:
         assert client.get(PATH).status == 200
+
+
+def test_it_says_how_much_of_what_callers_share_is_used() -> None:
+    platform = demo(None, limits=PlatformLimits(node=NodeLimits(streams=9)))
+    platform.context.shares.streams.take("ada", 3)
+    with Client(platform) as client:
+        found = read(client.get(PATH))
+
+    assert found["legation_share_used", ("streams",)] == 3
+    assert found["legation_share_capacity", ("streams",)] == 9
+    assert found["legation_share_used", ("bodies",)] == 0
