@@ -12,7 +12,13 @@ import pytest
 from attrs import evolve
 
 from legation.store.run_pages import PAGE_BYTES, ReadRuns
-from legation.store.run_reads import HISTORY_BYTES, LongRecentRuns, RecentRuns
+from legation.store.run_reads import (
+    EVENTS_BYTES,
+    HISTORY_BYTES,
+    FetchEvents,
+    LongRecentRuns,
+    RecentRuns,
+)
 from legation.store.session_pages import ListSessions, SessionPlace
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver
@@ -122,3 +128,19 @@ def pages_of_sessions(
         if following is None and page.last is not None and found[0][2] and not asked.behind:
             return found + pages_of_sessions(driver, evolve(asked, behind=page.last))
     return found
+
+
+def test_events_are_cut_at_the_same_places(drivers: Sequence[Driver]) -> None:
+    sizes = (3, EVENTS_BYTES - 3, 3, EVENTS_BYTES, *(9,) * 300)
+    for driver in drivers:
+        put(driver, 1, 3)
+        for seq, size in enumerate(sizes, 1):
+            data = "\u20ac" * (size // 3)
+            driver.ask(f"insert into events values ('r1', {seq}, 1, 'e', '{data}')")
+    after = 0
+    while after < len(sizes):
+        here, there = (driver.run(FetchEvents("ada", "r1", after)) for driver in drivers)
+        assert here.events == there.events
+        assert here.events[0].seq == after + 1
+        after = here.events[-1].seq
+    assert [d.run(FetchEvents("ada", "r1", 0)).events[-1].seq for d in drivers] == [3, 3]

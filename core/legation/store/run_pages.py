@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Generic, TypeVar
 
-from attrs import evolve
+from attrs import evolve, field
 
 from ..values import frozen
 from .once import whole_output
@@ -108,7 +108,7 @@ class ReadRuns(ReadUnit[RunsPage[R]], Generic[R]):
 
     owner: str
     session_id: str
-    render: Callable[[RunRow], R]
+    render: Callable[[RunRow], R] = field(repr=False)
     status: str | None = None
     created_from_us: int | None = None
     created_to_us: int | None = None

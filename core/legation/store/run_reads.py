@@ -23,6 +23,7 @@ from .session_state import fill_state, kept_state
 from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = [
+    "EVENTS_BYTES",
     "HISTORY_AT_ONCE",
     "HISTORY_BYTES",
     "EventsPage",
@@ -81,12 +82,26 @@ CONSUMED: Final = Sql(
     _sums("coalesce(sum(json_extract(usage, '$.{}')), 0)"),
     _sums("cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)"),
 )
-EVENTS: Final = Sql(
-    f"""select e.seq, e.name, {whole_data("e", "r")},
+EVENTS_BYTES: Final = 1 << 20
+"""How much of the events of a run is read at once, in bytes; one that is longer comes alone."""
+
+
+def _events(length: str) -> str:
+    """Return what reads events as far as they are short enough together; they have no gap."""
+    return f"""with recursive page (seq, bytes) as (
+        select cast(:after as bigint), cast(0 as bigint)
+        union all
+        select n.seq, page.bytes + {length.format("n.data")}
+        from page join events n on n.run_id = :run_id and n.seq = page.seq + 1
+        where page.bytes < :most and page.seq < cast(:after as bigint) + :size)
+    select e.seq, e.name, {whole_data("e", "r")},
         case when e.seq = r.events then {kept_state("r")} end
     from events e join runs r on r.run_id = e.run_id
-    where r.owner = :owner and e.run_id = :run_id and e.seq > :after order by e.seq limit :size"""
-)
+    where r.owner = :owner and e.run_id = :run_id and e.seq > :after
+    and e.seq <= (select max(seq) from page) order by e.seq"""
+
+
+EVENTS: Final = Sql(_events("length(cast({} as blob))"), _events("octet_length({})"))
 # A run that waits is held up by the one of its session that is executed.
 _RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
 PROGRESS: Final = clocked(
@@ -197,7 +212,9 @@ class EventsPage:
 
 @frozen
 class FetchEvents(ReadUnit[EventsPage]):
-    """The events of a run behind `after`, at most `size`."""
+    """The events of a run behind `after`: at most `size`, and about `EVENTS_BYTES`."""
+
+    most: ClassVar[int] = EVENTS_BYTES
 
     owner: str
     run_id: str

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from attrs import evolve
+from attrs import evolve, field
 
 from ..values import frozen
 from .run_pages import count_fitting
@@ -142,7 +142,7 @@ class ListSessions(ReadUnit[SessionsPage[R]], Generic[R]):
 
     owner: str | None
     kind: str
-    render: Callable[[SessionRow], R]
+    render: Callable[[SessionRow], R] = field(repr=False)
     component_id: str | None = None
     name: str | None = None
     size: int = 20

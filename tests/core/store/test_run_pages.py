@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from legation.store.run_pages import PAGE_BYTES, ReadRuns, RunsPage, count_fitting
 from legation.store.run_reads import (
+    EVENTS_BYTES,
     HISTORY_AT_ONCE,
     HISTORY_BYTES,
+    FetchEvents,
     LongRecentRuns,
     RecentRuns,
 )
@@ -243,3 +245,36 @@ def test_a_history_has_completed_runs_of_clients_before_the_run() -> None:
     put(database, 1, owner="eve", output="{}")
 
     assert database.run(RecentRuns("ada", "s", 5, 9)) == ((1, "{}"),)
+
+
+# --- The events of a run ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pages"),
+    [
+        ((), []),
+        ((1, 1, 1), [[1, 2, 3]]),
+        ((EVENTS_BYTES, 1, 1), [[1], [2, 3]]),
+        ((1, EVENTS_BYTES, EVENTS_BYTES + 1, 1), [[1, 2], [3], [4]]),
+        ((1,) * 300, [list(range(1, 257)), list(range(257, 301))]),
+    ],
+)
+def test_events_come_as_far_as_they_are_short_enough(
+    sizes: tuple[int, ...], pages: list[list[int]]
+) -> None:
+    database = Database()
+    put(database, 1, run_id="r", events=len(sizes))
+    database.connection.executemany(
+        "insert into events (run_id, seq, at_us, name, data) values ('r', ?, 1, 'e', ?)",
+        [(seq, "x" * size) for seq, size in enumerate(sizes, 1)],
+    )
+    found: list[list[int]] = []
+    after = 0
+    while (page := database.run(FetchEvents("ada", "r", after))).events:
+        found.append([event.seq for event in page.events])
+        after = found[-1][-1]
+
+    assert found == pages
+    assert page.last == len(sizes)
+    assert database.run(FetchEvents("eve", "r", 0)).events == ()
