@@ -428,7 +428,9 @@ class Platform:
                 outcome = yield from report_failure(error, arrival)
             answer = self._finish_answer(arrival, outcome)
             if isinstance(answer, Streamed):
-                return evolve(answer, body=self._stream_body(arrival, answer))
+                body = self._stream_body(arrival, answer)
+                next(body)
+                return evolve(answer, body=body)
             end_us: int = yield _NOW
             self.telemetry.count_answer(arrival, answer.status, end_us)
             if arrival.recorded:
@@ -438,6 +440,10 @@ class Platform:
             raise
         finally:
             self.telemetry.active -= 1
+            if arrival.reading is not None:
+                arrival.reading.release()
+            if arrival.place is not None:
+                arrival.place.release()
         return answer
 
     def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
@@ -458,12 +464,18 @@ class Platform:
         return respond(refusal)
 
     def _stream_body(self, arrival: Arrival, answer: Streamed) -> Program[Unfinished | None]:
-        """Run the body of `answer`; the request is over when that is."""
+        """Run the body of `answer`; the request is over when that is.
+
+        What it asks for first is nothing: once that was taken, its end is told where nobody goes on
+        with it, too.
+        """
         telemetry = self.telemetry
         telemetry.active += 1
         telemetry.streams += 1
+        place, arrival.place = arrival.place, None
         whole = False
         try:
+            yield _NOW
             end = yield from answer.body
             if end is None:
                 end_us = yield from Now()
@@ -474,6 +486,8 @@ class Platform:
         finally:
             telemetry.active -= 1
             telemetry.streams -= 1
+            if place is not None:
+                place.release()
             if not whole:
                 self._cut(arrival, answer.status)
         return end

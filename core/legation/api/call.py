@@ -14,11 +14,12 @@ from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of
 from ..effects import Program, ThisNode, Transact
 from ..hosted.registry import Registry
 from ..http.messages import Answer, Request
-from ..http.refusals import Refusal
+from ..http.refusals import Refusal, TooManyRequests
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
 from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
+from ..shares.exceeded import Exceeded
 from ..shares.table import Account
 from ..store.audit import Audited, AuditEntry
 from ..store.health import Condition
@@ -46,6 +47,8 @@ BODY_LIMIT: Final = 10 << 20
 
 SMALL_BODY: Final = 16 << 10
 """The longest body where a small object is expected, in bytes."""
+
+_LARGE_DIGITS: Final = 5  # of 10,000 bytes; a body of less is not worth the counting
 
 Handled: TypeAlias = "Answer | Refusal | Program[Handled]"
 """An answer; or a program whose result is one, or the program that goes on."""
@@ -199,6 +202,42 @@ class Call:
     def registry(self) -> Registry:
         """What the platform hosts."""
         return self.context.registry
+
+    def begin_body(self) -> TooManyRequests | None:
+        """Take the bytes of the body that is going to be read, or refuse it.
+
+        One that is not small is read within the bytes that all bodies share, which are held until
+        the request is answered.  A body that was read under an `Idempotency-Key` is held already.
+        """
+        declared = self.request.header(b"content-length")
+        if declared is not None and len(declared) < _LARGE_DIGITS:
+            return None
+        limit = self.body_limit
+        if limit <= SMALL_BODY or self.seed is not None:
+            return None
+        amount = limit if declared is None else int(declared)
+        held = self.context.shares.hold_bytes(self.account(), amount if amount <= limit else 0)
+        if isinstance(held, Exceeded):
+            return TooManyRequests(held)
+        self.audit.arrival.reading = held
+        return None
+
+    def hold_place(
+        self, component: tuple[str, str] | None = None, *, stream: bool, follows: bool
+    ) -> TooManyRequests | None:
+        """Take the place of a request that is going to last until it is over, or refuse it."""
+        # As `account` returns it; one that is known is found without a call.
+        who, client, shares = self.principal, self.request.client, self.context.shares
+        owner, table = who.owner, shares.table
+        own = component if component in table.components else None
+        known = table.known.get((owner or client, bool(owner), who.scopes, own))
+        held = shares.hold_places(
+            known or self.account(component=component), client, stream=stream, follows=follows
+        )
+        if isinstance(held, Exceeded):
+            return TooManyRequests(held)
+        self.audit.arrival.place = held
+        return None
 
     def change(
         self, database: str, unit: Unit[R], *, status: int = 0, resource: str = ""

@@ -16,7 +16,7 @@ from ..access.scopes import Open, Public, Scoped, Signed
 from ..config import AuthorizationConfig
 from ..effects import Log, Program, RandomBytes, Record
 from ..http.cors import Cors
-from ..http.messages import Answer, Request, Response, empty_response
+from ..http.messages import Answer, Request, Response, Streamed, empty_response
 from ..http.refusals import (
     Forbidden,
     ForeignPage,
@@ -155,6 +155,8 @@ class Dispatcher(Surface):
                 while isinstance(handled, Generator):
                     handled = yield from handled
                 outcome = handled
+                if isinstance(outcome, Streamed) and arrival.place is None:
+                    outcome = call.hold_place(stream=True, follows=False) or outcome
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
                 outcome = yield from report_failure(error, arrival)
         status = outcome.status

@@ -53,6 +53,8 @@ def _under_a_key(
     key = _key(call, operation, sent)
     if isinstance(key, Invalid):
         return key
+    if refusal := call.begin_body():
+        return refusal
     body = yield from ReadBody(call.body_limit)
     if body is None:
         return TooLarge(call.body_limit)

@@ -141,6 +141,8 @@ class Route:
         return Invalid(faults) if faults else self.handler(call, *given)
 
     def _read_form(self, shape: type[FormShape], call: Call, given: list[Any]) -> Program[Handled]:
+        if refused := call.begin_body():
+            return refused
         sent = yield from ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
@@ -156,6 +158,8 @@ class Route:
     def _read_body(
         self, shape: type[Any], call: Call, given: list[Any], faults: tuple[Fault, ...]
     ) -> Program[Handled]:
+        if refused := call.begin_body():
+            return refused
         sent = yield from ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)

@@ -16,6 +16,7 @@ from attrs import define, field
 
 from ..access.decide import Principal
 from ..http.messages import Request
+from ..shares.held import Held
 from ..shares.refusal_counter import RefusalCounter
 from ..store.refusals import NOWHERE
 from ..values import frozen
@@ -53,6 +54,8 @@ class Arrival:
         recorded: Whether it has a span of its own.
         caller: For whom an outer application vouches; None where the token says who asks.
         known: Whether a token that verifies, or an outer application, says who asks.
+        reading: The bytes that it holds for its body.
+        place: The places that it holds as a stream, or while it waits for a run.
     """
 
     request: Request
@@ -65,6 +68,8 @@ class Arrival:
     recorded: bool = False
     caller: Principal | None = None
     known: bool = False
+    reading: Held | None = None
+    place: Held | None = None
 
 
 @define

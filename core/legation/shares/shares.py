@@ -9,8 +9,10 @@ from attrs import define, field
 
 from ..values import frozen
 from .exceeded import Exceeded
+from .held import Held
 from .rates import Rates
 from .slots import Slots
+from .subjects import ADDRESS, address_subject, is_near
 from .table import Account, LimitTable
 
 __all__ = ["Level", "Shares"]
@@ -45,6 +47,8 @@ class Shares:
         calls: Places of calls of models.
         runs: Places of runs.
         bodies: Bytes of bodies that are being read.
+        addresses: Streams, and requests that wait for a run, by the client's network: whatever the
+            name of a caller, who has one address leaves room for others.
         refused: How many requests were refused, by share.
         claims: The databases from which a program claims runs that wait, and whether it is to look
             once more.
@@ -58,6 +62,7 @@ class Shares:
     calls: Slots = field(init=False)
     runs: Slots = field(init=False)
     bodies: Slots = field(init=False)
+    addresses: Slots = field(init=False)
     refused: dict[str, int] = field(factory=dict[str, int], init=False)
     claims: dict[str, bool] = field(factory=dict[str, bool], init=False)
     nodes: int = field(default=1, init=False)
@@ -70,6 +75,7 @@ class Shares:
         self.calls = Slots(node.model_calls)
         self.runs = Slots(node.runs)
         self.bodies = Slots(node.body_bytes)
+        self.addresses = Slots(max(node.streams, node.followers))
 
     def places(self) -> Mapping[str, Slots]:
         """Return the places of this process, by share."""
@@ -102,6 +108,45 @@ class Shares:
         burst = limits.request_burst // nodes or 1
         window = math.ceil(nodes * burst / limits.requests_per_second)
         return Exceeded("requests", burst, math.ceil(wait_us / 1e6), window)
+
+    def hold_places(
+        self, account: Account, client: str, *, stream: bool, follows: bool
+    ) -> Held | Exceeded:
+        """Take the places of a request that is going to last, or say which share is used up.
+
+        Args:
+            account: Of who asks.
+            client: The address; one that is near has all clients of a proxy behind it.
+            stream: It is answered by a stream.
+            follows: It waits for a run.
+        """
+        subject, limits, held = account.subject, account.limits, Held()
+        for name, slots, limit in (
+            ("streams", self.streams, limits.streams if stream else 0),
+            ("followers", self.followers, limits.followers if follows else 0),
+        ):
+            most = limit // self.nodes or 1
+            if limit and not slots.enter(subject, most, 1, limits.weight):
+                held.release()
+                return Exceeded(name, most)
+            if limit:
+                held.taken.append((slots, subject, 1))
+        if client and not is_near(client) and not subject.startswith(ADDRESS):
+            network, capacity = address_subject(client), self.addresses.capacity
+            if not self.addresses.enter(network, capacity):
+                held.release()
+                return Exceeded("streams" if stream else "followers", capacity)
+            held.taken.append((self.addresses, network, 1))
+        return held
+
+    def hold_bytes(self, account: Account, amount: int) -> Held | Exceeded:
+        """Take `amount` bytes for a body, or say that there is no room for it now."""
+        bodies = self.bodies
+        if not bodies.enter(account.subject, bodies.capacity, amount, account.limits.weight):
+            return Exceeded("bodies", bodies.capacity)
+        held = Held()
+        held.taken.append((bodies, account.subject, amount))
+        return held
 
     def list_levels(self, account: Account, now_us: int) -> Iterator[Level]:
         """Yield what `account` has used of the shares that this process counts."""

@@ -51,6 +51,16 @@ class Slots:
         self.total += 1
         return True
 
+    def enter(self, subject: str, most: int, amount: int = 1, weight: float = 1.0) -> bool:
+        """Take `amount` places where `has_room` says yes; return whether it does."""
+        held = self._held
+        holds = held.get(subject, 0) + amount
+        if holds > most or holds > weight * (self.capacity - self.total):
+            return False
+        held[subject] = holds
+        self.total += amount
+        return True
+
     def take(self, subject: str, amount: int = 1) -> None:
         """Give `amount` places to `subject`, whether or not there is room."""
         self._held[subject] = self._held.get(subject, 0) + amount

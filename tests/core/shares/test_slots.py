@@ -55,3 +55,18 @@ def test_what_is_held_is_what_was_taken(moves: list[tuple[str, int, bool]]) -> N
 
         assert slots.total == sum(map(sum, taken.values())) <= slots.capacity
         assert all(slots.held(one) == sum(held) <= 60 for one, held in taken.items())
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5), st.sampled_from([0.5, 1, 2]))))
+def test_who_enters_takes_what_there_is_room_for(steps: list[tuple[str, int, float]]) -> None:
+    slots, model = Slots(20), Slots(20)
+    for subject, amount, weight in steps:
+        room = model.has_room(subject, 8, amount, weight)
+        assert slots.enter(subject, 8, amount, weight) is room
+        if room:
+            model.take(subject, amount)
+
+    assert (slots.total, [slots.held(one) for one in "abc"]) == (
+        model.total,
+        [model.held(one) for one in "abc"],
+    )

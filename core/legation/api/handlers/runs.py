@@ -96,6 +96,10 @@ def start_run(
         media = yield from admit(hosted, media)
     if isinstance(media, BadRequest):
         return media
+    if not form.background and (
+        refusal := call.hold_place((hosted.kind, hosted.id), stream=form.stream, follows=True)
+    ):
+        return refusal
     run_id = yield from call.new_id("run")
     named = call.principal.session_id or form.session_id
     session_id = named or (yield from call.new_id("session"))
@@ -272,7 +276,9 @@ class RunEventsQuery:
     user_id: None = ignored()
 
 
-def run_events(call: Call, query: RunEventsQuery) -> Program[Streamed | Invalid | NoRun]:
+def run_events(
+    call: Call, query: RunEventsQuery
+) -> Program[Streamed | Invalid | NoRun | TooManyRequests]:
     """Replay a run's events from where a client stopped, and go on."""
     stopped = parse_last_event_id(call.request.header(b"last-event-id"))
     if isinstance(stopped, BadEventId):
@@ -283,6 +289,8 @@ def run_events(call: Call, query: RunEventsQuery) -> Program[Streamed | Invalid 
     row = own.row
     if stopped is not None and stopped.run_id != row.run_id:
         return Invalid((Fault("header.last-event-id", "is of another run"),))
+    if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
+        return refusal
     seq, database = stopped.seq if stopped else query.after, own.hosted.database
     followed = _follow_run(call, own.hosted, own.origin)
     if row.parent_run_id is None:
@@ -301,11 +309,13 @@ def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
     return run_id
 
 
-def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun]:
+def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooManyRequests]:
     """Go on streaming a run, the way later clients ask for it."""
     own = yield from _own_run(call, form.session_id)
     if isinstance(own, Refusal):
         return own
+    if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
+        return refusal
     followed = _follow_run(call, own.hosted, own.origin)
     return _stream(resume(followed, form.last_event_index + 1))
 
@@ -361,6 +371,8 @@ def continue_run(
     state = apply_replies(before, replies, own.row.run_id)
     if not isinstance(state, TurnState):
         return Invalid(state)
+    if refusal := call.hold_place(own.hosted_as, stream=form.stream, follows=True):
+        return refusal
     return (yield from _go_on(call, own, before, state, stream=form.stream))
 
 
@@ -441,6 +453,11 @@ class _Own:
 
     hosted: Component | _Removed
     row: RunRow
+
+    @property
+    def hosted_as(self) -> tuple[str, str]:
+        """The kind and id of what it is a run of."""
+        return self.hosted.kind, self.hosted.id
 
     @property
     def origin(self) -> EventOrigin:

@@ -13,7 +13,15 @@ from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies.forms import parse_query
 from ...http.messages import Headers, Response, json_response, text_response
-from ...http.refusals import BadRequest, BadSignature, Fault, Invalid, NotFound, TooLarge
+from ...http.refusals import (
+    BadRequest,
+    BadSignature,
+    Fault,
+    Invalid,
+    NotFound,
+    TooLarge,
+    TooManyRequests,
+)
 from ...store.inbox import PutMessages
 from ..call import Call
 
@@ -34,8 +42,10 @@ TooLong: TypeAlias = Annotated[TooLarge, LIMIT]
 
 def receive(
     call: Call, channel: HostedChannel
-) -> Program[Response | NotJson | BadSignature | TooLong]:
+) -> Program[Response | NotJson | BadSignature | TooLong | TooManyRequests]:
     """Store every message of a delivery; answer once they are stored."""
+    if refusal := call.begin_body():
+        return refusal
     body = yield from ReadBody(LIMIT)
     if body is None:
         return TooLarge(LIMIT)

@@ -1,0 +1,26 @@
+"""The places and bytes that a request holds, and gives back when it is over, whatever ends it."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from .slots import Slots
+
+__all__ = ["Held"]
+
+
+@define(eq=False)
+class Held:
+    """What one request holds of slots.
+
+    Attributes:
+        taken: From which slots, by which subject, how much.
+    """
+
+    taken: list[tuple[Slots, str, int]] = field(factory=list[tuple[Slots, str, int]], init=False)
+
+    def release(self) -> None:
+        """Release all that is held; there is nothing left for a second time."""
+        while self.taken:
+            slots, subject, amount = self.taken.pop()
+            slots.release(subject, amount)
