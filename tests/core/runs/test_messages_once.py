@@ -224,3 +224,34 @@ def test_what_was_stored_while_an_old_node_lived_is_read_beside_what_is_stored_o
     first, second = runs.json()
     assert first["messages"] == before["messages"]
     assert (first["content"], first["run_input"]) == (second["content"], second["run_input"])
+
+
+def test_a_node_goes_on_with_a_long_message_where_another_died(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def say(prompt: Prompt) -> Says:
+        asked.append(prompt.messages[-1].content)
+        return Says(ANSWER, after_seconds=60.0)
+
+    def make() -> Platform:
+        return Platform(
+            agents=(Agent(id="clerk", model=ScriptedModel([say] * 9)),), databases=IN_MEMORY
+        )
+
+    with Client(make, folder=tmp_path) as first, first.peer(make) as second:
+        form = {"message": LONG, "session_id": "s", "background": True}
+        run = first.post("/agents/clerk/runs", form=form).json()
+        first.advance(BEAT)
+        first.crash()
+        second.advance(200)
+        shown = second.get(f"/agents/clerk/runs/{run['run_id']}").json()
+        events = second.get(f"/agents/clerk/runs/{run['run_id']}/events").events()
+
+    assert asked == [LONG, LONG]
+    assert (shown["status"], shown["content"]) == ("COMPLETED", ANSWER)
+    assert shown["input"]["input_content"] == shown["messages"][0]["content"] == LONG
+    assert events[-1].json()["content"] == ANSWER
+    with closing(sqlite3.connect(tmp_path / "main.db")) as database:
+        ((stored,),) = database.execute("select output from runs")
+    assert compact_json(LONG)[1:-1] not in stored
+    assert stored.count(compact_json(ANSWER)[1:-1]) == 1
