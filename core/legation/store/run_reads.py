@@ -88,10 +88,12 @@ EVENTS_BYTES: Final = 1 << 20
 
 def _events(length: str) -> str:
     """Return what reads events as far as they are short enough together; they have no gap."""
+    marked = f"(select {length.format(whole_data('n', 'm'))} from runs m where m.run_id = n.run_id)"
     return f"""with recursive page (seq, bytes) as (
         select cast(:after as bigint), cast(0 as bigint)
         union all
-        select n.seq, page.bytes + {length.format("n.data")}
+        select n.seq, page.bytes
+            + case when substr(n.data, 1, 1) = ' ' then {marked} else {length.format("n.data")} end
         from page join events n on n.run_id = :run_id and n.seq = page.seq + 1
         where page.bytes < :most and page.seq < cast(:after as bigint) + :size)
     select e.seq, e.name, {whole_data("e", "r")},

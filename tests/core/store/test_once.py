@@ -23,6 +23,7 @@ from legation.store.once import (
 )
 from legation.store.run_pages import ReadRuns
 from legation.store.run_reads import (
+    EVENTS_BYTES,
     FetchEvents,
     FetchRun,
     RecentRuns,
@@ -383,3 +384,19 @@ def test_an_answer_that_is_marked_in_events_alone_is_read_whole(database: Databa
     assert database.ask("select output from runs") == [(output,)]
     assert stored(database, ANSWER * 2) == 1
     assert datas(database) == [event.data for event in unit.events]
+
+
+def test_a_page_of_events_is_bounded_by_what_they_are_when_they_are_whole(
+    database: Database,
+) -> None:
+    message = "m" * EVENTS_BYTES
+    start(database, message)
+    data = compact_json({"task": message})
+    events = tuple(StoredEvent(seq, "e", data) for seq in range(1, 5))
+    short = message_of(asked(message))
+    database.run(AppendEvents("ada", "r", LEASE, 7, events, 4, message=short))
+
+    assert stored(database, message) == 1
+    for seq in range(4):
+        page = database.run(FetchEvents("ada", "r", seq))
+        assert [(event.seq, event.data) for event in page.events] == [(seq + 1, data)]
