@@ -42,6 +42,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
+from .model_places import call_in_turn
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
 from .turn_state import CallState, Standing, TurnState, unlike
@@ -201,7 +202,8 @@ class Turn:
         if self.state.calls or self.state.corrected:
             yield from writer.settle()
         asked_us = self._asked_us = writer.journal.now_us
-        reply = yield from self.model.respond(self._prompt(), writer)
+        call = self.model.respond(self._prompt(), writer)
+        reply = yield from call_in_turn(writer.journal, call)
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
         reply = self._make_storable(reply)

@@ -44,6 +44,11 @@ SHARES: Final[Mapping[str, Share]] = {
         "Too many requests wait for runs: the share is {limit} at once; close one, or try again in"
         " {retry_after} s",
     ),
+    "model_calls": Share(
+        "calls",
+        "Too many calls of models: the share is {limit} at once; wait for one to end, or try again"
+        " in {retry_after} s",
+    ),
     "waiting": Share(
         "runs",
         "Too many runs wait for their turn: the share is {limit}; wait for one to end, or try"

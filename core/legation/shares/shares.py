@@ -9,6 +9,7 @@ from attrs import define, field
 
 from ..values import frozen
 from .exceeded import Exceeded
+from .fair_queue import FairQueue
 from .held import Held
 from .rates import Rates
 from .slots import Slots
@@ -44,7 +45,7 @@ class Shares:
         rates: When each subject may ask again.
         streams: Places of streamed answers.
         followers: Places of requests that wait for a run.
-        calls: Places of calls of models.
+        calls: Places of calls of models, and who waits for one.
         runs: Places of runs.
         bodies: Bytes of bodies that are being read.
         addresses: Streams, and requests that wait for a run, by the client's network: whatever the
@@ -59,7 +60,7 @@ class Shares:
     rates: Rates = field(factory=Rates, init=False)
     streams: Slots = field(init=False)
     followers: Slots = field(init=False)
-    calls: Slots = field(init=False)
+    calls: FairQueue = field(init=False)
     runs: Slots = field(init=False)
     bodies: Slots = field(init=False)
     addresses: Slots = field(init=False)
@@ -72,7 +73,7 @@ class Shares:
         node = self.table.node
         self.streams = Slots(node.streams)
         self.followers = Slots(node.followers)
-        self.calls = Slots(node.model_calls)
+        self.calls = FairQueue(node.model_calls)
         self.runs = Slots(node.runs)
         self.bodies = Slots(node.body_bytes)
         self.addresses = Slots(max(node.streams, node.followers))
@@ -157,6 +158,7 @@ class Shares:
             yield Level("requests", burst, burst - left, math.ceil(seconds))
         yield Level("streams", self.part(limits.streams), self.streams.held(subject))
         yield Level("followers", self.part(limits.followers), self.followers.held(subject))
+        yield Level("model_calls", self.part(limits.model_calls), self.calls.held(subject))
 
     def part(self, limit: int) -> int:
         """Return this node's part of a limit, at least 1."""

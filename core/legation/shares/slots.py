@@ -33,8 +33,9 @@ class Slots:
 
     def has_room(self, subject: str, most: int, amount: int = 1, weight: float = 1.0) -> bool:
         """Return whether `subject` may take `amount` more, of which it is to hold `most`."""
-        holds = self._held.get(subject, 0) + amount
-        return holds <= most and holds <= weight * (self.capacity - self.total)
+        holds, free = self._held.get(subject, 0) + amount, self.capacity - self.total
+        # Whoever has none gets one of those that are free, however small its weight.
+        return holds <= most and (holds <= weight * free or holds == amount <= free)
 
     def find_full(self, weigh: Callable[[str], float]) -> tuple[str, ...]:
         """Return who holds something and may take no more; `weigh` has the weights."""
@@ -44,8 +45,8 @@ class Slots:
     def try_to_take(self, subject: str, weight: float) -> bool:
         """Give `subject` one more place, if there is room for it; return whether there was."""
         held = self._held
-        holds = held.get(subject, 0) + 1
-        if holds > weight * (self.capacity - self.total):
+        holds, free = held.get(subject, 0) + 1, self.capacity - self.total
+        if holds > weight * free and not holds == 1 <= free:
             return False
         held[subject] = holds
         self.total += 1
@@ -54,8 +55,8 @@ class Slots:
     def enter(self, subject: str, most: int, amount: int = 1, weight: float = 1.0) -> bool:
         """Take `amount` places where `has_room` says yes; return whether it does."""
         held = self._held
-        holds = held.get(subject, 0) + amount
-        if holds > most or holds > weight * (self.capacity - self.total):
+        holds, free = held.get(subject, 0) + amount, self.capacity - self.total
+        if holds > most or (holds > weight * free and not holds == amount <= free):
             return False
         held[subject] = holds
         self.total += amount

@@ -38,6 +38,7 @@ class LimitTable:
         components: How agents and teams with an account of their own differ, by kind and id.
         node: Those of one process.
         known: Accounts that were asked for lately.
+        of_subject: Limits that were asked for lately, by the text of the subject.
     """
 
     platform: Limits = field(factory=Limits)
@@ -51,6 +52,7 @@ class LimitTable:
     known: dict[tuple[object, ...], Account] = field(
         factory=dict[tuple[object, ...], Account], init=False
     )
+    of_subject: dict[str, Limits] = field(factory=dict[str, Limits], init=False)
 
     def find(self, owner: str | None, scopes: Collection[str] = _NO_SCOPES) -> Limits:
         """Return the limits of who has the name `owner` and holds `scopes`.  Total."""
@@ -96,7 +98,12 @@ class LimitTable:
         """Return the limits of a subject, where no more is known of it than its text."""
         own, base = split_subject(subject)
         limits = self.find(None if base.startswith(ADDRESS) else base)
-        return limits if own is None else apply_overrides(limits, self.components.get(own))
+        if own is not None:
+            limits = apply_overrides(limits, self.components.get(own))
+        if len(self.of_subject) >= _MOST_KEPT:
+            self.of_subject.clear()
+        self.of_subject[subject] = limits
+        return limits
 
 
 def make_table(

@@ -200,7 +200,7 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     ),
     "Limit": object_of(
         {
-            "share": one_of_words("requests", "streams", "followers"),
+            "share": one_of_words("requests", "streams", "followers", "model_calls"),
             "limit": nullable(INTEGER),
             "used": INTEGER,
             "remaining": nullable(INTEGER),
