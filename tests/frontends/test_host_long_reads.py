@@ -18,6 +18,7 @@ from legation.store.units import Dialect, ReadUnit, Sql, Statements
 from legation_host import long_reads
 from legation_host.errors import UnusableDatabase
 from legation_host.long_reads import LongReads
+from legation_host.postgres import PostgresDatabase
 from legation_host.sqlite import SqliteDatabase
 from legation_host.sqlite_connection import MEMORY, connect
 
@@ -308,3 +309,33 @@ def test_a_reader_keeps_nothing_of_what_it_read(tmp_path: Path) -> None:
         raise AssertionError("something holds the result")
 
     opened("trio", str(tmp_path / "a.db"), body)
+
+
+@BACKENDS
+def test_long_reads_have_a_part_of_the_connections_to_a_server(backend: str, postgres: str) -> None:
+    under_way: list[int] = []
+    gate = threading.Event()
+    found: list[int] = []
+
+    async def main() -> None:
+        database = PostgresDatabase("main", f"{postgres}&max_connections=4")
+        try:
+            await database.run(Create())
+
+            async def one() -> None:
+                found.append(await database.run(Stuck(under_way, gate)))
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(one)
+                while not under_way:
+                    await anyio.sleep(0.001)
+                await database.run(Put("bob", 5))
+                assert await database.run(Get("bob")) == 5
+                gate.set()
+        finally:
+            await database.aclose()
+
+    run(backend, main)
+
+    assert found == [1, 1, 1]

@@ -9,6 +9,7 @@ import pytest
 
 from legation.store.run_pages import PAGE_BYTES
 from legation.store.session_pages import ListSessions, SessionsPage
+from legation.store.units import Dialect
 
 from ...one_database import Database
 
@@ -126,3 +127,12 @@ def test_many_short_sessions_are_measured_bit_by_bit() -> None:
 
     assert ids(pages) == [f"'\"\u20ac{number:03}" for number in range(1, 101)]
     assert max(len(page.items) for page in pages) == 32
+
+
+def test_postgresql_is_asked_for_the_same_keys() -> None:
+    places = ((1, "s1", "ada"), (2, "s2", "eve"))
+    unit = ListSessions(None, "agent", attrgetter("owner"), keys=places, sizes=(1, 1))
+    work = unit.statements(Dialect.POSTGRESQL)
+
+    assert next(work).parameters == {"owners": ["ada", "eve"], "ids": ["s1", "s2"]}
+    work.close()
