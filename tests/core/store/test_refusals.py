@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.refusals import (
+    COUNT,
     HOUR_ROWS,
     MINUTE_ROWS,
     MOST_ROWS,
@@ -22,6 +23,7 @@ from legation.store.refusals import (
     choose_rows,
     shorten,
 )
+from legation.store.units import Dialect
 
 from ...one_database import Database
 
@@ -100,6 +102,14 @@ def test_after_a_quiet_hour_there_is_room_again(database: Database) -> None:
 
     counts = [len(rows(database, f"minute = {minute}")) - 1 for minute in (1_000, 1_001, 1_060)]
     assert counts == [1_000, 733, 822]
+
+
+def test_on_postgresql_one_after_the_other_counts_the_room_and_fills_it() -> None:
+    statements = AddRefusals((ROW,)).statements(Dialect.POSTGRESQL)
+
+    assert next(statements).text(Dialect.POSTGRESQL).startswith("lock table refusals")
+    assert statements.send(()).sql is COUNT
+    statements.close()
 
 
 def test_a_row_of_others_is_added_to_that_of_others(database: Database) -> None:
