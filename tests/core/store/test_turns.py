@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import pytest
 
@@ -12,12 +12,22 @@ from legation.store.run_rows import ClaimedRun, RunLease, StoredEvent
 from legation.store.run_steering import Continued, ContinueRun
 from legation.store.runs import FinishRun, StartRun
 from legation.store.turns import RunShare
+from legation.store.units import Unit
 
 from ...one_database import Database
 from ...turns_model import Asked, Model
 
+R = TypeVar("R")
 HOSTED: Final = ("agent:x",)
 ROUNDS: Final = 60
+
+
+class Tables(Protocol):
+    """A database of either engine."""
+
+    def run(self, unit: Unit[R], /) -> R:
+        """Run a unit of work."""
+        ...
 
 
 def start_unit(asked: Asked, room: bool, now_us: int) -> StartRun:
@@ -49,14 +59,14 @@ def finish_unit(asked: Asked, attempt: int, now_us: int, status: str = "COMPLETE
     )
 
 
-def start(database: Database, asked: Asked, room: bool = True, now_us: int = 1) -> str:
+def start(database: Tables, asked: Asked, room: bool = True, now_us: int = 1) -> str:
     started = database.run(start_unit(asked, room, now_us))
     if started.over:
         return "over"
     return "claimed" if started.claim else "queued" if started.queued else "waits"
 
 
-def claim(database: Database, full: tuple[str, ...] = ()) -> str | None:
+def claim(database: Tables, full: tuple[str, ...] = ()) -> str | None:
     claimed = database.run(ClaimWaiting("n", 99, HOSTED, full))
     return claimed.run_id if isinstance(claimed, ClaimedRun) else None
 
@@ -76,7 +86,7 @@ def draw(random: Random, number: int) -> Asked:
     )
 
 
-def step(random: Random, database: Database, model: Model, number: int) -> None:
+def step(random: Random, database: Tables, model: Model, number: int) -> None:
     """Do the same to both."""
     executed = [run.asked for run in model.runs.values() if run.executed]
     match random.randrange(4):
