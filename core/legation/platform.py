@@ -43,7 +43,7 @@ from .hosted.argument_types import type_faults
 from .hosted.registry import Component, Registry, build
 from .http.cors import Cors
 from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
-from .http.refusals import Fault, Refusal, TooManyRequests, respond
+from .http.refusals import Fault, Refusal, StorageFull, TooManyRequests, respond
 from .lifecycle.bounded_round import BoundedRound, RoundReport
 from .lifecycle.refusals import WriteRefusals
 from .lifecycle.shutdown import Shutdown
@@ -459,7 +459,7 @@ class Platform:
 
     def _respond(self, refusal: Refusal) -> Response:
         """Render a refusal; that of a share is counted."""
-        if isinstance(refusal, TooManyRequests):
+        if isinstance(refusal, (TooManyRequests, StorageFull)):
             self.context.shares.count_refusal(refusal.exceeded.share)
         return respond(refusal)
 

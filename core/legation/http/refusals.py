@@ -7,7 +7,7 @@ a request broke several rules at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import Factory, field
 
@@ -32,6 +32,8 @@ __all__ = [
     "NotImplementedHere",
     "Refusal",
     "RequestTimeout",
+    "StateTooLarge",
+    "StorageFull",
     "TooLarge",
     "TooManyRequests",
     "Unauthenticated",
@@ -151,6 +153,19 @@ class Conflict(Refusal, status=409, code="CONFLICT"):
     """The resource is in another state than the request needs."""
 
 
+_STATE: Final = (
+    "The state of the session would have more than {} bytes of JSON; delete what is not needed"
+)
+
+
+def _state_sentence(refusal: StateTooLarge) -> str:
+    return _STATE.format(refusal.limit)
+
+
+def _full_sentence(refusal: StorageFull) -> str:
+    return refusal.exceeded.sentence
+
+
 def _limit_sentence(refusal: TooLarge) -> str:
     return f"The body is longer than {refusal.limit} bytes"
 
@@ -161,6 +176,25 @@ class TooLarge(Refusal, status=413, code="PAYLOAD_TOO_LARGE"):
 
     limit: int
     detail: str = field(default=Factory(_limit_sentence, takes_self=True), kw_only=True)
+
+
+@frozen
+class StateTooLarge(Refusal, status=413, code="STATE_TOO_LARGE"):
+    """The state of a session would have more than `limit` bytes of JSON."""
+
+    limit: int
+    detail: str = field(default=Factory(_state_sentence, takes_self=True), kw_only=True)
+
+
+@frozen
+class StorageFull(Refusal, status=413, code="STORAGE_FULL"):
+    """The owner keeps as many bytes as it may; to wait does not help, to delete does.
+
+    It is not 429, after which clients wait and try again, nor 5xx, which is for trouble of ours.
+    """
+
+    exceeded: Exceeded
+    detail: str = field(default=Factory(_full_sentence, takes_self=True), kw_only=True)
 
 
 @frozen

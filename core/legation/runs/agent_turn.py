@@ -67,6 +67,10 @@ AT_ONCE: Final = 8
 
 _ROUNDS: Final = "The run was ended: after {} requests to the model there was no answer"
 _TOKENS: Final = "The run was ended: it took {} tokens, and {} are allowed"
+_BUDGET: Final = (
+    "The run was ended: the {} tokens that there are for one day are used up; there are new ones at"
+    " midnight, UTC"
+)
 _INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
 _AGAIN: Final = "{} Answer again, with the JSON alone."
 _ENDED_IN_DOUBT: Final = (
@@ -97,10 +101,11 @@ class Waits:
 
 @frozen
 class Stopped:
-    """The turn came to a limit."""
+    """The turn came to a limit; `content` is what it had by then."""
 
     reason: str
     sentence: str
+    content: str = ""
 
 
 Outcome: TypeAlias = Answered | Waits | Stopped
@@ -182,6 +187,8 @@ class Turn:
                 if (last := self.state.last) is not None:
                     return self._final(last.result or "")
                 self.state = self.state.with_results(self.writer.journal.now_us)
+                if self.writer.journal.spending is not None and (over := self._overspent(1)):
+                    return over
                 reply = yield from self._ask()
                 outcome = self._beyond() if reply.calls else self._answer(reply)
                 if outcome is not None:
@@ -213,6 +220,9 @@ class Turn:
         first_us = writer.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
         self.state = self.state.with_reply(message, reply.usage, now_us, seconds)
+        writer.journal.tokens += reply.usage.input_tokens + reply.usage.output_tokens
+        if writer.journal.spending is not None:
+            writer.journal.spending.spend(reply.usage.total_tokens)
         writer.note(_build_completed(self.model, reply, seconds))
         if reply.calls:
             admitted = self._admit(reply, now_us)
@@ -272,6 +282,8 @@ class Turn:
 
     def _beyond(self) -> Stopped | None:
         """Return the limit that the turn has come to."""
+        if self.writer.journal.spending is not None and (over := self._overspent(1)):
+            return over
         state, limits = self.state, self.limits
         if state.rounds >= limits.rounds:
             return Stopped("max_rounds", _ROUNDS.format(state.rounds))
@@ -280,8 +292,21 @@ class Turn:
             return Stopped("max_tokens", _TOKENS.format(spent, limits.tokens))
         return None
 
+    def _overspent(self, need: int) -> Stopped | None:
+        """Return the end of the run where fewer than `need` tokens are left of the day's."""
+        journal = self.writer.journal
+        spending = journal.spending
+        if spending is None or spending.left(journal.now_us) >= need:
+            return None
+        said = (one.message for one in reversed(self.state.said))
+        answers = (message.content for message in said if message.role == "assistant")
+        content = next(filter(None, answers), "")
+        return Stopped("budget", _BUDGET.format(spending.limit), content)
+
     def _answer(self, reply: Reply) -> Answered | Stopped | None:
         """Return the answer; None where the model is to be asked for it again."""
+        if self.writer.journal.spending is not None and (over := self._overspent(0)):
+            return over
         if self.schema is None:
             return Answered(reply.content)
         value = check_output(self.schema, reply.content, self.shape)

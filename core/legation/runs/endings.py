@@ -22,9 +22,11 @@ from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
 from ..store.session_state import fill_state
+from ..store.steps import NO_RECORDS
+from ..store.usage import count_octets
 from ..values import frozen
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped
-from .event_writer import CancelAsked, EventWriter, Journal
+from .event_writer import CancelAsked, EventWriter, Journal, list_texts
 from .events import (
     RunCancelled,
     RunCompleted,
@@ -44,6 +46,7 @@ from .output import (
 )
 from .payloads import find_waiting, tokens, tokens_apart
 from .retry import persist
+from .terms import COUNTED, OF_TURN
 from .turn_state import Standing, TurnState, dump
 
 __all__ = [
@@ -112,8 +115,8 @@ def conclude(writer: EventWriter, summary: RunSummary, outcome: Outcome) -> Prog
     match outcome:
         case Answered(content):
             return _complete(writer, summary, content)
-        case Stopped(reason, sentence):
-            return (yield from fail(writer, summary, sentence, reason))
+        case Stopped(reason, sentence, content):
+            return (yield from fail(writer, summary, sentence, reason, content=content))
         case _:
             return _pause(writer, summary)
 
@@ -155,14 +158,15 @@ def fail(
     sentence: str,
     reason: str,
     words: tuple[tuple[str, str | int], ...] = (),
+    content: str = "",
 ) -> Program[End]:
     """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs.
 
-    `words` are for the log alone.
+    `words` are for the log alone; `content` is what the run had to say by then.
     """
     failure = yield from _draw(reason)
     yield from Log("warning", "run_failed", (*_describe(summary, failure), *words))
-    return _fail(writer, summary, sentence, failure)
+    return _fail(writer, summary, sentence, failure, content)
 
 
 def _draw(reason: str) -> Program[Failure]:
@@ -178,9 +182,11 @@ def _describe(summary: RunSummary, failure: Failure) -> tuple[tuple[str, str], .
     )
 
 
-def _fail(writer: EventWriter, summary: RunSummary, sentence: str, failure: Failure) -> End:
+def _fail(
+    writer: EventWriter, summary: RunSummary, sentence: str, failure: Failure, content: str = ""
+) -> End:
     writer.note(RunError(sentence, failure.error_type, failure.incident))
-    output = render_failed(summary, sentence, failure)
+    output = render_failed(summary, sentence, failure, content)
     return End(RunState.ERROR, output, failure.error_type, _usage(summary), _input(summary))
 
 
@@ -255,7 +261,7 @@ def _input(summary: RunSummary) -> str | None:
 
 def _without_turn(summary: RunSummary) -> dict[str, Any]:
     asked = json.loads(summary.run.input)
-    return {name: asked[name] for name in asked if name not in ("turn", "answered")}
+    return {name: asked[name] for name in asked if name not in OF_TURN}
 
 
 # --- Storing it --------------------------------------------------------------------------------
@@ -263,7 +269,13 @@ def _without_turn(summary: RunSummary) -> dict[str, Any]:
 
 def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
     """Return the unit that stores `end` with what the journal has pending, under `lease`."""
-    run = journal.run
+    run, output, kept = journal.run, compact_json(end.output), end.input
+    events, records = tuple(journal.pending), journal.records()
+    logged, asked = journal.bytes, kept or run.input
+    if records is not NO_RECORDS:
+        logged += count_octets(list_texts((), records))
+    if kept is not None and end.state is RunState.PAUSED:
+        kept = f'{kept[:-1]},"{COUNTED}":{count_octets((asked,))}}}'
     return FinishRun(
         owner=run.owner,
         session_id=run.session_id,
@@ -272,16 +284,19 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         node=journal.node,
         now_us=journal.now_us,
         status=end.state.value,
-        output=compact_json(end.output),
+        output=output,
         reason=end.reason,
         usage=end.usage,
-        events=tuple(journal.pending),
+        events=events,
         hosted=journal.hosted,
-        input=end.input,
+        input=kept,
         members=run.kind == "team" and end.state in (RunState.ERROR, RunState.CANCELLED),
-        records=journal.records(),
+        records=records,
         view=journal.state.view,
         message=journal.message,
+        bytes=logged + count_octets((asked,)) - journal.counted,
+        tokens=journal.tokens,
+        subject=run.subject,
     )
 
 
@@ -298,6 +313,8 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
     if ended is None:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
+    if ended.used is not None and journal.spending is not None:
+        journal.spending.settle(*ended.used)
     if ended.kept:
         events = mark_final(finish.events)
         if ended.state is not None:

@@ -18,11 +18,13 @@ from attrs import define, evolve, field
 
 from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
 from ..models.conversation import storable
+from ..shares.budgets import Spending
 from ..store.member_runs import CheckLease, MemberMove, Root
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
 from ..store.runs import AppendEvents
 from ..store.session_state import FetchState, StateChange, encode_change
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
+from ..store.usage import count_octets
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .given import Given
 from .membership import Membership
@@ -35,9 +37,19 @@ __all__ = [
     "EventWriter",
     "Journal",
     "LeaseLost",
+    "list_texts",
 ]
 
 _WAIT_SECONDS: Final = 1.0
+
+
+def list_texts(events: Sequence[StoredEvent], records: Records) -> list[str | None]:
+    """Return the texts that are counted of a batch; of a member's run those of its end."""
+    texts: list[str | None] = [event.data for event in events]
+    if records is not NO_RECORDS:
+        texts += [step.outcome for step in records.steps]
+        texts += [move.output for move in records.moves if move.is_end]
+    return texts
 
 
 class CancelAsked(Exception):
@@ -68,6 +80,10 @@ class Journal:
         state: What calls write to the state of the session.
         given: What came with the run, for the functions that it calls.
         message: The message of the run, where it is worth a mark, as `FinishRun` has it.
+        tokens: What the models took in and gave out since that was last counted.
+        spending: The same against what its subject may use a day; None where that has no limit.
+        bytes: What was stored of events and steps since that was last counted.
+        counted: What is counted already of the input and the output, since the run paused.
     """
 
     database: str
@@ -89,6 +105,10 @@ class Journal:
     state: StateWriter = field(factory=StateWriter)
     given: Given = field(factory=Given)
     message: str | None = None
+    tokens: int = 0
+    spending: Spending | None = None
+    bytes: int = 0
+    counted: int = 0
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -114,6 +134,13 @@ class Journal:
         definitions = tuple(self._definitions.values())
         changes = state.changes(run.owner, run.session_id) if state.pending else None
         return Records(tuple(self.steps.values()), definitions, tuple(self.moves), changes)
+
+    def resume_counts(self, tokens: int, size: int) -> None:
+        """Add what attempts before this one used and stored, and did not count."""
+        self.tokens += tokens
+        self.bytes += size
+        if self.spending is not None:
+            self.spending.spend(tokens)
 
     def lease(self) -> RunLease:
         """Return the lease under which the run is executed."""
@@ -222,6 +249,7 @@ class Journal:
         finally:
             self._storing = False
         if asked is not None:
+            self.bytes += count_octets(list_texts(events, records))
             self._note_stored(len(events), records)
             if events:
                 yield from Publish(self.run.run_id, events, self.database)

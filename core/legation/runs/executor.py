@@ -36,7 +36,8 @@ from ..store.run_keeping import ClaimWaiting
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..store.runs import Ended
-from ..store.session_state import NO_CHANGE, apply
+from ..store.session_state import MAX_STATE, NO_CHANGE, apply
+from ..store.usage import MeasureLog
 from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
@@ -48,9 +49,10 @@ from .output import RunSummary
 from .recorded import fetch_recorded
 from .register import InFlight
 from .release import release_run
-from .retry import MOST_TRIES, PASSING
+from .retry import MOST_TRIES, PASSING, persist
 from .state_writer import StateWriter, view_of
 from .team_turn import Taking
+from .terms import COUNTED, STATE_BYTES, TOKENS_PER_DAY
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
@@ -238,11 +240,25 @@ class ExecuteRun(Job):
             is_over=self.context.is_over,
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
-            state=StateWriter(view),
+            state=StateWriter(view, asked.get(STATE_BYTES, MAX_STATE)),
             given=Given(asked),
             message=message,
+            counted=asked.get(COUNTED, 0),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
+        if TOKENS_PER_DAY not in asked:
+            return (yield from self._conclude(work, node))
+        journal.spending = self.context.shares.budgets.enter(
+            self.database, run.counted_for, asked[TOKENS_PER_DAY], started_us, run.used
+        )
+        try:
+            return (yield from self._conclude(work, node))
+        finally:
+            self.context.shares.budgets.leave(journal.spending)
+
+    def _conclude(self, work: _Work, node: str) -> Program[Ended]:
+        """Take the turn, and store what came of it."""
+        journal = work.writer.journal
         outcome = yield from self._work(work, node)
         if not isinstance(outcome, End) and self._is_releasable(outcome):
             outcome = yield from self._release(journal, outcome)
@@ -277,6 +293,8 @@ class ExecuteRun(Job):
                 recorded = yield from fetch_recorded(
                     self.database, run, work.asked, self.context.is_over
                 )
+            if recorded is not None:
+                yield from self._add_uncounted(work, recorded)
         except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
             return error
         seconds = self.context.registry.config.run_timeout_seconds
@@ -296,6 +314,13 @@ class ExecuteRun(Job):
             self._label(node),
         )
         return outcome
+
+    def _add_uncounted(self, work: _Work, recorded: Recorded) -> Program[None]:
+        """Add what the attempts used and stored that ended without being counted."""
+        run, before = self.run, work.asked.get("answered", {}).get("events", 0)
+        log = MeasureLog(run.owner, run.run_id, before, recorded.attempt)
+        size = yield from persist(self.database, log, self.context.is_over)
+        work.writer.journal.resume_counts(recorded.sum_tokens(), size)
 
     def _is_releasable(self, outcome: Interrupted | Exception) -> bool:
         """Return whether the process ends, or the database was away for too long."""

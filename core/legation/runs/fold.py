@@ -78,6 +78,15 @@ class Recorded:
                 spans[step.attempt] = (min(first, begun_us), max(last, ended_us))
         return sum(last - first for first, last in spans.values())
 
+    def sum_tokens(self) -> int:
+        """Return what the models took in and gave out since the last pause, as steps say so."""
+        answers = (
+            decode_model(decode_outcome(step.outcome), 0)
+            for step in self.steps.values()
+            if step.kind == StepKind.MODEL and step.outcome and step.attempt > self.attempt
+        )
+        return sum(answer.usage.total_tokens for answer in answers)
+
     @property
     def member_places(self) -> tuple[str, ...]:
         """The places of the calls that were given to members."""

@@ -104,10 +104,16 @@ class Failure:
     incident: str
 
 
-def render_failed(summary: RunSummary, sentence: str, failure: Failure) -> dict[str, Any]:
-    """Return the output of a run that ended in `ERROR`; `sentence` is for the caller."""
-    output = _output(summary, RunState.ERROR, sentence)
-    return {**output, "error_type": failure.error_type, "incident": failure.incident}
+def render_failed(
+    summary: RunSummary, sentence: str, failure: Failure, content: str = ""
+) -> dict[str, Any]:
+    """Return the output of a run that ended in `ERROR`; `sentence` is for the caller.
+
+    It stands beside `content`, which the run had by then, or in its place where there is none.
+    """
+    output = _output(summary, RunState.ERROR, content or sentence)
+    said = {"error_message": sentence} if content else {}
+    return {**output, **said, "error_type": failure.error_type, "incident": failure.incident}
 
 
 def render_cancelled(summary: RunSummary, content: str) -> dict[str, Any]:

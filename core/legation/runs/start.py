@@ -22,6 +22,7 @@ from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .retry import BACKOFF, FEW, Change, transact
+from .terms import list_terms
 from .topics import runs_topic
 
 __all__ = ["NewRun", "start"]
@@ -65,7 +66,9 @@ def start(
     node, now_us = yield from enter(context.cluster, component.database)
     slots, owner = context.shares.runs, new.owner
     account = new.account or context.shares.table.account(owner)
-    subject, limits = account.subject, account.limits
+    subject, limits, details = account.subject, account.limits, new.details
+    if terms := list_terms(limits):
+        details = {**details, **terms}
     room = slots.try_to_take(subject, limits.weight)
     given = not room
     try:
@@ -76,7 +79,7 @@ def start(
             kind=component.kind,
             component_id=component.id,
             version=component.version,
-            input=compact_json({"message": new.message, "stream": new.pieces, **new.details}),
+            input=compact_json({"message": new.message, "stream": new.pieces, **details}),
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,
@@ -89,6 +92,9 @@ def start(
                 _ANY_NUMBER if new.account is None else limits.waiting,
                 limits.weight,
                 room,
+                limits.tokens_per_day,
+                limits.stored_bytes,
+                limits.state_bytes,
             ),
         )
         started = yield from _store(component.database, unit, change)

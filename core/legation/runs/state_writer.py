@@ -36,10 +36,10 @@ _NUMBER: Final = re.compile("[0-9]+")
 
 
 class StateTooLarge(Exception):
-    """The state would be longer than `MAX_STATE`: the call fails, and nothing is written."""
+    """The state would be longer than may be: the call fails, and nothing is written."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(_TOO_LARGE.format(size, MAX_STATE))
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(_TOO_LARGE.format(size, most))
 
 
 @frozen
@@ -93,9 +93,11 @@ class StateWriter:
             whose outcome it is stored with; each with its number.
         overwritten: Keys that two calls wrote, for the log: the key, and the places of the call
             whose write is lost and of the one whose write counts.
+        most: How long the state may become, in bytes of JSON; one that is longer may shrink.
     """
 
     view: StateChange = NO_CHANGE
+    most: int = MAX_STATE
     asked: dict[str, tuple[StateRead, StateChange]] = field(
         factory=dict[str, tuple[StateRead, StateChange]], init=False
     )
@@ -126,8 +128,8 @@ class StateWriter:
         others = [write.change(key) for key, write in self._writes.items()]
         others += [one for _, one in self.asked.values()]
         size = len(apply(read.text, *others, change).encode())
-        if size > MAX_STATE:
-            raise StateTooLarge(size)
+        if size > self.most and size >= len(read.text.encode()):
+            raise StateTooLarge(size, self.most)
         self.asked[place] = (read, change)
 
     def note(self, place: str, stored_with: str) -> StateChange:

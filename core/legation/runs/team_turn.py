@@ -30,6 +30,7 @@ from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
 from ..store.steps import StepKind
 from ..store.units import Unit
+from ..store.usage import count_octets
 from ..tools import Again, plain_arguments, render
 from ..values import frozen
 from .agent_turn import Outcome
@@ -207,6 +208,7 @@ class LeaderToolSet:
             now_us,
         )
         yield from _store(journal, start)
+        journal.bytes += count_octets((run.input,))
         own.note(RunStarted(**model_of(member), parent_tool_call_id=call.call.id))
         return (yield from _instruct(member, member_run))
 

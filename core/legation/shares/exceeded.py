@@ -49,6 +49,10 @@ SHARES: Final[Mapping[str, Share]] = {
         "Too many calls of models: the share is {limit} at once; wait for one to end, or try again"
         " in {retry_after} s",
     ),
+    "runs": Share(
+        "runs",
+        "Too many runs are under way: the share is {limit}; wait for one to end",
+    ),
     "waiting": Share(
         "runs",
         "Too many runs wait for their turn: the share is {limit}; wait for one to end, or try"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from attrs import define, field
 
 from ..values import frozen
+from .budgets import Budgets
 from .exceeded import Exceeded
 from .fair_queue import FairQueue
 from .held import Held
@@ -53,6 +54,7 @@ class Shares:
         refused: How many requests were refused, by share.
         claims: The databases from which a program claims runs that wait, and whether it is to look
             once more.
+        budgets: The tokens of the day, of the subjects that have runs under way.
         nodes: The living nodes, with this one: of rates, streams and calls each has its part.
     """
 
@@ -66,6 +68,7 @@ class Shares:
     addresses: Slots = field(init=False)
     refused: dict[str, int] = field(factory=dict[str, int], init=False)
     claims: dict[str, bool] = field(factory=dict[str, bool], init=False)
+    budgets: Budgets = field(factory=Budgets, init=False)
     nodes: int = field(default=1, init=False)
     _others: dict[str, int] = field(factory=dict[str, int], init=False)
 

@@ -118,6 +118,11 @@ class MemberMove:
     usage: str | None
     now_us: int
 
+    @property
+    def is_end(self) -> bool:
+        """Whether the run is over with it."""
+        return RunState(self.status).final
+
     def statements(self) -> Statements[bool]:
         """Yield the update; return whether it was made."""
         ended_us = None if self.status == EXECUTED else self.now_us
@@ -143,15 +148,15 @@ def end_members(
     failure: Mapping[str, str],
     *,
     once: bool,
-) -> Statements[None]:
+) -> Statements[int]:
     """End what members still do for the run, and their members for them.
 
     Part of a unit that ends the run, under the session's lock.  `ending` is how: the status, the
     reason, and when; `failure` is added to what is shown of them.  `once`: their outputs are
-    shortened.
+    shortened.  The result is how many bytes those have.
     """
     status, reason, now_us = ending
-    content, family = _TOLD[RunState(status)], {run_id}
+    content, family, size = _TOLD[RunState(status)], {run_id}, 0
     changes = {"status": status, "content": content, "content_type": "str", **failure}
     members = yield OPEN(owner=owner, session_id=session_id, run_id=run_id)
     for child, parent, asked, output in members:
@@ -165,6 +170,8 @@ def end_members(
             text, _ = shorten_output(text, message_of(asked))
         ended = {"status": status, "output": text, "reason": reason, "now_us": now_us}
         yield END(owner=owner, run_id=child, **ended)
+        size += len(text.encode())
+    return size
 
 
 def read_failure(output: str | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, field, fields
 
@@ -22,6 +22,7 @@ __all__ = [
     "CLAIMED",
     "CLAIMED_MARK",
     "COLUMNS",
+    "DAY_US",
     "EXECUTED",
     "EXECUTED_RUN",
     "LOCK_SESSION",
@@ -37,11 +38,16 @@ __all__ = [
     "StoredEvent",
     "insert_events",
     "literal",
+    "make_claimed_run",
     "order_columns",
     "shorten_events",
     "status_is",
     "to_claimed_run",
 ]
+
+
+DAY_US: Final = 86_400_000_000
+"""The length of a day, by which tokens are counted, in microseconds."""
 
 
 @frozen
@@ -73,8 +79,8 @@ class ClaimedRun(RunOrder):
 
     `state` is the JSON of the session's state as it stood then; `events` is how many events the run
     had, which are none unless it goes on after a pause or a crash.  `tries` is how often it was
-    claimed since it last came further.  `subject` is whom it is counted against, None where that is
-    the owner.
+    claimed since it last came further.  `subject` is whose share it is counted against, None for
+    the owner's; `used` is how many tokens that had used of the day.
     """
 
     created_us: int
@@ -84,6 +90,12 @@ class ClaimedRun(RunOrder):
     tries: int = 1
     subject: str | None = None
     state: str = "{}"
+    used: int = 0
+
+    @property
+    def counted_for(self) -> str:
+        """The subject whose share it is counted against."""
+        return self.subject or self.owner
 
 
 @frozen
@@ -152,11 +164,15 @@ _WHOLE: Final = (whole_output() if name == "output" else name for name in _STORE
 COLUMNS: Final = ", ".join((*_WHOLE, kept_state()))
 """What a `RunRow` is made of, in its order; the table is called `runs`."""
 
-_CLAIMED: Final = tuple(field.name for field in fields(ClaimedRun) if field.name != "state")
+_CLAIMED: Final = tuple(
+    field.name for field in fields(ClaimedRun) if field.name not in ("state", "used")
+)
 _claimed_columns = attrgetter(*_CLAIMED)
 
-CLAIMED: Final = ", ".join(_CLAIMED)
-"""What a `ClaimedRun` is made of, but for the session's state."""
+CLAIMED: Final = f"""{", ".join(_CLAIMED)}, coalesce((select tokens from usage
+    where usage.subject = coalesce(runs.subject, runs.owner)
+    and usage.day >= cast(:now_us as bigint) / {DAY_US}), 0)"""
+"""What a `ClaimedRun` is made of, but for the session's state; the time is `:now_us`."""
 
 
 def literal(state: RunState) -> str:
@@ -219,7 +235,13 @@ LOCK_SESSION: Final = Sql(
 
 def to_claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
     """Return the run of the first row of `CLAIMED`, with the state of its session."""
-    return ClaimedRun(*rows[0], *states[0]) if rows else None
+    return make_claimed_run(rows[0], states[0][0]) if rows else None
+
+
+def make_claimed_run(row: tuple[Any, ...], state: str) -> ClaimedRun:
+    """Return the run of a row of `CLAIMED`, with the state of its session."""
+    columns: tuple[Any, ...] = (*row[:-1], state, row[-1])
+    return ClaimedRun(*columns)
 
 
 @frozen

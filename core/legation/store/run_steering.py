@@ -22,6 +22,7 @@ from .run_rows import (
     StoredEvent,
     insert_events,
     literal,
+    make_claimed_run,
     status_is,
     to_claimed_run,
 )
@@ -29,6 +30,7 @@ from .run_states import RunMove, state_after, states_before
 from .session_state import encode_value
 from .turns import FOR_ANYBODY, TURN, RunShare, look
 from .units import Dialect, Sql, Statements, Undo, Unit
+from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
 
 __all__ = ["CANCELLED_AT_ONCE", "CancelRun", "ContinueRun", "Continued"]
 
@@ -37,7 +39,7 @@ CANCELLED_AT_ONCE: Final = tuple(s for s in states_before(RunMove.CANCEL) if s !
 """The states of a run that nobody executes; who does cancels it, once somebody has asked."""
 
 STANDING: Final = Sql(
-    f"""select status, events, {whole_output()} from runs
+    f"""select status, events, {whole_output()}, input, subject from runs
     where owner = :owner and run_id = :run_id"""
 )
 ASK_TO_CANCEL: Final = Sql(
@@ -86,11 +88,20 @@ class CancelRun(Unit[str | None]):
             yield CANCEL.of(self, output=output, last=last)
             event = StoredEvent(last, *self.event)
             yield insert_events(dialect, self.run_id, self.now_us, (event,))
+            size = count_octets((output, event.data))
             if self.members:
                 ending = (_CANCELLED.value, "cancelled", self.now_us)
                 root = (self.owner, self.session_id, self.run_id)
-                yield from end_members(*root, ending, {}, once=once)
+                size += yield from end_members(*root, ending, {}, once=once)
+            yield from self._count(size, *found[0][3:])
         return status
+
+    def _count(self, size: int, asked: str, subject: str | None) -> Statements[None]:
+        """Count a run that ended without an executor; one that paused is counted in part."""
+        size += count_octets((asked,)) - json.loads(asked).get("counted", 0)
+        yield ADD_BYTES.of(self, bytes=size)
+        keeper = keeper_of(self.owner, subject)
+        yield from add_usage(keeper, size, keeper, 0, self.now_us)
 
 
 # --- Going on ----------------------------------------------------------------------------------
@@ -173,11 +184,11 @@ class ContinueRun(Unit[Continued]):
         status, attempt, token, reason, holder, asked_of, *columns = found[0]
         if token == self.token:
             given = (status, reason, holder) == (_RESUMED, CLAIMED_MARK, self.node)
-            claim = ClaimedRun(*columns, *states[0]) if given else None
+            claim = make_claimed_run(tuple(columns), states[0][0]) if given else None
             return Undo(Continued(_PAUSED.value, kept=True, claim=claim))
         if status != _PAUSED or attempt != self.attempt:
             return Undo(Continued(status))
-        claimed = ClaimedRun(*columns, *states[0])
+        claimed = make_claimed_run(tuple(columns), states[0][0])
         return (yield from self._go_on(dialect, claimed, asked_of))
 
     def _go_on(
@@ -186,7 +197,9 @@ class ContinueRun(Unit[Continued]):
         """Yield the look at what is active and what waits, and the run's way on."""
         status, elsewhere = _PAUSED.value, asked_of not in self.hosted
         share = evolve(self.share, subject=run.subject)
-        found = yield from look(share, dialect, self.owner, self.session_id, self.hosted)
+        found = yield from look(
+            share, dialect, self.owner, self.session_id, self.hosted, self.now_us
+        )
         if found.busy and not self.waits:
             return Undo(Continued(status, busy=True))
         if found.waits and found.over:

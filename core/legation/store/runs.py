@@ -15,6 +15,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from attrs import evolve, field
+
 from ..values import frozen
 from .leases import FOREVER, clocked, lapsed
 from .member_runs import end_members, read_failure
@@ -49,12 +51,14 @@ from .session_state import (
     STATE,
     StateChange,
     apply,
+    is_too_long,
     keep_state,
     kept_state,
 )
 from .steps import NO_RECORDS, Records, write_records
 from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, look
 from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
+from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
 
 __all__ = [
     "CLAIM",
@@ -115,15 +119,15 @@ def merge_objects(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str
 class Started:
     """A new run; `claim` is None where it waits: for another run of its session, or for its turn.
 
-    `rejected`: nothing was stored, since the session is busy and the run was not to wait.  `over`:
-    nothing was stored, since too many runs of its subject wait.  `queued`: it waits for a place,
-    not for its session.
+    `rejected`: nothing was stored, since the session is busy and the run was not to wait.
+    `over` is the limit for which nothing was stored: `waiting`, `tokens`, `stored_bytes` or
+    `state_bytes`.  `queued`: it waits for a place, not for its session.
     """
 
     run_no: int
     claim: ClaimedRun | None
     rejected: bool = False
-    over: bool = False
+    over: str = ""
     queued: bool = False
 
 
@@ -136,7 +140,8 @@ class StartRun(RunOrder, Unit[Started]):
 
     The session's row serializes those who start at once, which gives runs a dense number.
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
-    `version` is that of the agent or team; None where any of them will do.
+    `version` is that of the agent or team; None where any of them will do.  `subject` is whose
+    share it is counted against, None for the owner's.
     """
 
     name: str
@@ -153,19 +158,25 @@ class StartRun(RunOrder, Unit[Started]):
         """Yield the session, the look at what is active and what waits, and the new row."""
         ((run_no, state),) = yield OPEN_SESSION.of(self)
         share = self.share
-        found = yield from look(share, dialect, self.owner, self.session_id, self.hosted)
+        found = yield from look(
+            share, dialect, self.owner, self.session_id, self.hosted, self.now_us
+        )
         if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
-        if found.waits and found.over:
-            return Undo(Started(0, None, over=True))
+        if over := share.find_over(found, len(self.input)):
+            return Undo(Started(0, None, over=over))
         if self.state != "{}":
+            before = len(state)
             state = json.dumps(merge_objects(json.loads(state), json.loads(self.state)))
+            if len(state) > before and is_too_long(state, share.state_bytes):
+                return Undo(Started(0, None, over="state_bytes"))
             yield SET_STATE.of(self, state=state)
         if found.waits:
             yield INSERT_WAITING.of(self, run_no=run_no, **share.wait(self.owner))
             return Started(run_no, None, queued=not found.busy)
         yield INSERT_RUN.of(self, run_no=run_no, subject=share.subject)
         columns = (*order_columns(self), self.now_us, 1, run_no, 0, 1, share.subject, state)
+        columns = (*columns, found.used)
         claimed: tuple[Any, ...] = columns
         return Started(run_no, ClaimedRun(*claimed))
 
@@ -247,7 +258,7 @@ FINISH: Final = clocked(
 )
 WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 TOUCH_SESSION: Final = Sql(
-    """update sessions set updated_us = :now_us, version = version + 1
+    """update sessions set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
     where owner = :owner and session_id = :session_id returning state"""
 )
 NEXT: Final = Sql(
@@ -285,6 +296,8 @@ class Ended:
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
     `state`: that of the session as the run leaves it, as JSON; None where it is empty.
+    `used`: the newest day of its subject, and the tokens of that, the run's among them; None where
+    they were counted before.
     """
 
     kept: bool
@@ -294,6 +307,7 @@ class Ended:
     cancel_asked: bool = False
     cancel_unasked: bool = False
     state: str | None = None
+    used: tuple[int, int] | None = field(default=None, eq=False)
 
 
 @frozen
@@ -310,6 +324,8 @@ class FinishRun(Unit[Ended]):
     what it needs to go on.  `members`: it may have members at work, whose runs end with it.
     `view` is what the token of the run's caller says, which is laid over the state that it shows.
     `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
+    `bytes` are those that are counted with it, beside its output and its events; `tokens` what it
+    used of `subject`, or of its owner if that is None.
     """
 
     owner: str
@@ -330,18 +346,22 @@ class FinishRun(Unit[Ended]):
     records: Records = NO_RECORDS
     view: StateChange = NO_CHANGE
     message: str | None = None
+    bytes: int = 0
+    tokens: int = 0
+    subject: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
         output, events = self.output, self.events
         if self.message is not None and output is not None and len(output) >= WORTH:
             output, events = self._shorten(output, self.message)
-        touched = yield TOUCH_SESSION.of(self)
+        size = self.bytes + count_octets((output, *[event.data for event in events]))
+        touched = yield TOUCH_SESSION.of(self, bytes=size)
         finished = yield FINISH.of(self, output=output, **self._fence())
         if not finished:
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
-        state, shown = touched[0][0], None
+        state, shown, late = touched[0][0], None, 0
         if self.records is not NO_RECORDS:
             state = yield from write_records(
                 dialect,
@@ -354,9 +374,9 @@ class FinishRun(Unit[Ended]):
             )
         if state != EMPTY or self.view is not NO_CHANGE:
             left = (self.owner, self.session_id, self.run_id, apply(state, self.view))
-            shown = yield from keep_state(*left, self.now_us)
+            shown, late = yield from keep_state(*left, self.now_us)
         if self.members:
-            yield from end_members(
+            late += yield from end_members(
                 self.owner,
                 self.session_id,
                 self.run_id,
@@ -365,9 +385,14 @@ class FinishRun(Unit[Ended]):
                 once=self.message is not None,
             )
         waiting = yield NEXT.of(self)
-        if not waiting:
-            return Ended(kept=True, state=shown)
-        return (yield from self._go_on(waiting, finished[0][0], state, shown))
+        ended = Ended(kept=True, state=shown)
+        if waiting:
+            ended = yield from self._go_on(waiting, finished[0][0], state, shown)
+        if late:
+            yield ADD_BYTES.of(self, bytes=late)
+        keeper, subject = keeper_of(self.owner, self.subject), self.subject or self.owner
+        used = yield from add_usage(keeper, size + late, subject, self.tokens, self.now_us)
+        return evolve(ended, used=used)
 
     def _go_on(self, waiting: Rows, share: str, state: str, shown: str | None) -> Statements[Ended]:
         """Yield the claim of what waits in the session, as `NEXT` has found it under its lock.

@@ -34,6 +34,7 @@ __all__ = [
     "encode_change",
     "encode_value",
     "fill_state",
+    "is_too_long",
     "keep_state",
     "kept_state",
 ]
@@ -98,6 +99,16 @@ def apply(state: str, *changes: StateChange) -> str:
     return encode_value(document)
 
 
+def is_too_long(text: str, most: int) -> bool:
+    """Return whether a state has more than `most` bytes, as short as JSON can be.
+
+    `text` is it as ASCII, which is never shorter.
+    """
+    if len(text) <= most:
+        return False
+    return len(encode_value(json.loads(text)).encode("utf-8", "surrogatepass")) > most
+
+
 @frozen
 class StateChanges:
     """The changes that calls of a run make to the state of its session, in the order that counts.
@@ -149,7 +160,7 @@ def change_to(said: Mapping[str, Any], names: Collection[str]) -> StateChange:
 KEEP_STATE: Final = Sql(
     """insert into session_states (owner, session_id, digest, document, first_us)
     values (:owner, :session_id, :digest, :document, :now_us)
-    on conflict (owner, session_id, digest) do nothing"""
+    on conflict (owner, session_id, digest) do nothing returning digest"""
 )
 NAME_STATE: Final = Sql("update runs set state = :digest where owner = :owner and run_id = :run_id")
 # A release before this one that cancels a paused run writes its output anew, with spaces.
@@ -164,19 +175,21 @@ def kept_state(runs: str = "runs") -> str:
 
 def keep_state(
     owner: str, session_id: str, run_id: str, state: str, now_us: int
-) -> Statements[str | None]:
+) -> Statements[tuple[str | None, int]]:
     """Yield what keeps `state`, as a run leaves it; return it, None where it is empty.
 
-    One state has one digest: `state` is as `apply` returns it.
+    With it come the bytes that are kept now and were not before.  One state has one digest: `state`
+    is as `apply` returns it.
     """
     if state == EMPTY:
-        return None
-    digest = hashlib.sha256(state.encode()).hexdigest()
-    yield KEEP_STATE(
+        return None, 0
+    encoded = state.encode()
+    digest = hashlib.sha256(encoded).hexdigest()
+    new = yield KEEP_STATE(
         owner=owner, session_id=session_id, digest=digest, document=state, now_us=now_us
     )
     yield NAME_STATE(owner=owner, run_id=run_id, digest=digest)
-    return state
+    return state, len(encoded) if new else 0
 
 
 def fill_state(text: str, document: str) -> str:

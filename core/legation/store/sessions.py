@@ -15,6 +15,7 @@ from attrs import field, fields
 from ..values import frozen
 from .run_rows import ACTIVE_RUN
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
+from .usage import NOBODY, add_usage, count_octets, keeper_of
 
 __all__ = [
     "SESSION_COLUMNS",
@@ -22,6 +23,7 @@ __all__ = [
     "DeleteSessions",
     "Deleted",
     "FetchSession",
+    "NoRoom",
     "OwnersOf",
     "SessionChange",
     "SessionRow",
@@ -110,15 +112,37 @@ class FetchSession(ReadUnit[SessionRow | SeveralOwners | None]):
 
 CREATE: Final = Sql(
     f"""insert into sessions
-        (owner, session_id, kind, component_id, name, state, metadata, created_us, updated_us)
-    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :now_us, :now_us)
+        (owner, session_id, kind, component_id, name, state, metadata, bytes, created_us,
+        updated_us)
+    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :bytes, :now_us,
+        :now_us)
     on conflict (owner, session_id) do nothing returning {SESSION_COLUMNS}"""
 )
 
 
+KEPT: Final = Sql("select bytes from usage where subject = :owner")
+
+
 @frozen
-class CreateSession(Unit[SessionRow | None]):
-    """A new session without runs; None when the owner has one of this id, which stays as it is."""
+class NoRoom:
+    """The owner keeps as many bytes as it may: nothing was stored."""
+
+
+def _has_room(owner: str, size: int, most: int | None) -> Statements[bool]:
+    """Yield the look whether `owner` may keep `size` bytes more, of `most` in all."""
+    if most is None or size <= 0:
+        return True
+    kept = yield KEPT(owner=owner)
+    return size + (kept[0][0] if kept else 0) <= most
+
+
+@frozen
+class CreateSession(Unit[SessionRow | NoRoom | None]):
+    """A new session without runs; None when the owner has one of this id, which stays as it is.
+
+    `subject` is whose share its bytes take where the owner is nobody: of those nothing is given
+    back, as nobody can delete it.  `stored_bytes` is how many may be kept.
+    """
 
     owner: str
     session_id: str
@@ -128,11 +152,23 @@ class CreateSession(Unit[SessionRow | None]):
     name: str | None = None
     state: Mapping[str, Any] = field(factory=dict[str, Any])
     metadata: Mapping[str, Any] | None = None
+    subject: str | None = None
+    stored_bytes: int | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[None]]:
-        """Yield one insert."""
-        rows = yield CREATE.of(self, state=json.dumps(self.state), metadata=_json(self.metadata))
-        return to_session(rows[0]) if rows else Undo(None)
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[SessionRow | Undo[SessionRow | NoRoom | None]]:
+        """Yield one insert, and the count of what it stores."""
+        state, metadata = json.dumps(self.state), _json(self.metadata)
+        size, keeper = count_octets((state, metadata)), keeper_of(self.owner, self.subject)
+        kept = size if keeper == self.owner else 0
+        rows = yield CREATE.of(self, state=state, metadata=metadata, bytes=kept)
+        if not rows:
+            return Undo(None)
+        if not (yield from _has_room(keeper, size, self.stored_bytes)):
+            return Undo(NoRoom())
+        yield from add_usage(keeper, size, keeper, 0, self.now_us)
+        return to_session(rows[0])
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
@@ -140,7 +176,7 @@ def _json(value: Mapping[str, Any] | None) -> str | None:
 
 
 UPDATE: Final = Sql(
-    f"""update sessions set version = version + 1, updated_us = :now_us,
+    f"""update sessions set version = version + 1, updated_us = :now_us, bytes = bytes + :bytes,
         name = coalesce(cast(:name as text), name),
         state = coalesce(cast(:state as text), state),
         metadata = coalesce(cast(:metadata as text), metadata),
@@ -159,24 +195,50 @@ class SessionChange:
     summary: Mapping[str, Any] | None = None
 
 
+_BEFORE: Final = "from sessions where owner = :owner and session_id = :session_id"
+BEFORE: Final = Sql(
+    f"""select coalesce(length(cast(metadata as blob)), 0),
+        coalesce(length(cast(summary as blob)), 0) {_BEFORE}""",
+    f"""select coalesce(octet_length(metadata), 0), coalesce(octet_length(summary), 0) {_BEFORE}
+        for update""",
+)
+
+
 @frozen
-class UpdateSession(Unit[SessionRow | None]):
-    """The session after `change`, or None when there is none."""
+class UpdateSession(Unit[SessionRow | NoRoom | None]):
+    """The session after `change`, or None when there is none.
+
+    Its bytes are those of the new documents in place of the old ones; but a state that was counted
+    stays so, since a run may have left it.  `stored_bytes` is how many its owner may keep.
+    """
 
     owner: str
     session_id: str
     change: SessionChange
     now_us: int
+    stored_bytes: int | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[SessionRow | None | Undo[None]]:
-        """Yield one update."""
+    def statements(
+        self, dialect: Dialect
+    ) -> Statements[SessionRow | Undo[SessionRow | NoRoom | None]]:
+        """Yield a look, the update, and the count of what it stores."""
         change = self.change
         documents = (change.state, change.metadata, change.summary)
         state, metadata, summary = map(_json, documents)
+        before = yield BEFORE.of(self)
+        if not before:
+            return Undo(None)
+        size = count_octets((state, metadata, summary))
+        for text, old in zip((metadata, summary), before[0], strict=True):
+            size -= 0 if text is None else old
+        if not (yield from _has_room(self.owner, size, self.stored_bytes)):
+            return Undo(NoRoom())
         rows = yield UPDATE.of(
-            self, name=change.name, state=state, metadata=metadata, summary=summary
+            self, name=change.name, state=state, metadata=metadata, summary=summary, bytes=size
         )
-        return to_session(rows[0]) if rows else Undo(None)
+        if size:
+            yield from add_usage(self.owner, size, self.owner, 0, self.now_us)
+        return to_session(rows[0])
 
 
 LOCK: Final = Sql(
@@ -199,7 +261,13 @@ DELETE_STATES: Final = Sql(
     "delete from session_states where owner = :owner and session_id = :session_id"
 )
 DELETE_RUNS: Final = Sql("delete from runs where owner = :owner and session_id = :session_id")
-DELETE: Final = Sql("delete from sessions where owner = :owner and session_id = :session_id")
+DELETE: Final = Sql(
+    "delete from sessions where owner = :owner and session_id = :session_id returning bytes"
+)
+SUBJECT: Final = Sql(
+    """select subject from runs where owner = :owner and session_id = :session_id
+    and subject is not null limit 1"""
+)
 
 
 @frozen
@@ -277,19 +345,34 @@ class DeleteSessions(Unit[Deleted]):
     now_us: int
 
     def statements(self, dialect: Dialect) -> Statements[Deleted | Undo[Deleted]]:
-        """Yield, for each session, its lock, what is unfinished in it, and the deletions."""
-        gone = 0
-        runs: list[str] = []
+        """Yield, for each session, its lock, what is unfinished in it, and the deletions.
+
+        What is counted for them is given back to their owners.
+        """
+        gone, runs, back = 0, list[str](), dict[str, int]()
         for owner, session_id, kind in sorted(self.sessions, key=str):
             session = {"owner": owner, "session_id": session_id}
             if not (yield LOCK(**session, kind=kind)):
                 continue
             runs += [row[0] for row in (yield UNFINISHED(**session))]
-            for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS, DELETE):
+            keeper = yield from _find_keeper(owner, session_id)
+            for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS):
                 yield statement(**session)
+            ((size,),) = yield DELETE(**session)
+            back[keeper] = back.get(keeper, 0) + size
             if owner == self.own:
                 until_us = self.now_us + _REMEMBERED_US
                 yield REMEMBER.of(self, **session, until_us=until_us)
             gone += 1
+        for keeper, size in sorted(back.items()):
+            yield from add_usage(keeper, -size, keeper, 0, self.now_us)
         deleted = Deleted(gone, tuple(runs))
         return deleted if gone else Undo(deleted)
+
+
+def _find_keeper(owner: str, session_id: str) -> Statements[str]:
+    """Return whom the bytes of a session are counted for."""
+    if not owner.startswith(NOBODY):
+        return owner
+    subjects = yield SUBJECT(owner=owner, session_id=session_id)
+    return subjects[0][0] if subjects else owner

@@ -16,8 +16,10 @@ from functools import lru_cache
 from typing import Final
 
 from ..values import frozen
-from .run_rows import ACTIVE_RUN, ASKED_OF, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
+from .run_rows import ACTIVE_RUN, ASKED_OF, DAY_US, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
+from .session_state import MAX_STATE
 from .units import Dialect, Sql, Statement, Statements, text_array
+from .usage import NOBODY
 
 __all__ = [
     "ANY_WAITING",
@@ -67,7 +69,9 @@ def _look(executed: str) -> Sql:
     (select count(*) from (select 1 from runs where {_WAITS} and {SHARE} = :share
         limit :waiting) as w),
     (select count(*) from (select 1 from runs where {executed} limit :at_once) as e),
-    exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")})"""
+    exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")}),
+    coalesce((select tokens from usage where subject = :share and day >= :day), 0),
+    coalesce((select bytes from usage where subject = :keeper), 0)"""
     return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
 
 
@@ -148,6 +152,9 @@ class RunShare:
         waiting: How many may wait.
         weight: Of the subject among those that wait.
         room: Whether the node has room for one more run of the subject.
+        tokens_per_day: How many tokens it may use a day; None for any number.
+        stored_bytes: How many bytes its owner may keep; None for any number.
+        state_bytes: How many the state of a session may have.
     """
 
     subject: str | None = None
@@ -155,6 +162,17 @@ class RunShare:
     waiting: int = 1_000
     weight: float = 1.0
     room: bool = True
+    tokens_per_day: int | None = None
+    stored_bytes: int | None = None
+    state_bytes: int = MAX_STATE
+
+    def find_over(self, found: Found, size: int) -> str:
+        """Return the limit that a run whose input has `size` characters would be over, if any."""
+        if self.tokens_per_day is not None and found.used >= self.tokens_per_day:
+            return "tokens"
+        if self.stored_bytes is not None and found.kept + size > self.stored_bytes:
+            return "stored_bytes"
+        return "waiting" if found.waits and found.over else ""
 
     def wait(self, owner: str) -> dict[str, object]:
         """Return what the row of a run that waits keeps of its share, and asks for with `TURN`."""
@@ -178,15 +196,24 @@ class Found:
         busy: Another run of its session is active.
         waits: It has to wait: for that run, or for a place.
         over: As many runs of its subject wait as may.
+        used: The tokens that its subject has used of the day.
+        kept: The bytes that its owner keeps.
     """
 
     busy: bool
     waits: bool
     over: bool
+    used: int = 0
+    kept: int = 0
 
 
 def look(
-    share: RunShare, dialect: Dialect, owner: str, session_id: str, hosted: tuple[str, ...]
+    share: RunShare,
+    dialect: Dialect,
+    owner: str,
+    session_id: str,
+    hosted: tuple[str, ...],
+    now_us: int,
 ) -> Statements[Found]:
     """Yield the look at what there is of a session, and of the subject of `share`.
 
@@ -203,11 +230,13 @@ def look(
             "waiting": share.waiting,
             "at_once": share.at_once,
             "hosted": array_of(dialect, hosted),
+            "day": now_us // DAY_US,
+            "keeper": subject if owner.startswith(NOBODY) else owner,
         },
     )
-    ((busy, waiting, executed, behind),) = yield asked
+    ((busy, waiting, executed, behind, used, kept),) = yield asked
     if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
         yield LOCK_SHARE(share=subject)
-        ((busy, waiting, executed, behind),) = yield asked
+        ((busy, waiting, executed, behind, used, kept),) = yield asked
     waits = busy or behind or not share.room or executed >= share.at_once
-    return Found(bool(busy), bool(waits), waiting >= share.waiting)
+    return Found(bool(busy), bool(waits), waiting >= share.waiting, used, kept)

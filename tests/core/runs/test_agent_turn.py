@@ -33,6 +33,7 @@ from legation.runs.turn_state import (
     dump,
     load,
 )
+from legation.shares.budgets import Budgets
 from legation.store.failures import StatementFailed
 from legation.store.run_rows import ClaimedRun
 from legation.store.runs import AppendEvents
@@ -410,3 +411,50 @@ def test_call_keeps_its_place_through_a_pause() -> None:
     waits = evolve(gone_on.calls[1], standing=Standing.DUE)
     one.state = gone_on.with_call(1, waits).with_call(0, gone_on.calls[0].done("no"))
     assert play(one.take(), [*paid, *STORED, *ASKED]) == Answered("paid")
+
+
+# --- The tokens of the day ---------------------------------------------------------------------
+
+
+def spending_turn(limit: int, stored: int, *steps: Any) -> Turn:
+    one = turn(*steps)
+    one.writer.journal.spending = Budgets().enter("main", "o", limit, 0, stored)
+    return one
+
+
+def test_a_final_answer_over_the_budget_ends_the_run_with_its_text() -> None:
+    one = spending_turn(10, 9, "hello")
+
+    outcome = play(one.take(), [(Now(), 5)])
+    assert isinstance(outcome, Stopped)
+    assert (outcome.reason, outcome.content) == ("budget", "hello")
+    assert "the 10 tokens that there are for one day" in outcome.sentence
+    assert one.writer.journal.tokens == 2
+
+
+def test_an_answer_that_takes_the_last_of_the_budget_is_one() -> None:
+    assert play(spending_turn(10, 8, "hello").take(), [(Now(), 5)]) == Answered("hello")
+
+
+def test_no_tool_is_called_for_a_model_that_will_not_be_asked_again() -> None:
+    asked = Reply("Let me look.", Usage(1, 1), (call("weather", city="Oslo"),))
+    one = spending_turn(10, 8, asked)
+
+    outcome = play(one.take(), [(Now(), 5)])
+    assert isinstance(outcome, Stopped)
+    assert (outcome.reason, outcome.content) == ("budget", "Let me look.")
+
+
+def test_a_model_is_not_asked_where_others_have_used_up_the_budget() -> None:
+    one = spending_turn(10, 10)
+
+    outcome = play(one.take(), [])
+    assert isinstance(outcome, Stopped)
+    assert (outcome.reason, outcome.content) == ("budget", "")
+
+
+def test_a_run_goes_on_within_its_budget() -> None:
+    one = spending_turn(10, 0, call("weather", city="Oslo"), "It rains.")
+
+    assert play(one.take(), [*ASKED, *CALLED, *STORED, *ASKED]) == Answered("It rains.")
+    assert one.writer.journal.tokens == one.state.usage.total_tokens

@@ -180,6 +180,19 @@ def test_a_state_that_would_be_too_long_is_refused_and_nothing_is_kept() -> None
     assert not state.asked
 
 
+def test_a_state_has_the_limit_of_the_run_and_one_that_is_longer_may_shrink() -> None:
+    state, long = StateWriter(most=10), StateRead('{"a":"123456","b":"123456"}')
+    state.ask("1.1", UNSEEN, setting(n=1))
+    with pytest.raises(StateTooLarge, match="no more than 10 are stored"):
+        state.ask("1.2", UNSEEN, setting(text="long"))
+    with pytest.raises(StateTooLarge):
+        StateWriter(most=10).ask("1.1", long, setting(a="654321"))
+
+    shrinking = StateWriter(most=10)
+    shrinking.ask("1.1", long, StateChange(deleted=("b",)))
+    assert shrinking.asked
+
+
 def test_a_call_that_writes_nothing_is_not_kept() -> None:
     state = StateWriter()
     state.ask("1.1", UNSEEN, NO_CHANGE)

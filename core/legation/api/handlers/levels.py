@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...effects import Program, Transact
+from ...shares.budgets import seconds_left
 from ...shares.exceeded import SHARES
 from ...shares.shares import Level
+from ...store.failures import StoreFailure
+from ...store.usage import FetchUsage
 from ..call import Call
 
-__all__ = ["describe_levels"]
+__all__ = ["describe_levels", "describe_stored"]
 
 
 def describe_levels(call: Call) -> list[dict[str, Any]]:
     """Return the shares of who asks, this request among them."""
     shares = call.context.shares
     return [_describe(level) for level in shares.list_levels(call.account(), call.now_us)]
+
+
+def describe_stored(call: Call) -> Program[list[dict[str, Any]]]:
+    """Return the shares of who asks of what is stored, in each database that answers."""
+    account, found = call.account(), list[dict[str, Any]]()
+    limits, owner = account.limits, call.principal.own
+    for database in call.registry.databases:
+        unit = FetchUsage(owner, account.subject, call.now_us)
+        try:
+            usage = yield from Transact(database, unit)
+        except StoreFailure:
+            continue
+        stored = (
+            Level("runs", limits.runs, usage.runs),
+            Level("waiting", limits.waiting, usage.waiting),
+            Level("stored_bytes", limits.stored_bytes, usage.bytes),
+            Level("tokens", limits.tokens_per_day, usage.tokens, seconds_left(call.now_us)),
+        )
+        found += [{**_describe(level), "database": database} for level in stored]
+    return found
 
 
 def _describe(level: Level) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from ...http.refusals import (
     Invalid,
     NotFound,
     Refusal,
+    StateTooLarge,
+    StorageFull,
     TooManyRequests,
     Unavailable,
 )
@@ -53,6 +55,7 @@ from ..fields import PAGES, choice, header, ignored, integer, text
 from ..listing import Cursor, cursor
 from ..run_lists import answer_runs
 from .components import find_component
+from .limits import over_limit
 from .media import Media, UnsupportedFile, admit
 from .owners import SeveralUsers, find_session
 from .run_arguments import CancelForm, CancelQuery, ContinueForm, ResumeForm, StartForm
@@ -89,7 +92,15 @@ _LEFT: Final = "This server ends, and the run goes on elsewhere: ask for run {} 
 
 def start_run(
     call: Call, hosted: Component, form: StartForm
-) -> Program[Answer | UnsupportedFile | Conflict | TooManyRequests | Unavailable]:
+) -> Program[
+    Answer
+    | UnsupportedFile
+    | Conflict
+    | Unavailable
+    | StateTooLarge
+    | StorageFull
+    | TooManyRequests
+]:
     """Start a run of an agent or a team, and answer the way that was asked for."""
     media = form.media()
     if isinstance(media, Media) and media.by_kind:
@@ -105,12 +116,7 @@ def start_run(
     session_id = named or (yield from call.new_id("session"))
     owner = yield from _owner(call, hosted.database, form, session_id, run_id)
     call.audit.owner = owner
-    account = call.context.shares.table.account(
-        owner,
-        call.principal.scopes if owner == call.principal.subject else _NO_SCOPES,
-        call.request.client,
-        (hosted.kind, hosted.id),
-    )
+    account = call.account(owner, (hosted.kind, hosted.id))
     new = NewRun(
         owner=owner,
         session_id=session_id,
@@ -128,7 +134,7 @@ def start_run(
     if started.rejected:
         return Conflict(_BUSY)
     if started.over:
-        return TooManyRequests(Exceeded("waiting", account.limits.waiting))
+        return over_limit(started.over, account.limits, call.now_us)
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
@@ -22,20 +23,30 @@ from ...http.messages import (
     empty_response,
     json_response,
 )
-from ...http.refusals import BadRequest, Conflict, NotFound, Refusal
+from ...http.refusals import (
+    BadRequest,
+    Conflict,
+    NotFound,
+    Refusal,
+    StateTooLarge,
+    StorageFull,
+)
 from ...models.conversation import Usage
 from ...runs.output import iso_time, render_row, run_output, run_row
 from ...runs.payloads import spent
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.topics import cancel_topic, runs_topic
+from ...shares.limits import Limits
 from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchRun, SumUsage
 from ...store.run_rows import RunRow
 from ...store.session_pages import ListSessions
+from ...store.session_state import is_too_long
 from ...store.sessions import (
     CreateSession,
     Deleted,
     DeleteSessions,
+    NoRoom,
     SessionChange,
     SessionRow,
     UpdateSession,
@@ -48,6 +59,7 @@ from ..fields import PAGES, choice, declare, ignored, integer, json_object, line
 from ..json_schema import TEXT, list_of, ref
 from ..listing import Cursor, answer_list, cursor, encode_cursor, link_next
 from ..run_lists import answer_runs
+from .limits import storage_full
 from .owners import SeveralUsers, find_owners, find_session
 
 __all__ = [
@@ -200,6 +212,7 @@ def list_sessions(call: Call, database: str, query: ListSessionsQuery) -> Progra
 _ABSENT: Final = "Session with id '{}' not found"
 NoSession: TypeAlias = Annotated[NotFound, _ABSENT.format("no-such")]
 SessionAnswer: TypeAlias = Program[Answer | NoSession | SeveralUsers]
+ChangeAnswer: TypeAlias = Program[Answer | NoSession | SeveralUsers | StateTooLarge | StorageFull]
 
 
 def get_session(call: Call, database: str, query: SessionQuery) -> SessionAnswer:
@@ -317,7 +330,15 @@ SessionExists: TypeAlias = Annotated[Conflict, _EXISTS.format("s1")]
 
 def create_session(
     call: Call, query: SessionQuery, body: CreateSessionRequest
-) -> Program[Response | WhichDatabase | NoDatabase | NoWorkflows | SessionExists]:
+) -> Program[
+    Response
+    | WhichDatabase
+    | NoDatabase
+    | NoWorkflows
+    | SessionExists
+    | StateTooLarge
+    | StorageFull
+]:
     """Create a session without runs; one that exists is left as it is."""
     components = {"agent": body.agent_id, "team": body.team_id, "workflow": body.workflow_id}
     database = find_database(call, query, components)
@@ -330,6 +351,9 @@ def create_session(
     session_id = named or (yield from call.new_id("session"))
     owners = call.whose(body.user_id or query.user_id).owners
     owner = call.audit.owner = owners[0] if owners else f"~nobody:{session_id}"
+    account = call.account(owner)
+    if (too_large := _check_state(account.limits, body.session_state)) is not None:
+        return too_large
     now_us = yield from Now()
     unit = CreateSession(
         owner=owner,
@@ -340,11 +364,15 @@ def create_session(
         name=body.session_name,
         state=body.session_state or {},
         metadata=body.metadata,
+        subject=account.subject,
+        stored_bytes=account.limits.stored_bytes,
     )
     audited = partial(call.change, resource=call.describe_resource(session_id))
     row = yield from _store(database, unit, audited)
     if row is None:
         return Conflict(_EXISTS.format(session_id))
+    if isinstance(row, NoRoom):
+        return storage_full(account.limits)
     return json_response(call.success, {**_head(call, row, Usage()), "chat_history": []})
 
 
@@ -359,28 +387,40 @@ class RenameSessionRequest:
 
 def rename_session(
     call: Call, database: str, query: SessionQuery, body: RenameSessionRequest
-) -> SessionAnswer:
+) -> ChangeAnswer:
     """Give a session another name."""
     return _update(call, database, query, SessionChange(name=body.session_name))
 
 
 def update_session(
     call: Call, database: str, query: SessionQuery, body: UpdateSessionRequest
-) -> SessionAnswer:
+) -> ChangeAnswer:
     """Replace the name, the state, the metadata or the summary of a session."""
     change = SessionChange(body.session_name, body.session_state, body.metadata, body.summary)
     return _update(call, database, query, change)
 
 
-def _update(call: Call, database: str, query: SessionQuery, change: SessionChange) -> SessionAnswer:
+def _check_state(limits: Limits, state: Mapping[str, Any] | None) -> StateTooLarge | None:
+    """Return the refusal of a state that has more bytes than one may have."""
+    if state is None or not is_too_long(json.dumps(state), limits.state_bytes):
+        return None
+    return StateTooLarge(limits.state_bytes)
+
+
+def _update(call: Call, database: str, query: SessionQuery, change: SessionChange) -> ChangeAnswer:
     found = yield from _find_session(call, database, query)
     if isinstance(found, Refusal):
         return found
+    limits = call.account(found.owner).limits
+    if (too_large := _check_state(limits, change.state)) is not None:
+        return too_large
     now_us = yield from Now()
-    unit = UpdateSession(found.owner, found.session_id, change, now_us)
+    unit = UpdateSession(found.owner, found.session_id, change, now_us, limits.stored_bytes)
     row = yield from _store(database, unit, call.change)
     if row is None:
         return _absent(call)
+    if isinstance(row, NoRoom):
+        return storage_full(limits)
     return (yield from _answer_detail(call, database, row))
 
 

@@ -16,7 +16,7 @@ from ..call import Call
 from ..fields import text
 from .channels import survey
 from .databases import describe_last_look
-from .levels import describe_levels
+from .levels import describe_levels, describe_stored
 
 __all__ = ["ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
 
@@ -99,16 +99,17 @@ def info(call: Call) -> Response:
     return json_response(200, payload)
 
 
-def me(call: Call) -> Response:
+def me(call: Call) -> Program[Response]:
     """Return who the caller is, what it has left of its shares and may do on each route."""
     principal = call.principal
+    stored = yield from describe_stored(call)
     payload = {
         "sub": principal.subject,
         "scopes": sorted(principal.scopes),
         "session_id": principal.session_id,
         "admin": principal.admin,
         "authorization": not principal.trusted,
-        "limits": describe_levels(call),
+        "limits": describe_levels(call) + stored,
         "routes": call.surface.rights(principal),
     }
     return json_response(200, payload)

@@ -200,7 +200,16 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     ),
     "Limit": object_of(
         {
-            "share": one_of_words("requests", "streams", "followers", "model_calls"),
+            "share": one_of_words(
+                "requests",
+                "streams",
+                "followers",
+                "model_calls",
+                "runs",
+                "waiting",
+                "stored_bytes",
+                "tokens",
+            ),
             "limit": nullable(INTEGER),
             "used": INTEGER,
             "remaining": nullable(INTEGER),
@@ -234,6 +243,9 @@ _MAY_HAVE: Final[Mapping[str, Schema]] = {
 }
 _FAILURE: Final[Mapping[str, Schema]] = {
     "error_type": text(description="Why a run that is ERROR failed, for programs"),
+    "error_message": text(
+        description="The reason in words, where `content` is what was said by then"
+    ),
     "incident": text(description="The number under which the operator's log says more"),
 }
 _OF_TEAM: Final = list_of(either(ref("AgentResponse"), ref("TeamResponse")))

@@ -1,0 +1,33 @@
+"""The terms of a run: the limits that its input takes along, and what is counted of it already.
+
+Whoever executes the run may be another node, at another time: it goes on under the limits that its
+caller had when it was asked for.  A limit that is nobody's in particular is not written down.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..shares.limits import Limits
+from ..store.session_state import MAX_STATE
+
+__all__ = ["COUNTED", "OF_TURN", "STATE_BYTES", "TOKENS_PER_DAY", "list_terms"]
+
+TOKENS_PER_DAY: Final = "tokens_per_day"
+STATE_BYTES: Final = "state_bytes"
+
+COUNTED: Final = "counted"
+"""The member of the input of a run that paused with the bytes that are counted of it already."""
+
+OF_TURN: Final = ("turn", "answered", COUNTED)
+"""The members of the input of a run that go when it is over."""
+
+
+def list_terms(limits: Limits) -> dict[str, int]:
+    """Return the members of the input of a run that is asked for under `limits`."""
+    terms: dict[str, int] = {}
+    if limits.tokens_per_day is not None:
+        terms[TOKENS_PER_DAY] = limits.tokens_per_day
+    if limits.state_bytes != MAX_STATE:
+        terms[STATE_BYTES] = limits.state_bytes
+    return terms
