@@ -211,3 +211,23 @@ def test_webhooks_are_read_within_the_bytes_of_their_address() -> None:
         answers = [client.post(HOOK, body=b"x" * size).status for size in (9_999, 2 << 20)]
 
     assert answers == [403, 429]
+
+
+def test_no_operation_reads_a_body_where_there_is_no_room_for_it() -> None:
+    platform = make(node=NodeLimits(body_bytes=16 << 20))
+    platform.context.shares.bodies.take("eve", 16 << 20)
+    writer = ISSUER.token("sessions:write")
+    with Client(platform) as client:
+        state = {"session_state": {"a": "x" * 20_000}}
+        made = client.post("/sessions?db_id=main", json=state, token=writer)
+        keyed = post(client, 20_000, **{"idempotency-key": "k"})
+
+        assert [made.status, keyed.response().status] == [429, 429]
+
+
+def test_the_json_of_a_form_is_measured_before_it_is_parsed() -> None:
+    with Client(make()) as client:
+        body = b'{"message":[' + b"1," * 60_000 + b"1]}"
+        headers = {"content-type": "application/json"}
+
+        assert client.post(RUNS, body=body, headers=headers, token=ADA).status == 413

@@ -495,3 +495,15 @@ def test_the_document_says_when_tools_and_requirements_are_allowed_together(
     assert taken is ([tools, requirements] != ["answered", "answered"])
     assert satisfies(client, "Body_continue_agent_run", form) is taken
     assert satisfies(client, "ContinueRequest", whole) is taken
+
+
+def test_a_run_is_not_continued_where_nobody_could_wait_for_it(client: Client) -> None:
+    begun = paused(client)
+    platform: Any = client.platform
+    slots = platform.context.shares.followers
+    slots.take("eve", slots.capacity)
+    answer = client.post(f"/agents/bob/runs/{begun['run_id']}/continue", form={"tools": "[]"})
+
+    assert answer.status == 429
+    read = client.get(f"/agents/bob/runs/{begun['run_id']}").json()
+    assert read["status"] == "PAUSED"
