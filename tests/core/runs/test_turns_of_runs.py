@@ -10,14 +10,17 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Model
-from legation.effects import Now, Spawn, ThisNode, Transact
+from legation.effects import Now, Nudge, RandomBytes, Spawn, ThisNode, Transact
+from legation.runs.continuation import go_on
 from legation.runs.executor import execute_next, execute_waiting
 from legation.runs.start import NewRun, start
+from legation.runs.turn_state import TurnState
 from legation.shares.limits import NodeLimits, PlatformLimits
 from legation.shares.shares import Shares
 from legation.store.failures import Unavailable
 from legation.store.run_keeping import ClaimWaiting, Missed
-from legation.store.run_rows import ClaimedRun
+from legation.store.run_rows import ClaimedRun, RunRow
+from legation.store.run_steering import Continued, ContinueRun
 from legation.store.runs import StartRun
 from legation_testing import Client, play
 
@@ -93,6 +96,16 @@ def test_no_more_wait_than_may_and_who_is_refused_is_told_which_share() -> None:
         assert dict(refused.headers)[b"ratelimit"].startswith(b'"waiting";r=0')
         assert len(states(client)) == 2
         assert ask(client, "s0", "bob") == 202
+
+
+def test_a_run_that_goes_on_and_has_to_wait_gives_its_place_back(node: Platform) -> None:
+    columns = ("ada", "s", 1, "r", None, "agent", "sloth", "PAUSED", '{"stream":false}', "{}")
+    row = RunRow(*columns, None, 0, 0, 0, 0, None, None, 1)
+    queued = Continued("PAUSED", kept=True, queued=True)
+    going = go_on(node.context, "main", row, TurnState(), TurnState(), stream=False)
+    steps = [(RandomBytes(8), b"12345678"), *WHO, (ContinueRun, queued), (Nudge, None)]
+
+    assert play(going, steps) == queued
 
 
 CLAIMED: Final = ClaimedRun("ada", "s", "r", "agent", "sloth", '{"stream":false}', 1, 1)
