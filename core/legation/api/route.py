@@ -14,20 +14,24 @@ the fields of the query and of the body; all their faults are reported at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeAlias
+from functools import partial
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from attrs import Factory, field, validators
 
 from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
-from ..effects import Program, ReadBody
+from ..effects import Program, ReadBody, Sleep
 from ..http.bodies.forms import Form, is_json, parse_form, parse_members
 from ..http.bodies.json_meter import LARGE, measure_json
 from ..http.refusals import Fault, Invalid, Refusal, TooLarge
+from ..shares.shares import Shares
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
 from .fields import NoQuery, read_json, read_query
 
-__all__ = ["Finder", "FormShape", "Handler", "Route"]
+__all__ = ["Finder", "FormShape", "Handler", "Route", "parse_alone"]
+
+R = TypeVar("R")
 
 Handler: TypeAlias = Callable[..., Handled]
 """Answers a call: `(call)`, and behind it what was found, the query and the body, as declared."""
@@ -151,7 +155,12 @@ class Route:
             refusal = yield from measure_json(sent)
             if refusal is not None:
                 return refusal
-        form = parse_form(content_type, sent)
+        if len(sent) > LARGE:
+            form = yield from parse_alone(
+                call.context.shares, partial(parse_form, content_type, sent)
+            )
+        else:
+            form = parse_form(content_type, sent)
         read = form if isinstance(form, Refusal) else shape.read(form)
         return read if isinstance(read, Refusal) else self.handler(call, *given, read)
 
@@ -167,9 +176,27 @@ class Route:
             refusal = yield from measure_json(sent)
             if refusal is not None:
                 return refusal
-        members = parse_members(sent) if sent else {}
+            members = yield from parse_alone(call.context.shares, partial(parse_members, sent))
+        else:
+            members = parse_members(sent) if sent else {}
         if isinstance(members, Refusal):
             return members
         body, more = read_json(shape, members)
         faults = (*faults, *more)
         return Invalid(faults) if faults else self.handler(call, *given, body)
+
+
+def parse_alone(shares: Shares, parse: Callable[[], R]) -> Program[R]:
+    """Parse a long body while no other one is parsed; behind it others have their turn.
+
+    Several that came at once would keep the event loop one after the other.
+    """
+    while shares.parsing:
+        yield from Sleep(0.0)
+    shares.parsing = True
+    try:
+        parsed = parse()
+        yield from Sleep(0.0)
+    finally:
+        shares.parsing = False
+    return parsed

@@ -49,6 +49,7 @@ class Shares:
         calls: Places of calls of models, and who waits for one.
         runs: Places of runs.
         bodies: Bytes of bodies that are being read.
+        parsing: A long body is being parsed: the next one has its turn behind it.
         addresses: Streams, and requests that wait for a run, by the client's network: whatever the
             name of a caller, who has one address leaves room for others.
         refused: How many requests were refused, by share.
@@ -65,6 +66,7 @@ class Shares:
     calls: FairQueue = field(init=False)
     runs: Slots = field(init=False)
     bodies: Slots = field(init=False)
+    parsing: bool = field(default=False, init=False)
     addresses: Slots = field(init=False)
     refused: dict[str, int] = field(factory=dict[str, int], init=False)
     claims: dict[str, bool] = field(factory=dict[str, bool], init=False)

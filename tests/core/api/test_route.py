@@ -9,9 +9,11 @@ from legation.access.scopes import AnyToken, Public, Scoped, Signed
 from legation.api.call import Call
 from legation.api.fields import json_object
 from legation.api.handlers import system
-from legation.api.route import Route
+from legation.api.route import Route, parse_alone
 from legation.api.routes import ROUTES
+from legation.effects import Sleep
 from legation.http.messages import json_response
+from legation.shares.shares import Shares
 from legation.values import frozen
 from legation_testing import Client
 
@@ -132,3 +134,25 @@ def test_a_body_is_measured_before_it_is_parsed(name: str) -> None:
         answer = client.post("/orders", body=body)
 
     assert answer.status == status
+
+
+def test_long_bodies_are_parsed_one_after_the_other() -> None:
+    shares, parsed = Shares(), list[str]()
+    first = parse_alone(shares, lambda: parsed.append("first"))
+    second = parse_alone(shares, lambda: parsed.append("second"))
+
+    assert next(first) == next(second) == next(second) == Sleep(0.0)
+    assert parsed == ["first"]
+    with pytest.raises(StopIteration):
+        next(first)
+    assert next(second) == Sleep(0.0)
+    assert parsed == ["first", "second"]
+
+
+def test_who_is_gone_holds_up_no_long_body() -> None:
+    shares = Shares()
+    program = parse_alone(shares, lambda: None)
+    next(program)
+    program.close()
+
+    assert not shares.parsing
