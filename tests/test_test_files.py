@@ -13,7 +13,6 @@ TESTS: Final = ROOT / "tests/core"
 EXCEPTIONS: Final = {
     "access/jwks.py": "test_keys and test_tokens: a document is read for the key set it gives",
     "access/key_material.py": "test_keys, test_tokens, test_wycheproof: a key is what it verifies",
-    "api/call.py": "test_dispatcher and the handlers' tests: a call lives for one request",
     "api/chosen_ids.py": "handlers/test_sessions and test_runs: ids as callers choose them",
     "api/documentation.py": "handlers/test_docs: the pages and the document as they are served",
     "api/handlers/config.py": "test_collections and test_two_databases: what is hosted, as served",

@@ -6,8 +6,19 @@ from typing import Any, Final
 
 import pytest
 
-from legation import LimitOverrides, NodeLimits, Platform, PlatformLimits
-from legation_testing import Client
+from legation import (
+    Agent,
+    Database,
+    LimitOverrides,
+    Model,
+    NodeLimits,
+    Platform,
+    PlatformLimits,
+)
+from legation.effects import Asks, Transact
+from legation.store.failures import Unavailable
+from legation.store.usage import FetchUsage
+from legation_testing import Client, ScriptedModel
 
 from ....callers import Issuer, demo
 
@@ -90,3 +101,83 @@ def test_each_node_tells_its_part(platform: Platform) -> None:
         found = shares_of(client, ISSUER.token(sub="bob"))
 
     assert (found["requests"]["limit"], found["streams"]["limit"]) == (10, 2)
+
+
+# --- What is stored ------------------------------------------------------------------------------
+
+
+STORED: Final = PlatformLimits(
+    runs=5, waiting=7, stored_bytes=100_000, tokens_per_day=50, anonymous=LimitOverrides(runs=1)
+)
+
+
+def stored_of(client: Client, **options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the stored shares of a caller, by database and name."""
+    levels = client.get("/me", **options).json()["limits"]
+    return {(each["database"], each["share"]): each for each in levels if "database" in each}
+
+
+def two_databases() -> Platform:
+    """Return an agent in each of two databases, and one whose run does not end by itself."""
+    return demo(
+        ISSUER,
+        agents=(
+            Agent(id="alpha", model=ScriptedModel(["one two three"] * 9)),
+            Agent(id="beta", model=ScriptedModel(["one two three"] * 9), database="second"),
+            Agent(id="sloth", model="slow"),
+        ),
+        models=(Model("slow", "echo", delay_seconds=60.0),),
+        databases=(Database("main", "sqlite://"), Database("second", "sqlite://")),
+        limits=STORED,
+    )
+
+
+def test_a_caller_reads_what_is_stored_of_it_in_each_database() -> None:
+    ada, bob = ISSUER.token("agents:run"), ISSUER.token("agents:run", sub="bob")
+    with Client(two_databases()) as client:
+        form = {"message": "x", "stream": False}
+        assert client.post("/agents/alpha/runs", form=form, token=ada).status == 200
+        for _ in range(2):
+            form = {"message": "x", "background": True, "session_id": "s"}
+            assert client.post("/agents/sloth/runs", form=form, token=ada).status == 202
+        found, other = stored_of(client, token=ada), stored_of(client, token=bob)
+
+    assert found.keys() == other.keys() == {
+        (database, share)
+        for database in ("main", "second")
+        for share in ("runs", "waiting", "stored_bytes", "tokens")
+    }  # fmt: skip
+    used = {key: each["used"] for key, each in found.items()}
+    assert (used["main", "runs"], used["main", "waiting"], used["main", "tokens"]) == (1, 1, 4)
+    assert 0 < used["main", "stored_bytes"] < 100_000
+    assert {each["used"] for key, each in found.items() if key[0] == "second"} == {0}
+    assert {each["used"] for each in other.values()} == {0}
+    tokens = found["main", "tokens"]
+    assert tokens == {
+        "share": "tokens", "limit": 50, "used": 4, "remaining": 46, "unit": "tokens",
+        "reset_seconds": 86_400, "database": "main",
+    }  # fmt: skip
+    assert found["main", "runs"]["remaining"] == 4
+
+
+def test_without_a_limit_nothing_is_said_of_what_is_left() -> None:
+    with Client(demo(ISSUER, limits=PlatformLimits())) as client:
+        found = stored_of(client, token=ISSUER.token())
+
+    for share in ("stored_bytes", "tokens"):
+        assert (found["main", share]["limit"], found["main", share]["remaining"]) == (None, None)
+
+
+def _of_second(effect: Asks[Any]) -> bool:
+    if not isinstance(effect, Transact) or effect.database != "second":
+        return False
+    unit: object = effect.unit
+    return isinstance(unit, FetchUsage)
+
+
+def test_of_a_database_that_does_not_answer_nothing_is_told() -> None:
+    with Client(two_databases()) as client:
+        client.fail_at(_of_second, Unavailable("away"))
+        found = stored_of(client, token=ISSUER.token())
+
+    assert {database for database, _ in found} == {"main"}
