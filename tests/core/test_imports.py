@@ -21,7 +21,7 @@ PARTS: Final = {
     "legation.effects": 3,
     "legation.http.messages": 5,
     "legation.http.sse": 4,
-    "legation.http.bodies.forms": 10,
+    "legation.http.bodies.forms": 11,
     "legation.store.run_states": 3,
     "legation.store.units": 4,
     "legation.access.decide": 5,

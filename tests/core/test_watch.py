@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import types
 import typing
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from inspect import isabstract
@@ -172,6 +172,8 @@ def sample(kind: Any) -> Any:
     if origin is tuple:
         return tuple(sample(one) for one in inner if one is not ...)
     known = {str: "a", int: 1, bool: True, bytes: b"a", LeasedQueue: INBOX, Unit: CountRuns()}
+    if origin is Callable:
+        return repr  # as the view of a row
     if origin in known:
         return known[origin]
     if origin is type(CATALOGUE):

@@ -101,13 +101,16 @@ FILES: Final = """
     where relkind = 'r' and relnamespace = current_schema()::regnamespace order by relname
 """
 ROWS_READ: Final = """
-    select coalesce(sum(pg_stat_get_xact_tuples_returned(oid)), 0)::bigint from pg_class
+    select relname, pg_stat_get_xact_tuples_returned(oid) from pg_class
     where relkind = 'r' and relname = any(%s) and relnamespace = current_schema()::regnamespace
+    and pg_stat_get_xact_tuples_returned(oid) > 0
 """
+READ_ONCE: Final = {"2.9.0": [("runs", ROWS)]}
+"""The tables that there were, and that a version reads once for an index that it adds to them."""
 
 
 @pytest.mark.parametrize("migration", CATALOGUE.migrations, ids=lambda m: str(m.version))
-def test_a_move_up_neither_reads_nor_rewrites_a_table_that_was_there(
+def test_a_move_up_rewrites_no_table_that_was_there_and_reads_one_for_an_index_alone(
     migration: Migration, postgres: str
 ) -> None:
     before = CATALOGUE.versions[CATALOGUE.versions.index(migration.version) - 1]
@@ -121,11 +124,11 @@ def test_a_move_up_neither_reads_nor_rewrites_a_table_that_was_there(
 
         driver.begin()
         take(migration, connection)
-        read = connection.execute(ROWS_READ.encode(), (list(files),)).fetchone()
+        read = connection.execute(ROWS_READ.encode(), (list(files),)).fetchall()
         files_now = file_of_each_table(driver)
 
         assert {name: files_now[name] for name in files} == files
-        assert read == (0,)
+        assert read == READ_ONCE.get(str(migration.version), [])
 
 
 def file_of_each_table(driver: Driver) -> dict[str, int]:
@@ -149,8 +152,7 @@ def test_the_watch_sees_a_table_read_and_a_table_rewritten(postgres: str) -> Non
 
         driver.begin()
         driver.ask("alter table runs alter column attempt type numeric")
-        read = driver.connection.execute(ROWS_READ.encode(), (["runs"],)).fetchone()
+        read = driver.connection.execute(ROWS_READ.encode(), (["runs"],)).fetchall()
 
         assert file_of_each_table(driver) != files
-        assert read is not None
-        assert read[0] >= ROWS
+        assert [name for name, number in read if number >= ROWS] == ["runs"]

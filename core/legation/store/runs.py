@@ -262,7 +262,8 @@ TOUCH_SESSION: Final = Sql(
     where owner = :owner and session_id = :session_id returning state"""
 )
 NEXT: Final = Sql(
-    f"""select * from (select run_no, {ASKED_OF}, {SHARE} from runs
+    f"""select run_no, asked_of, share from (
+        select run_no, {ASKED_OF} as asked_of, {SHARE} as share from runs
         where owner = :owner and session_id = :session_id
         and {ACTIVE_RUN} and {WAITING_RUN} order by run_no limit 1) as own
     union all
