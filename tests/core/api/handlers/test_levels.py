@@ -34,6 +34,10 @@ LIMITS: Final = PlatformLimits(
     subjects={"eve": LimitOverrides(requests_per_second=0)},
 )
 
+STORED: Final = PlatformLimits(
+    runs=5, waiting=7, stored_bytes=100_000, tokens_per_day=50, anonymous=LimitOverrides(runs=1)
+)
+
 
 def shares_of(client: Client, token: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the shares of the bearer of `token`, by name."""
@@ -103,12 +107,36 @@ def test_each_node_tells_its_part(platform: Platform) -> None:
     assert (found["requests"]["limit"], found["streams"]["limit"]) == (10, 2)
 
 
+def test_who_follows_as_many_streams_as_there_may_be_is_refused_the_next() -> None:
+    ada, bob = ISSUER.token("agents:run"), ISSUER.token("agents:run", sub="bob")
+    with Client(two_databases(PlatformLimits()), token=ada) as client:
+        form = {"message": "x", "background": True}
+        begun = client.post("/agents/sloth/runs", form=form).json()
+        path = f"/agents/sloth/runs/{begun['run_id']}/events"
+        followed = [client.begin("GET", path) for _ in range(256)]
+        client.settle()
+        full = shares_of(client, ada)
+        refused = client.get(path)
+        form = {"message": "x", "stream": False, "session_id": "another"}
+        joined = client.post("/agents/alpha/runs", form=form)
+        other = client.post("/agents/alpha/runs", form=form, token=bob)
+        assert client.get("/agents/alpha/runs?session_id=another").json() == []
+        client.advance(1)
+        assert {exchange.response().status for exchange in followed} == {200}
+        again, freed = client.get(path), shares_of(client, ada)
+
+    for share in ("streams", "followers"):
+        assert (full[share]["used"], full[share]["remaining"]) == (256, 0)
+        assert (freed[share]["used"], freed[share]["remaining"]) == (0, 256)
+    assert (refused.status, refused.json()["error_code"]) == (429, "TOO_MANY_REQUESTS")
+    assert refused.header("retry-after") == "1"
+    assert refused.header("ratelimit") == '"streams";r=0;t=1'
+    assert refused.header("ratelimit-policy") == '"streams";q=256;qu="concurrent-requests"'
+    assert (joined.status, joined.header("ratelimit")) == (429, '"followers";r=0;t=1')
+    assert (other.status, again.status) == (200, 200)
+
+
 # --- What is stored ------------------------------------------------------------------------------
-
-
-STORED: Final = PlatformLimits(
-    runs=5, waiting=7, stored_bytes=100_000, tokens_per_day=50, anonymous=LimitOverrides(runs=1)
-)
 
 
 def stored_of(client: Client, **options: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -117,8 +145,8 @@ def stored_of(client: Client, **options: Any) -> dict[tuple[str, str], dict[str,
     return {(each["database"], each["share"]): each for each in levels if "database" in each}
 
 
-def two_databases() -> Platform:
-    """Return an agent in each of two databases, and one whose run does not end by itself."""
+def two_databases(limits: PlatformLimits = STORED) -> Platform:
+    """Return an agent in each of two databases, and one whose runs take a second."""
     return demo(
         ISSUER,
         agents=(
@@ -126,9 +154,9 @@ def two_databases() -> Platform:
             Agent(id="beta", model=ScriptedModel(["one two three"] * 9), database="second"),
             Agent(id="sloth", model="slow"),
         ),
-        models=(Model("slow", "echo", delay_seconds=60.0),),
+        models=(Model("slow", "echo", delay_seconds=1.0),),
         databases=(Database("main", "sqlite://"), Database("second", "sqlite://")),
-        limits=STORED,
+        limits=limits,
     )
 
 
