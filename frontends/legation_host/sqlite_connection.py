@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from legation.store import failures
@@ -221,12 +221,13 @@ def run_unit(
 def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Write) -> R:
     at_commit = False
     try:
-        read = short(unit, Dialect.SQLITE, _executor(connection))
+        execute = _executor(connection)
+        read = short(unit, Dialect.SQLITE, execute)
         if read is not None:
             return read[0]
         # A deferred transaction that reads and then writes fails without waiting.
         connection.execute("begin immediate" if unit.writes or unit.exclusive else "begin")
-        result, kept = in_transaction(connection, unit)
+        result, kept = carry_out(unit.statements(Dialect.SQLITE), execute)
         if kept:
             at_commit = True
             connection.execute("commit")
@@ -251,13 +252,17 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     run = connection.execute
 
+    # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
         parameters: Any = statement.parameters
         if isinstance(parameters, Numbered):
-            parameters = parameters.row
-            _refuse_nul(parameters)
+            values = parameters = parameters.row
         else:
-            _refuse_nul(parameters.values())
+            values = parameters.values()
+        # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
+        for value in values:
+            if type(value) is str and "\0" in value:
+                raise sqlite3.DataError("text holds U+0000")
         # An error of these kinds is the engine's here; the same from a unit would be its bug.
         try:
             return run(statement.sql.sqlite_text, parameters).fetchall()
@@ -265,13 +270,6 @@ def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
             raise sqlite3.DataError("a value that SQLite does not store") from error
 
     return execute
-
-
-def _refuse_nul(values: Iterable[Any]) -> None:
-    """Refuse U+0000 in text, as PostgreSQL does: SQLite stores it and then loses what follows."""
-    for value in values:
-        if type(value) is str and "\0" in value:
-            raise sqlite3.DataError("text holds U+0000")
 
 
 def translate(

@@ -271,11 +271,11 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
     """Return the unit that stores `end` with what the journal has pending, under `lease`."""
     run, output, kept = journal.run, compact_json(end.output), end.input
     events, records = tuple(journal.pending), journal.records()
-    logged, asked = journal.bytes, kept or run.input
+    logged, asked = journal.bytes, count_octets((kept or run.input,))
     if records is not NO_RECORDS:
         logged += count_octets(list_texts((), records))
     if kept is not None and end.state is RunState.PAUSED:
-        kept = f'{kept[:-1]},"{COUNTED}":{count_octets((asked,))}}}'
+        kept = f'{kept[:-1]},"{COUNTED}":{asked}}}'
     return FinishRun(
         owner=run.owner,
         session_id=run.session_id,
@@ -294,7 +294,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         records=records,
         view=journal.state.view,
         message=journal.message,
-        bytes=logged + count_octets((asked,)) - journal.counted,
+        bytes=logged + asked - journal.counted,
         tokens=journal.tokens,
         subject=run.subject,
     )

@@ -158,8 +158,10 @@ def _details(form: StartForm) -> dict[str, Any]:
 def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the state that is sent, with what the token says instead of it."""
     principal = call.principal
+    if principal.trusted:
+        return sent
     names = call.registry.config.authorization_config.session_state_claims
-    return sent if principal.trusted else overlay(sent, names, principal.session_state)
+    return overlay(sent, names, principal.session_state)
 
 
 def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,18 +171,20 @@ def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of a run with what the token says for it, which nobody can overwrite."""
-    principal, config = call.principal, call.registry.config.authorization_config
-    given = dict(details)
+    principal = call.principal
+    if principal.trusted:
+        return details
+    config, given = call.registry.config.authorization_config, dict(details)
     names = _names(config.dependencies_claims, principal.dependencies)
-    if names and not principal.trusted:
+    if names:
         given["dependencies"] = overlay(
             given.get("dependencies", {}), names, principal.dependencies
         )
     names = _names(config.session_state_claims, principal.session_state)
-    if names and not principal.trusted:
+    if names:
         given["state_claims"] = {"names": names, "said": principal.session_state}
     claims = {**principal.session_state, **principal.dependencies}
-    if claims and not principal.trusted:
+    if claims:
         given["claims"] = claims
     return given
 
