@@ -6,9 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from legation.store.session_state import (
     apply,
     change_to,
 )
-from legation.store.sessions import DeleteSessions, SessionChange, UpdateSession
+from legation.store.sessions import CreateSession, DeleteSessions, SessionChange, UpdateSession
 from legation.store.steps import Records, Step, StepKind
 from legation.store.units import Unit
 
@@ -239,3 +241,22 @@ def run_all(*work: Callable[[], None]) -> None:
     for thread in threads:
         thread.join(60)
     assert wrong == []
+
+
+def test_a_message_to_a_session_with_a_long_state_does_not_write_the_state_again(
+    tmp_path: Path,
+) -> None:
+    state, written = {"x": "y" * 3_000_000}, list[int]()
+    with closing(SqliteDriver(tmp_path / "long.db")) as driver:
+        with_tables(driver)
+        driver.run(CreateSession("ada", "s", "agent", "desk", 1, "a name", state))
+        for number in range(10):
+            driver.ask("pragma wal_checkpoint(truncate)")
+            run_id = f"r{number}"
+            start(driver, run_id)
+            driver.run(evolve(finish(1), run_id=run_id, now_us=1))
+            written.append((tmp_path / "long.db-wal").stat().st_size)
+
+    # The first keeps the state beside the runs, where it stays.
+    assert 3_000_000 < written[0] < 3_200_000
+    assert max(written[1:]) < 100_000

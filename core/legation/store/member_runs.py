@@ -13,7 +13,7 @@ from typing import Final
 
 from ..values import frozen
 from .once import message_of, shorten_output, whole_output
-from .run_rows import EXECUTED, EXECUTED_RUN, RunLease, literal, status_is
+from .run_rows import EXECUTED, EXECUTED_RUN, NEXT_VERSION, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
 
@@ -21,7 +21,7 @@ __all__ = ["CheckLease", "MemberMove", "Root", "StartMember", "end_members", "re
 
 # The session's row is the lock here as well: whoever takes the run from a dead node writes it too.
 NUMBER: Final = Sql(
-    """update sessions set runs = runs + 1, version = version + 1
+    f"""update sessions set runs = runs + 1, version = {NEXT_VERSION}
     where owner = :owner and session_id = :session_id returning runs"""
 )
 HELD: Final = Sql(

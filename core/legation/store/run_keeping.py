@@ -22,6 +22,7 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after
 from .runs import CLAIM, FENCE
+from .session_state import STATE
 from .turns import LOCK_SHARE, search_waiting
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
@@ -225,4 +226,6 @@ class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
                 return Undo(Missed())
         session = {"owner": owner, "session_id": session_id}
         claimed = yield CLAIM.of(self, **session, run_no=run_no)
+        if claimed and states[0][0] is None:
+            states = yield STATE(**session)
         return to_claimed_run(claimed, states)

@@ -13,7 +13,7 @@ from attrs import evolve, field, fields
 from ..values import frozen
 from .once import shorten, whole_output
 from .run_states import RunMove, RunState, state_after, states_before
-from .session_state import fill_state, kept_state
+from .session_state import RETURNED_STATE, fill_state, kept_state
 from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "EXECUTED",
     "EXECUTED_RUN",
     "LOCK_SESSION",
+    "NEW_VERSION",
+    "NEXT_VERSION",
     "OF_A_CLIENT",
     "RECORDED_MARK",
     "SINCE_CLAIM",
@@ -227,9 +229,18 @@ UNTOUCHED: Final = f"(events = 0 or coalesce(reason, '{RECORDED_MARK}') <> '{REC
 CLAIMED_MARK: Final = "claimed"
 """The mark of a run that whoever continued it was given at once."""
 
+NEW_VERSION: Final = 1 << 30
+NEXT_VERSION: Final = f"""case sessions.runs when 1 then {1 << 20} when 127 then {1 << 10}
+        else sessions.version + 1 end"""
+"""The version of a session to which a run is added.
+
+Nobody reads it.  SQLite writes a row anew, with all of its state, where its length changes: so the
+version begins with four bytes, and gives up one where the number of runs takes one more.
+"""
+
 LOCK_SESSION: Final = Sql(
-    """update sessions set version = version + 1
-    where owner = :owner and session_id = :session_id returning state"""
+    f"""update sessions set version = version + 1
+    where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
 )
 
 

@@ -27,7 +27,7 @@ from .run_rows import (
     to_claimed_run,
 )
 from .run_states import RunMove, state_after, states_before
-from .session_state import encode_value
+from .session_state import STATE, encode_value
 from .turns import FOR_ANYBODY, TURN, RunShare, look
 from .units import Dialect, Sql, Statements, Undo, Unit
 from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
@@ -181,6 +181,8 @@ class ContinueRun(Unit[Continued]):
         found = yield HOW_IT_STANDS.of(self)
         if not found:
             return Undo(Continued(None))
+        if states[0][0] is None:
+            states = yield STATE.of(self)
         status, attempt, token, reason, holder, asked_of, *columns = found[0]
         if token == self.token:
             given = (status, reason, holder) == (_RESUMED, CLAIMED_MARK, self.node)

@@ -29,6 +29,8 @@ from .run_rows import (
     EXECUTED,
     EXECUTED_RUN,
     LOCK_SESSION,
+    NEW_VERSION,
+    NEXT_VERSION,
     OF_A_CLIENT,
     SINCE_CLAIM,
     UNTOUCHED,
@@ -47,6 +49,7 @@ from .run_states import RunMove, RunState, state_after
 from .session_state import (
     EMPTY,
     NO_CHANGE,
+    RETURNED_STATE,
     SET_STATE,
     STATE,
     StateChange,
@@ -77,16 +80,16 @@ _NEW: Final = RunState.PENDING
 
 # A session made without a component takes the one of its first run.
 OPEN_SESSION: Final = Sql(
-    """insert into sessions
+    f"""insert into sessions
         (owner, session_id, kind, component_id, name, runs, version, created_us, updated_us)
-    values (:owner, :session_id, :kind, :component_id, :name, 1, 1, :now_us, :now_us)
+    values (:owner, :session_id, :kind, :component_id, :name, 1, {NEW_VERSION}, :now_us, :now_us)
     on conflict (owner, session_id) do update set
-        runs = sessions.runs + 1, version = sessions.version + 1, updated_us = excluded.updated_us,
+        runs = sessions.runs + 1, version = {NEXT_VERSION}, updated_us = excluded.updated_us,
         name = coalesce(sessions.name, excluded.name),
         kind = case when sessions.component_id = '' then excluded.kind else sessions.kind end,
         component_id = case when sessions.component_id = '' then excluded.component_id
             else sessions.component_id end
-    returning runs, state"""
+    returning runs, {RETURNED_STATE}"""
 )
 INSERT_RUN: Final = Sql(
     f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
@@ -157,6 +160,8 @@ class StartRun(RunOrder, Unit[Started]):
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
         """Yield the session, the look at what is active and what waits, and the new row."""
         ((run_no, state),) = yield OPEN_SESSION.of(self)
+        if state is None:
+            ((state,),) = yield STATE.of(self)
         share = self.share
         found = yield from look(
             share, dialect, self.owner, self.session_id, self.hosted, self.now_us
@@ -235,6 +240,8 @@ class AppendEvents(Unit[bool | None]):
             events = shorten_events(events, self.message) if self.message else events
             yield insert_events(dialect, self.run_id, self.now_us, events)
         attempt, state = lease.attempt, states[0][0] if states else EMPTY
+        if state is None:
+            ((state,),) = yield STATE.of(records.state)
         yield from write_records(dialect, self.run_id, attempt, self.now_us, records, state)
         return rows[0][0] is not None
 
@@ -258,8 +265,8 @@ FINISH: Final = clocked(
 )
 WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 TOUCH_SESSION: Final = Sql(
-    """update sessions set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
-    where owner = :owner and session_id = :session_id returning state"""
+    f"""update sessions set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
+    where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
 )
 NEXT: Final = Sql(
     f"""select run_no, asked_of, share from (
@@ -363,6 +370,8 @@ class FinishRun(Unit[Ended]):
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
         state, shown, late = touched[0][0], None, 0
+        if state is None:
+            ((state,),) = yield STATE.of(self)
         if self.records is not NO_RECORDS:
             state = yield from write_records(
                 dialect,

@@ -24,6 +24,7 @@ __all__ = [
     "EMPTY",
     "MAX_STATE",
     "NO_CHANGE",
+    "RETURNED_STATE",
     "SET_STATE",
     "STATE",
     "FetchState",
@@ -46,6 +47,12 @@ EMPTY: Final = "{}"
 """The JSON of a state without keys."""
 
 STATE: Final = Sql("select state from sessions where owner = :owner and session_id = :session_id")
+RETURNED_STATE: Final = f"case when length(state) <= {MAX_STATE} then state end as state"
+"""The state of a session as an update returns it: null where it is long, and read with `STATE`.
+
+SQLite writes what an update returns to a file of its own, where it is long.
+"""
+
 SET_STATE: Final = Sql(
     """update sessions set state = :state where owner = :owner and session_id = :session_id"""
 )

@@ -13,8 +13,9 @@ from typing import Any, Final
 from attrs import field, fields
 
 from ..values import frozen
-from .run_rows import ACTIVE_RUN
-from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
+from .run_rows import ACTIVE_RUN, NEW_VERSION
+from .session_state import RETURNED_STATE
+from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit
 from .usage import NOBODY, add_usage, count_octets, keeper_of
 
 __all__ = [
@@ -52,6 +53,11 @@ class SessionRow:
 
 SESSION_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
 """The columns of a `SessionRow`, in its order."""
+
+_RETURNED: Final = SESSION_COLUMNS.replace(" state,", f" {RETURNED_STATE},")
+"""They as an update returns them."""
+
+_STATE: Final = SESSION_COLUMNS.split(", ").index("state")
 
 
 def to_session(columns: tuple[Any, ...]) -> SessionRow:
@@ -112,11 +118,11 @@ class FetchSession(ReadUnit[SessionRow | SeveralOwners | None]):
 
 CREATE: Final = Sql(
     f"""insert into sessions
-        (owner, session_id, kind, component_id, name, state, metadata, bytes, created_us,
+        (owner, session_id, kind, component_id, name, state, metadata, bytes, version, created_us,
         updated_us)
-    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :bytes, :now_us,
-        :now_us)
-    on conflict (owner, session_id) do nothing returning {SESSION_COLUMNS}"""
+    values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :bytes,
+        {NEW_VERSION}, :now_us, :now_us)
+    on conflict (owner, session_id) do nothing returning {_RETURNED}"""
 )
 
 
@@ -168,7 +174,15 @@ class CreateSession(Unit[SessionRow | NoRoom | None]):
         if not (yield from _has_room(keeper, size, self.stored_bytes)):
             return Undo(NoRoom())
         yield from add_usage(keeper, size, keeper, 0, self.now_us)
-        return to_session(rows[0])
+        return (yield from _read(rows))
+
+
+def _read(returned: Rows) -> Statements[SessionRow]:
+    """Return the session of a row of `_RETURNED`, or yield its read where its state is long."""
+    row = returned[0]
+    if row[_STATE] is None:
+        (row,) = yield FETCH(owner=row[0], session_id=row[1])
+    return to_session(row)
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
@@ -181,7 +195,7 @@ UPDATE: Final = Sql(
         state = coalesce(cast(:state as text), state),
         metadata = coalesce(cast(:metadata as text), metadata),
         summary = coalesce(cast(:summary as text), summary)
-    where owner = :owner and session_id = :session_id returning {SESSION_COLUMNS}"""
+    where owner = :owner and session_id = :session_id returning {_RETURNED}"""
 )
 
 
@@ -238,7 +252,7 @@ class UpdateSession(Unit[SessionRow | NoRoom | None]):
         )
         if size:
             yield from add_usage(self.owner, size, self.owner, 0, self.now_us)
-        return to_session(rows[0])
+        return (yield from _read(rows))
 
 
 LOCK: Final = Sql(

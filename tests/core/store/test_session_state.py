@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.member_runs import MemberMove, Root, StartMember
+from legation.store.run_keeping import ClaimWaiting
 from legation.store.run_pages import ReadRuns
 from legation.store.run_reads import FetchEvents, FetchRun
-from legation.store.run_rows import RunLease, RunRow, StoredEvent
+from legation.store.run_rows import ClaimedRun, RunLease, RunRow, StoredEvent
 from legation.store.run_steering import CancelRun, ContinueRun
 from legation.store.runs import AppendEvents, Ended, FinishRun, StartRun
 from legation.store.session_state import (
     EMPTY,
+    MAX_STATE,
     NO_CHANGE,
     FetchState,
     StateChange,
@@ -29,7 +31,13 @@ from legation.store.session_state import (
     encode_value,
     fill_state,
 )
-from legation.store.sessions import DeleteSessions, SessionChange, UpdateSession
+from legation.store.sessions import (
+    CreateSession,
+    DeleteSessions,
+    SessionChange,
+    SessionRow,
+    UpdateSession,
+)
 from legation.store.steps import NO_RECORDS, Records, Step, StepKind
 
 from ...one_database import Database
@@ -335,3 +343,92 @@ def test_the_states_of_a_session_are_deleted_with_it_and_with_it_alone(database:
 )
 def test_only_the_place_at_the_end_is_filled(text: str, filled: str | None) -> None:
     assert fill_state(text, '{"n":1}') == (filled or text)
+
+
+# --- A long state ------------------------------------------------------------------------------
+
+LONG: Final = {"x": "y" * MAX_STATE}
+
+
+def open_long(database: Database, **others: Any) -> Any:
+    """Have ada make the session `long`, whose state no update returns."""
+    return database.run(CreateSession("ada", "long", "agent", "desk", 1, state=LONG, **others))
+
+
+def start_long(database: Database, run_id: str) -> Any:
+    return database.run(StartRun("ada", "long", run_id, "agent", "desk", "{}", "hi", "n", 2))
+
+
+def finish_long(run_id: str, records: Records = NO_RECORDS, **others: Any) -> FinishRun:
+    return finish(records, session_id="long", run_id=run_id, **others)
+
+
+def long_state(text: str | None) -> Any:
+    assert text is not None
+    return json.loads(text)
+
+
+def test_a_long_state_is_seen_by_whoever_makes_or_changes_the_session(database: Database) -> None:
+    made = open_long(database)
+    named = database.run(UpdateSession("ada", "long", SessionChange(name="a name"), 2))
+
+    assert (made.state, made.name) == (LONG, None)
+    assert isinstance(named, SessionRow)
+    assert (named.state, named.name) == (LONG, "a name")
+
+
+def test_a_run_that_starts_waits_and_ends_sees_a_long_state(database: Database) -> None:
+    open_long(database)
+
+    first, second = start_long(database, "r1").claim, start_long(database, "r2")
+    ended = database.run(finish_long("r1", hosted=()))
+    waited = database.run(ClaimWaiting("n", 9, ("agent:desk",)))
+
+    assert (first.run_no, long_state(first.state), second.claim) == (1, LONG, None)
+    assert (long_state(ended.state), ended.elsewhere) == (LONG, True)
+    assert isinstance(waited, ClaimedRun)
+    assert (waited.run_id, long_state(waited.state)) == ("r2", LONG)
+
+
+def test_a_long_state_is_changed_by_calls_and_seen_by_a_run_that_goes_on(
+    database: Database,
+) -> None:
+    open_long(database)
+    start_long(database, "r1")
+    records = Records((STEP,), state=StateChanges("ada", "long", (("1.1", ADD),)))
+    event = (StoredEvent(1, "e", "{}"),)
+    database.run(AppendEvents("ada", "r1", RunLease("n", 1), 7, event, 1, records))
+    after = {**LONG, "cart": ["x"]}
+
+    last = (StoredEvent(2, "e", "{}"),)
+    paused = database.run(finish_long("r1", status="PAUSED", input="{}", events=last))
+    goes_on = ContinueRun("ada", "long", "r1", 1, "{}", "k", "n", 9, ("agent:desk",))
+    continued = [database.run(goes_on).claim for _ in range(2)]
+
+    assert long_state(paused.state) == after
+    assert [claim and long_state(claim.state) for claim in continued] == [after, after]
+
+
+def test_a_run_of_a_session_with_a_state_does_not_change_the_length_of_its_row(
+    database: Database,
+) -> None:
+    database.run(CreateSession("ada", "long", "agent", "desk", 1, "a name", {"x": "y" * 70_000}))
+    columns = "name, state, bytes, version, runs, created_us, updated_us"
+
+    lengths = list[int]()
+    for number in range(130):
+        start_long(database, f"r{number}")
+        database.run(finish_long(f"r{number}", now_us=1_800_000_000_000_000))
+        (row,) = database.ask(f"select {columns} from sessions where session_id = 'long'")
+        lengths.append(sum(length_of(value) for value in row))
+
+    assert database.ask("select runs from sessions where session_id = 'long'") == [(130,)]
+    assert len(set(lengths)) == 1
+
+
+def length_of(value: str | int) -> int:
+    """Return how many bytes SQLite stores of a value (fileformat2.html, section 2.1)."""
+    if isinstance(value, str):
+        return len(value)
+    widths = (1, 2, 3, 4, 6, 8)
+    return 0 if value in (0, 1) else next(w for w in widths if value < 1 << (8 * w - 1))
