@@ -18,6 +18,7 @@ from ..incidents import trace, where
 from ..models.conversation import ModelFailed
 from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
+from ..store.once import WORTH, shorten_output
 from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
@@ -275,7 +276,8 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
     if records is not NO_RECORDS:
         logged += count_octets(list_texts((), records))
     if kept is not None and end.state is RunState.PAUSED:
-        kept = f'{kept[:-1]},"{COUNTED}":{asked}}}'
+        counted = asked + count_octets((_stored(journal, output),))
+        kept = f'{kept[:-1]},"{COUNTED}":{counted}}}'
     return FinishRun(
         owner=run.owner,
         session_id=run.session_id,
@@ -298,6 +300,13 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         tokens=journal.tokens,
         subject=run.subject,
     )
+
+
+def _stored(journal: Journal, output: str) -> str:
+    """Return `output` as `FinishRun` stores it."""
+    if journal.message is None or len(output) < WORTH:
+        return output
+    return shorten_output(output, journal.message)[0]
 
 
 def store_end(journal: Journal, end: End) -> Program[Ended]:

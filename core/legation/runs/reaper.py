@@ -40,6 +40,7 @@ from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, repeat
 from .state_writer import StateWriter, view_of
+from .terms import COUNTED
 from .topics import cancel_topic, runs_topic
 
 __all__ = ["KeepRuns"]
@@ -157,10 +158,19 @@ class KeepRuns(Job):
         outcome = outcome if row.cancel_us is None else CancelAsked()
         run, component = row.claim, self.context.component(row.claim)
         summary = RunSummary(run, self.context.name_of(run), component)
-        state = StateWriter(view_of(json.loads(run.input)))
+        asked = json.loads(run.input)
+        state = StateWriter(view_of(asked))
         once = self.context.cluster.member(self.database).once
         message = message_of(run.input) if once else None
-        journal = Journal(self.database, run, node, now_us, state=state, message=message)
+        journal = Journal(
+            self.database,
+            run,
+            node,
+            now_us,
+            state=state,
+            message=message,
+            counted=asked.get(COUNTED, 0),
+        )
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)

@@ -17,7 +17,8 @@ TOKENS_PER_DAY: Final = "tokens_per_day"
 STATE_BYTES: Final = "state_bytes"
 
 COUNTED: Final = "counted"
-"""The member of the input of a run that paused with the bytes that are counted of it already."""
+"""The member of the input of a run that paused: the bytes of that and of its output, which are
+counted already, and give way to those of its end."""
 
 OF_TURN: Final = ("turn", "answered", COUNTED)
 """The members of the input of a run that go when it is over."""

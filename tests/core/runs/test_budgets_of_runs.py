@@ -9,13 +9,16 @@ from typing import Any, Final
 import pytest
 
 from legation import Agent, LimitOverrides, Model, Platform, PlatformLimits, Team
+from legation.effects import Program, Transact
 from legation.models.conversation import Prompt, Usage
 from legation.runs.fold import Recorded
 from legation.store.failures import CommitLost
 from legation.store.run_steering import ContinueRun
 from legation.store.runs import AppendEvents, FinishRun, StartRun
 from legation.store.steps import Step, StepKind
+from legation.store.units import Dialect, ReadUnit, Sql, Statements
 from legation.tools import tool
+from legation.values import frozen
 from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call
 
 from ...callers import NOW, Issuer
@@ -206,6 +209,35 @@ def test_a_stream_of_a_run_over_its_tokens_ends_with_an_event(client: Client) ->
 # --- Counted once ------------------------------------------------------------------------------
 
 
+STORED: Final = Sql(
+    """select
+        (select sum(bytes) from sessions where owner = :owner),
+        (select sum(length(cast(input as blob)) + length(cast(output as blob))) from runs
+            where owner = :owner),
+        (select sum(length(cast(data as blob))) from events),
+        (select sum(length(cast(outcome as blob))) from steps)"""
+)
+
+
+@frozen
+class Measure(ReadUnit[tuple[int, int]]):
+    """The bytes that the sessions of an owner count, and those that its runs have."""
+
+    owner: str
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[int, int]]:
+        """Yield one read."""
+        ((counted, *stored),) = yield STORED.of(self)
+        return counted or 0, sum(each or 0 for each in stored)
+
+
+def read(client: Client, unit: ReadUnit[Any], database: str = "main") -> Any:
+    def program() -> Program[Any]:
+        return (yield from Transact(database, unit))
+
+    return client.simulation.run(program())
+
+
 def test_the_tokens_of_steps_are_those_of_models_since_the_last_pause() -> None:
     def model(place: str, attempt: int, *, ended: bool = True) -> Step:
         outcome = '{"f":1,"usage":[3,4,0,0,0]}' if ended else None
@@ -269,6 +301,19 @@ def test_a_run_that_pauses_and_goes_on_is_counted_in_two_parts_and_once() -> Non
         assert (done["status"], done["metrics"]["total_tokens"]) == ("COMPLETED", 70)
         assert tokens_of(client) == (70, 0)
         assert left_in_memory(client) == 70
+
+
+@pytest.mark.parametrize("length", [10, 5_000])
+def test_of_a_run_that_paused_its_end_alone_is_counted(length: int) -> None:
+    with Client(hotel, token=ADA) as client:
+        run = ask(client, form={"message": "x" * length}).json()
+        paused = read(client, Measure("ada"))
+        client.go_on(run, confirmed=True)
+        ended = read(client, Measure("ada"))
+
+    assert ended[0] == ended[1]
+    # What says how much is counted is not, until the run is over.
+    assert 0 < paused[1] - paused[0] < 20
 
 
 def take_up(client: Client, times: int) -> None:
