@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import evolve
@@ -29,17 +30,19 @@ from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
 from ..store.runs import FinishRun
 from ..store.steps import FetchSteps
+from ..store.usage import MeasureLog
 from ..values import frozen
 from .endings import GaveUp, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, mark_final
 from .executor import ExecutorContext, execute_next, execute_waiting
-from .fold import find_last
+from .fold import Recorded, find_last
 from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, repeat
 from .state_writer import StateWriter, view_of
+from .step_outcomes import UnknownOutcome
 from .terms import COUNTED
 from .topics import cancel_topic, runs_topic
 
@@ -171,6 +174,22 @@ class KeepRuns(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
         )
+        if row.events:
+            yield from self._add_uncounted(journal, asked.get("answered", {}))
         writer = EventWriter(journal, EventOrigin(run, summary.name), streamed=False)
         end = yield from break_off(writer, summary, outcome, ending=True, seconds=0.0)
         return build_finish(journal, end, row.lease)
+
+    def _add_uncounted(self, journal: Journal, answered: Mapping[str, Any]) -> Program[None]:
+        """Add what a dead node used and stored, since the run paused and was `answered`."""
+        run, attempt = journal.run, answered.get("attempt", 0)
+        steps = yield from Transact(self.database, FetchSteps(run.owner, run.run_id))
+        log = MeasureLog(run.owner, run.run_id, answered.get("events", 0), attempt)
+        size = yield from Transact(self.database, log)
+        places = {step.place: step for step in steps}
+        recorded = Recorded(run.run_id, run.created_us, places, attempt=attempt)
+        try:
+            tokens = recorded.sum_tokens()
+        except UnknownOutcome:  # stored by a later release: the run ends all the same
+            tokens = 0
+        journal.resume_counts(tokens, size)

@@ -12,11 +12,12 @@ from legation import Agent, LimitOverrides, Model, Platform, PlatformLimits, Tea
 from legation.effects import Program, Transact
 from legation.models.conversation import Prompt, Usage
 from legation.runs.fold import Recorded
+from legation.runs.retry import MOST_TRIES
 from legation.store.failures import CommitLost
 from legation.store.run_steering import ContinueRun
 from legation.store.runs import AppendEvents, FinishRun, StartRun
 from legation.store.steps import Step, StepKind
-from legation.store.units import Dialect, ReadUnit, Sql, Statements
+from legation.store.units import Dialect, ReadUnit, Sql, Statements, Unit
 from legation.tools import tool
 from legation.values import frozen
 from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call
@@ -231,7 +232,21 @@ class Measure(ReadUnit[tuple[int, int]]):
         return counted or 0, sum(each or 0 for each in stored)
 
 
-def read(client: Client, unit: ReadUnit[Any], database: str = "main") -> Any:
+SPOIL: Final = Sql("update steps set outcome = :outcome where kind = 'model'")
+
+
+@frozen
+class Spoil(Unit[None]):
+    """Another outcome in the place of those of all models."""
+
+    outcome: str
+
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        """Yield one update."""
+        yield SPOIL.of(self)
+
+
+def read(client: Client, unit: Unit[Any], database: str = "main") -> Any:
     def program() -> Program[Any]:
         return (yield from Transact(database, unit))
 
@@ -357,6 +372,42 @@ def test_a_run_that_goes_on_after_a_crash_has_no_more_tokens_than_it_had() -> No
         assert (run["status"], run["error_type"]) == ("ERROR", "budget")
         assert (run["content"], run["metrics"]["total_tokens"]) == ("Once more.", 30)
         assert tokens_of(client) == (30, 0)
+
+
+def test_a_run_that_is_cancelled_while_its_node_is_dead_is_counted() -> None:
+    with Client(platform, token=ADA) as client:
+        begun = ask(client, form={"background": True}).json()
+        client.advance(1)
+        client.crash()
+        client.restart()
+        client.post(f"{RUNS}/{begun['run_id']}/cancel")
+        client.advance(45)
+
+        assert client.get(f"{RUNS}/{begun['run_id']}").json()["status"] == "CANCELLED"
+        assert tokens_of(client) == (10, 20)
+        counted, stored = read(client, Measure("ada"))
+        assert counted == stored
+
+
+@pytest.mark.parametrize(("outcome", "tokens"), [(None, 10), ('{"f":99}', 0)])
+def test_a_run_that_is_given_up_is_counted(outcome: str | None, tokens: int) -> None:
+    """Also where a later release stored what it used, which nobody here can read."""
+    with Client(platform, token=ADA) as client:
+        begun = ask(client, form={"background": True}).json()
+        client.advance(1)
+        for number in range(1, MOST_TRIES):
+            client.restart()
+            take_up(client, number)
+        client.restart()
+        if outcome is not None:
+            read(client, Spoil(outcome))
+        client.advance(60)
+
+        run = client.get(f"{RUNS}/{begun['run_id']}").json()
+        assert (run["status"], run["error_type"]) == ("ERROR", "gave_up")
+        assert tokens_of(client) == (tokens, 30 - tokens)
+        counted, stored = read(client, Measure("ada"))
+        assert counted == stored
 
 
 @pytest.mark.parametrize("unit", [StartRun, AppendEvents, FinishRun, ContinueRun])
