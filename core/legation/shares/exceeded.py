@@ -51,7 +51,8 @@ SHARES: Final[Mapping[str, Share]] = {
     ),
     "runs": Share(
         "runs",
-        "Too many runs are under way: the share is {limit}; wait for one to end",
+        "Too many runs are under way: the share is {limit}; wait for one to end, or try again in"
+        " {retry_after} s",
     ),
     "waiting": Share(
         "runs",

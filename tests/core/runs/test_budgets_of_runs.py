@@ -420,3 +420,26 @@ def test_a_commit_that_was_lost_counts_nothing_twice(unit: type[Any]) -> None:
 
         assert (done["status"], tokens_of(client)) == ("COMPLETED", (70, 0))
         assert left_in_memory(client) == 70
+
+
+def test_a_run_is_not_continued_where_nobody_may_wait_for_a_turn() -> None:
+    made = Platform(
+        models=(Model("echo", "echo", delay_seconds=5.0),),
+        agents=(
+            Agent(id="clerk", model=ScriptedModel([pause] * 9), tools=[look, book]),
+            Agent(id="sloth", model="echo"),
+        ),
+        limits=PlatformLimits(runs=1, waiting=0),
+    )
+    with Client(made) as client:
+        run = ask(client).json()
+        form = {"background": True, "session_id": "t"}
+        assert ask(client, "/agents/sloth/runs", form=form).status == 202
+        tools = [{**one["tool_execution"], "confirmed": True} for one in run["requirements"]]
+        path, answer = f"{RUNS}/{run['run_id']}/continue", {"tools": json.dumps(tools)}
+        refused = client.post(path, form=answer)
+        assert (refused.status, refused.header("ratelimit")) == (429, '"waiting";r=0;t=1')
+        assert client.get(f"{RUNS}/{run['run_id']}").json()["status"] == "PAUSED"
+        client.advance(6)
+
+        assert client.go_on(run, confirmed=True)["status"] == "COMPLETED"

@@ -112,8 +112,10 @@ def test_accounts_of_many_addresses_take_bounded_memory() -> None:
     table = LimitTable()
     for number in range(10_000):
         table.account(None, client=f"192.0.2.{number}")
+        table.limits_of(f"ada-{number}")
 
     assert len(table.known) <= 4096
+    assert len(table.of_subject) <= 4096
 
 
 def test_who_has_no_name_is_not_who_is_named_like_its_address() -> None:
