@@ -384,11 +384,12 @@ def bench(session: nox.Session) -> None:
     results = tmp / "results"
     results.mkdir(exist_ok=True)
     session.run("python", "benchmarks/peer.py", peer)
-    every = sorted({path.stem for path in Path("benchmarks").glob("[a-z]*.py")} - APART)
+    every = sorted({path.stem for path in Path("benchmarks").glob("[a-z]*")} - APART)
     for name in session.posargs or every:
         folder = [peer] if name in COMPARED else []
         written = ["--json", str(results / f"{name}.json")] if name in WRITING else []
-        command = ["python", f"benchmarks/{name}.py", *folder, *written]
-        session.run(*command, env={"LEGATION_PEER": peer})
+        path = Path("benchmarks", name)
+        command = ["python", str(path if path.is_dir() else path.with_suffix(".py"))]
+        session.run(*command, *folder, *written, env={"LEGATION_PEER": peer})
     if (results / "http_load.json").exists():
         session.run("python", "benchmarks/plot.py", str(results), str(tmp))
