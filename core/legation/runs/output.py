@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..access.decide import name_of
 from ..hosted.registry import Component
@@ -317,8 +317,8 @@ def _pieces(value: Any, depth: int) -> Iterator[bytes]:
     if not depth or not value or not isinstance(value, dict | list):
         yield compact_json(value).encode()
         return
-    members: Any = value
     named = isinstance(value, dict)
+    members: Any = cast("Any", value)
     mark = b"{" if named else b"["
     for member in members:
         yield mark

@@ -44,6 +44,7 @@ from legation.effects import (
     Transact,
 )
 from legation.http.messages import Answer, Headers, Request, Response, Streamed
+from legation.shares.limits import PlatformLimits
 from legation.store.failures import StatementFailed, StoreFailure
 from legation.store.units import Dialect, Undo, Unit
 from legation_testing import NEW_YEAR_2026, Client
@@ -141,6 +142,7 @@ ALPHABET: Final = (
     "admin",
 )
 TWO: Final = (Database("main", "sqlite://"), Database("second", "sqlite://"))
+UNRATED: Final = PlatformLimits(requests_per_second=0)
 SERVED: Final = frozenset((route.method, route.template) for route in ROUTES)
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
 BODIES: Final[Mapping[str, tuple[bytes, bytes]]] = {
@@ -332,7 +334,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
     runs = prepared(folder)
     paths = {name: folder / f"{name}.db" for name in ("main", "second")}
     opened = {name: sqlite3.connect(path, isolation_level=None) for name, path in paths.items()}
-    made = World(demo(ISSUER, databases=TWO), Rehearsal(opened), list(places(runs)))
+    made = World(demo(ISSUER, databases=TWO, limits=UNRATED), Rehearsal(opened), list(places(runs)))
     made.rehearsal.run(made.platform.startup())
     yield made
     for connection in opened.values():
@@ -715,7 +717,8 @@ def test_no_data_move_between_owners_of_one_session_id(
         for name in ("main", "second")
     }
     watching = Watching(opened, before=contents(opened["main"]))
-    guarded, unguarded = demo(ISSUER, databases=TWO), demo(None, databases=TWO)
+    more: dict[str, Any] = {"databases": TWO, "limits": UNRATED}
+    guarded, unguarded = demo(ISSUER, **more), demo(None, **more)
     for platform in (guarded, unguarded):
         watching.run(platform.startup())
     counted = 0

@@ -163,7 +163,9 @@ _PLATFORM: Final = {
         "Retrieve a list of all unique models currently used by agents and teams in this OS"
         " instance. This includes the model ID and provider information for each model.",
     ),
-    "get_me": _got("Who the token says you are, and what you may do", ref("Caller")),
+    "get_me": _got(
+        "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
+    ),
     "explain_request": Operation(
         "Whether you may make a request, and by which scope",
         {200: _json(ref("Permission"))},
