@@ -231,6 +231,8 @@ def _breadth(shape: Shape) -> int:
         return 0
     if isinstance(shape, Noted):
         return _breadth(shape.shape)
+    if isinstance(shape, Either):  # one with a note of its own
+        return max(map(_breadth, shape.options))
     if not isinstance(shape, Plain):
         return 20 + _CONTAINERS.index(type(shape))
     return 10 + _KINDS.index(shape.kind) if shape.kind != "any" else 30

@@ -326,3 +326,10 @@ def test_a_name_is_told_or_refused(name: str) -> None:
         assert member_name(name) == name
     except Unfit:
         assert not name.isidentifier() or not name.isascii() or len(name) > 64
+
+
+def test_an_option_may_be_a_union_with_a_note_of_its_own() -> None:
+    noted = shape_of(Annotated[str | None, "a name"] | int)
+
+    assert isinstance(noted, Either)
+    assert [type(option) for option in noted.options] == [Plain, Noted]
