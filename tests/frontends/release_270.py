@@ -18,7 +18,7 @@ from legation.store.units import Dialect, Sql, Statements, Undo, Unit
 
 from .release_before import CLOCK_OF_POSTGRESQL, CLOCK_OF_SQLITE
 
-__all__ = ["VERSION", "Cancel270", "Continue270", "Delete270", "Finish270", "Read270"]
+__all__ = ["VERSION", "Cancel270", "Continue270", "Delete270", "Finish270", "Read270", "Start270"]
 
 VERSION: Final = Version(2, 7, 0)
 FOREVER: Final = 9223372036854775807
@@ -56,6 +56,17 @@ LOCK_SESSION: Final = _statement(
     """update sessions set version = version + 1
     where owner = :owner and session_id = :session_id returning state"""
 )
+OPEN_SESSION: Final = _statement(
+    """insert into sessions
+        (owner, session_id, kind, component_id, name, runs, version, created_us, updated_us, state)
+    values (:owner, :session_id, 'agent', 'desk', '', 1, 1, :now_us, :now_us, :state)"""
+)
+INSERT_RUN: Final = _statement(
+    """insert into runs (owner, session_id, run_no, run_id, kind, component_id, status, input,
+        created_us, started_us, lease_by, lease_us, attempt, tries, recorded)
+    values (:owner, :session_id, 1, :run_id, 'agent', 'desk', 'RUNNING', '{}',
+        :now_us, :now_us, :node, 9223372036854775807, 1, 1, 1)"""
+)
 CONTINUE: Final = _statement(
     """update runs set status = :status, input = :input, output = null, reason = :mark,
         token = :token, ended_us = null, started_us = :started_us, lease_by = :node,
@@ -90,6 +101,23 @@ DELETIONS: Final = tuple(
         ),
     )
 )
+
+
+@frozen
+class Start270(Unit[None]):
+    """Store the first run of a session, and claim it."""
+
+    owner: str
+    session_id: str
+    run_id: str
+    node: str
+    now_us: int
+    state: str
+
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        """Yield the session and the run."""
+        yield OPEN_SESSION.of(self)
+        yield INSERT_RUN.of(self)
 
 
 @frozen

@@ -19,7 +19,7 @@ from legation.store.runs import FinishRun, StartRun
 
 from ..drivers import Driver
 from .migrating import driver_of, move
-from .release_270 import VERSION, Cancel270, Continue270, Delete270, Finish270, Read270
+from .release_270 import VERSION, Cancel270, Continue270, Delete270, Finish270, Read270, Start270
 
 OLD: Final = '{"content":"x","session_state":{"n":"old"},"status":"COMPLETED","metrics":{}}'
 NEW: Final = '{"content":"x","status":"COMPLETED","metrics":{},"session_state":{}}'
@@ -77,7 +77,7 @@ def shown(driver: Driver, run_id: str = "r") -> tuple[Any, Any]:
 def test_a_run_that_ended_before_or_on_an_old_node_shows_the_state_that_it_had(
     driver: Driver,
 ) -> None:
-    start(driver, "before")
+    driver.run(Start270("o", "s-before", "before", "n", 1, '{"n":1}'))
     finish_old(driver, "before")
     move(driver, CATALOGUE.latest)
     start(driver, "after")
