@@ -126,7 +126,11 @@ def test_from_nothing_to_an_audited_run(tmp_path: Path) -> None:
     (tmp_path / "heads.json").write_text(beside.stdout)
     verified = legation(tmp_path, "audit", "verify", "--json", "--heads", "heads.json")
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert json.loads(verified.stdout)[0]["rows"] == 6
+    assert json.loads(verified.stdout)[0]["rows"] == 4
+    # Refusals of which nobody knows who asked are counted: no row of the trail each.
+    refused = legation(tmp_path, "audit", "refusals", "--json")
+    (counted,) = json.loads(refused.stdout)
+    assert (counted["route"], counted["status"], counted["count"]) == ("/agents", 401, 2)
     assert ada.rpartition(".")[2] not in log.read_text()
     assert CANARY not in log.read_text()
     assert "Traceback" not in log.read_text()

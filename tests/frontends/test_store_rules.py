@@ -19,8 +19,9 @@ from attrs import frozen
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import migrate
-from legation.store.sessions import DeleteSessions
-from legation.store.units import Dialect
+from legation.store.sessions import DELETE, DeleteSessions
+from legation.store.units import Dialect, Rows, Sql
+from legation.store.usage import ADD
 
 from ..drivers import SqliteDriver, drive
 
@@ -49,6 +50,7 @@ FOR_ALL_OWNERS: Final = {
     "MANY_STEPS": "as FEW_EVENTS",
     "STORED_STEPS": "as FEW_EVENTS",
     "FORGET": "what has expired goes, whoever's it was",
+    "USED": "numbers alone, of one subject, whose runs may have several owners",
 }
 
 # In a process of its own: in this one other tests have written statements, too.
@@ -198,16 +200,20 @@ def test_a_deletion_of_runs_alone_is_found(texts: list[Text]) -> None:
 
 
 def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
-    """By the time they are gone nobody could say what was theirs."""
+    """By the time they are gone nobody could say what was theirs, or give their bytes back."""
     unit = DeleteSessions((("ada", "s", None),), None, 1)
+    rows: dict[Sql, Rows] = {DELETE: [(7,)], ADD: [("ada", 0, 0)]}
     for dialect in Dialect:
         work = unit.statements(dialect)
-        texts = [next(work).text(dialect)]
+        made = [next(work)]
         with suppress(StopIteration):
             while True:
-                texts.append(work.send([("s",)]).text(dialect))
+                made.append(work.send(rows.get(made[-1].sql, [("s",)])))
+        texts = [statement.text(dialect) for statement in made]
         tables = [text.split()[2] for text in texts if text.startswith("delete")]
         assert tables == [*OF_RUNS, "session_states", "runs", "sessions"]
+        assert (made[-1].sql, made[-1].parameters["bytes"]) == (ADD, -7)
+        assert made[-1].parameters["subject"] == "ada"
 
 
 def test_runs_are_deleted_by_statements_of_the_store_alone() -> None:
@@ -252,3 +258,17 @@ def test_no_statement_of_one_owner_walks_through_a_whole_table(
         for text, plan in found
         if WHOLE.search(plan) and text.name not in FOR_ALL_OWNERS
     ]
+
+
+ACTIVE: Final = re.compile(r"SCAN \w+ USING (COVERING )?INDEX runs_(active|leased)\b")
+
+
+def test_no_request_walks_through_all_runs_that_are_not_over(
+    texts: list[Text], tmp_path: Path
+) -> None:
+    found = plans(texts, tmp_path / "main.db")
+
+    assert {text.name for text, plan in found if ACTIVE.search(plan)} == {
+        "ANY_COUNT_RUNS",
+        "ANY_UNHOSTED",
+    }

@@ -85,9 +85,11 @@ def add_usage(
 
 _OF_SUBJECT: Final = f"""from runs where coalesce(subject, owner) = :subject and {{state}}
     and {OF_A_CLIENT}"""
+# An index has the runs under way by their leases, so that those that wait are not walked through.
+_UNDER_WAY: Final = f"{ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0"
 USED: Final = Sql(
     f"""select
-        (select count(*) {_OF_SUBJECT.format(state=f"{ACTIVE_RUN} and {EXECUTED_RUN}")}),
+        (select count(*) {_OF_SUBJECT.format(state=_UNDER_WAY)}),
         (select count(*) {_OF_SUBJECT.format(state=WAITING_RUN)}),
         coalesce((select bytes from usage where subject = :owner), 0),
         coalesce((select tokens from usage where subject = :subject and day >= :day), 0)"""
