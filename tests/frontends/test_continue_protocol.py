@@ -58,6 +58,9 @@ from .release_before import (
 pytestmark = pytest.mark.enumeration
 
 HOSTED: Final = ("agent:x",)
+ASKED: Final = "{}"
+KEPT: Final = '{"counted":2}'
+ANSWERED: Final = '{"answered":{}}'
 FINAL: Final = ("COMPLETED", "CANCELLED", "ERROR")
 MOST_ATTEMPTS: Final = {"a": 3, "b": 1}  # claims; more of them lead to nothing new
 TOKENS: Final = ("t1", "t2")
@@ -176,7 +179,7 @@ class Player:
             node,
             claim.run_id,
             claim.attempt,
-            goes_on=row.input == "answered",
+            goes_on=row.input == ANSWERED,
             resumes=node != self.before and row.reason == RECORDED_MARK,
         )
         for held in already:
@@ -186,9 +189,9 @@ class Player:
 
     def start(self, run: str) -> World:
         if self.before == "n1":
-            old = Start260("o", "s", run, "agent", "x", "asked", "n1", CLOCKS["n1"])
+            old = Start260("o", "s", run, "agent", "x", ASKED, "n1", CLOCKS["n1"])
             return self.after(self.claimed("n1", self.tables.run(old)))
-        unit = StartRun("o", "s", run, "agent", "x", "asked", "", "n1", CLOCKS["n1"])
+        unit = StartRun("o", "s", run, "agent", "x", ASKED, "", "n1", CLOCKS["n1"])
         return self.after(self.claimed("n1", self.tables.run(unit).claim))
 
     def cancel(self) -> World:
@@ -200,7 +203,7 @@ class Player:
 
     def go_on(self, wish: Wish, node: str, *, lost: bool) -> World:
         """Store the answer; of one that was lost, the same process asks again what became of it."""
-        answer = ("o", "s", "a", wish.attempt, "answered", wish.token, node, CLOCKS[node], HOSTED)
+        answer = ("o", "s", "a", wish.attempt, ANSWERED, wish.token, node, CLOCKS[node], HOSTED)
         old = node == self.before
         continued = self.tables.run(Continue260(*answer) if old else ContinueRun(*answer))
         others = self.world.wishes - {wish}
@@ -268,7 +271,7 @@ class Player:
                 events=(StoredEvent(seq, "e", "{}"),),
                 hosted=HOSTED,
                 lapsed=lapsed,
-                input="paused" if status == "PAUSED" else None,
+                input=KEPT if status == "PAUSED" else None,
             )
         return FinishRun(
             owner="o",
@@ -284,7 +287,7 @@ class Player:
             events=(StoredEvent(seq, "e", "{}"),),
             hosted=HOSTED,
             lapsed=lapsed,
-            input="paused" if status == "PAUSED" else None,
+            input=KEPT if status == "PAUSED" else None,
         )
 
     def recover(self, node: str) -> World:
@@ -489,7 +492,7 @@ def test_who_asks_again_after_an_end_does_not_take_what_was_continued_meanwhile(
     player.start("b")
     end = player_end("b", "COMPLETED")
     assert tables.run(end).following is None
-    continued = tables.run(ContinueRun("o", "s", "a", 1, "answered", "t", "n1", NOW, HOSTED))
+    continued = tables.run(ContinueRun("o", "s", "a", 1, ANSWERED, "t", "n1", NOW, HOSTED))
 
     assert continued.claim is not None
     assert tables.run(end) == Ended(kept=True)

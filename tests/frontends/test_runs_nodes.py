@@ -33,14 +33,17 @@ class Node:
         self.host = host
 
     async def ask(self, method: str, target: str, **form: Any) -> Any:
-        """Return the JSON of an answer, or the data of the events of a stream."""
+        """Return the JSON of an answer, streamed or not, or the data of the events of a stream."""
         body = Body(urlencode(form).encode())
         request = Request(method, target, FORM)
         answer = await self.host.run(self.platform.answer(request), body=body)
         if isinstance(answer, Streamed):
             sent = Sent()
             await self.host.run(answer.body, sink=sent)
-            lines = b"".join(sent.chunks).decode().splitlines()
+            text = b"".join(sent.chunks).decode()
+            if (b"content-type", b"application/json") in answer.headers:
+                return json.loads(text)
+            lines = text.splitlines()
             return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
         assert answer.status < 500, answer.body
         return json.loads(answer.body)

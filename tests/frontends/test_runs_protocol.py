@@ -94,7 +94,7 @@ class Tables(Database):
         for row in world.rows:
             self.connection.execute(
                 f"insert into runs (owner, session_id, kind, component_id, input, created_us,"
-                f" {COLUMNS}) values ('o', 's', 'agent', 'x', '', 0, {', '.join('?' * 8)})",
+                f" {COLUMNS}) values ('o', 's', 'agent', 'x', '{{}}', 0, {', '.join('?' * 8)})",
                 row,
             )
         world.cluster.load(self)

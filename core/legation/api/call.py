@@ -216,7 +216,9 @@ class Call:
         if limit <= SMALL_BODY or self.seed is not None:
             return None
         amount = limit if declared is None else int(declared)
-        held = self.context.shares.hold_bytes(self.account(), amount if amount <= limit else 0)
+        if amount > limit:  # nothing of it is read
+            return None
+        held = self.context.shares.hold_bytes(self.account(), amount)
         if isinstance(held, Exceeded):
             return TooManyRequests(held)
         self.audit.arrival.reading = held

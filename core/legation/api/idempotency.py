@@ -58,6 +58,8 @@ def _under_a_key(
     body = yield from ReadBody(call.body_limit)
     if body is None:
         return TooLarge(call.body_limit)
+    if (held := call.audit.arrival.reading) is not None:
+        held.keep(len(body))
     fingerprint = fingerprint_of(call, body)
     database = call.registry.default_database
     now_us = yield from Now()

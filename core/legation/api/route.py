@@ -150,6 +150,8 @@ class Route:
         sent = yield from ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
+        if (held := call.audit.arrival.reading) is not None:
+            held.keep(len(sent))
         content_type = call.request.header(b"content-type")
         if len(sent) > LARGE and is_json(content_type):
             refusal = yield from measure_json(sent)
@@ -172,6 +174,8 @@ class Route:
         sent = yield from ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
+        if (held := call.audit.arrival.reading) is not None:
+            held.keep(len(sent))
         if len(sent) > LARGE:
             refusal = yield from measure_json(sent)
             if refusal is not None:

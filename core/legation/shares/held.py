@@ -19,6 +19,15 @@ class Held:
 
     taken: list[tuple[Slots, str, int]] = field(factory=list[tuple[Slots, str, int]], init=False)
 
+    def keep(self, amount: int) -> None:
+        """Give back what each of the slots gave beyond `amount`."""
+        taken, self.taken = self.taken, []
+        for slots, subject, holds in taken:
+            if holds > amount:
+                slots.release(subject, holds - amount)
+            if least := min(holds, amount):
+                self.taken.append((slots, subject, least))
+
     def release(self) -> None:
         """Release all that is held; there is nothing left for a second time."""
         while self.taken:

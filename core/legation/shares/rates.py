@@ -2,7 +2,8 @@
 
 Of each subject one number is kept: when its next request would come if all came evenly (the
 theoretical arrival time, ITU-T I.371 annex A).  One that comes earlier than that by more than the
-burst allows is refused, and leaves no trace.
+burst allows is refused, and leaves no trace.  A number that is more than a burst ahead, since the
+clock was set back, is brought as near as that.
 
 The numbers are kept in two generations.  The younger one becomes the older one when it is full, or
 after the longest time that a number counts for: whose number goes then has asked for nothing in
@@ -52,9 +53,10 @@ class Rates:
         interval = 1e6 * nodes / rate
         burst = interval * (limits.request_burst // nodes or 1)
         due = self._young.get(subject) or self._old.get(subject, 0)
-        # More than a whole burst ahead: the clock was set back, or the limits were larger.
         ahead = due - now_us if due > now_us else 0
-        ahead = min(ahead, burst)
+        if ahead > burst:  # the clock was set back, or the limits were larger
+            ahead = burst
+            (self._young if subject in self._young else self._old)[subject] = now_us + burst
         if ahead + interval > burst + 1:  # what is less than a microsecond is rounding
             return ahead + interval - burst
         self._young[subject] = now_us + ahead + interval

@@ -68,6 +68,9 @@ def test_a_clock_that_is_set_back_costs_no_more_than_a_burst() -> None:
     rates = Rates()
     assert count(rates, 3600 * SECOND) == 5
     assert rates.take("ada", LIMITS, 1, NOW) == 100_000
+    assert not ask(rates, 99_998)
+    assert ask(rates, 100_000)
+    assert count(rates, SECOND) == 5
 
 
 def test_smaller_limits_count_from_the_next_request() -> None:
@@ -76,6 +79,7 @@ def test_smaller_limits_count_from_the_next_request() -> None:
 
     assert not ask(rates, 0)
     assert rates.take("ada", LIMITS, 1, NOW) == 100_000
+    assert ask(rates, 100_000)
 
 
 def test_many_subjects_take_bounded_memory_and_those_who_ask_are_remembered() -> None:

@@ -49,6 +49,8 @@ def receive(
     body = yield from ReadBody(LIMIT)
     if body is None:
         return TooLarge(LIMIT)
+    if (held := call.audit.arrival.reading) is not None:
+        held.keep(len(body))
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
     if isinstance(verified, SignatureRefused):
         if call.surface.telemetry.refusals.may_log(call.now_us):
