@@ -40,7 +40,12 @@ class Database:
         rewrite: Callable[[str], str] = str,
         only: str = "",
     ) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=500)
+        self.connection = sqlite3.connect(
+            ":memory:",
+            isolation_level=None,
+            cached_statements=500,
+            check_same_thread=False,  # any thread may collect what is dropped
+        )
         self.rewrite = rewrite
         for migration in catalogue.migrations:
             for step in migration.up:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from io import BytesIO
 
 import pytest
@@ -17,6 +18,13 @@ from legation_host.documents import read_docx, read_in_process
 from legation_host.pdf import read_pdf
 
 from ..providers.documents import make_docx, make_pdf
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Generator[None]:
+    """Let the next test log: a PDF is read in silence, in a process that has nothing else to do."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def encrypted() -> bytes:

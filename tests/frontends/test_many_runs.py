@@ -20,7 +20,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from legation import Agent, Model, Platform
+from legation import Agent, Model, Platform, PlatformLimits
 from legation_host.fetch import CONNECTIONS
 from legation_host.functions import FUNCTION_THREADS
 from legation_host.hosting import open_platform
@@ -85,6 +85,7 @@ class Busy:
         return Platform(
             models=[Model("slow", "openai", id="slow", base_url=url)],
             databases=in_folder(self.database.parent),
+            limits=PlatformLimits(runs=RUNS, model_calls=RUNS),
             agents=[
                 Agent(id="busy", model="slow", tools=[self.in_a_thread, self.on_the_loop]),
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -213,5 +214,21 @@ def test_hints_that_are_lost_or_doubled_change_nothing(hub: type[Hub], tmp_path:
                 ]
                 run = await node.ask("POST", RUNS.format("sloth"), message="a", stream="no")
                 assert run["status"] == "COMPLETED"
+
+    trio.run(main)
+
+
+def test_a_body_of_no_declared_length_is_counted_as_it_is_once_it_was_read(url: str) -> None:
+    async def main() -> None:
+        async with nodes(url, 1) as (node,), anyio.create_task_group() as tasks:
+            bodies = node.platform.context.shares.bodies
+            for number in range(40):
+                form = {"message": "x" * 1_000, "session_id": f"s{number}", "stream": "no"}
+                tasks.start_soon(partial(node.ask, "POST", RUNS.format("sloth"), **form))
+            with anyio.fail_after(30):
+                while not 40_000 < bodies.total < 50_000:
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+        assert bodies.total == 0
 
     trio.run(main)
