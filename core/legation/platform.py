@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from attrs import evolve
 
@@ -62,6 +62,7 @@ from .runs.membership import leave
 from .runs.reaper import KeepRuns
 from .runs.rounds import attempt
 from .runs.unhosted import WatchUnhosted
+from .shares.held import Held
 from .shares.limits import PlatformLimits
 from .store.audit import AppendAudit, AuditEntry
 from .values import frozen
@@ -472,7 +473,7 @@ class Platform:
         telemetry = self.telemetry
         telemetry.active += 1
         telemetry.streams += 1
-        place, arrival.place = arrival.place, None
+        place, arrival.place = cast("Held", arrival.place), None  # no stream begins without one
         whole = False
         try:
             yield _NOW
@@ -486,8 +487,7 @@ class Platform:
         finally:
             telemetry.active -= 1
             telemetry.streams -= 1
-            if place is not None:
-                place.release()
+            place.release()
             if not whole:
                 self._cut(arrival, answer.status)
         return end
