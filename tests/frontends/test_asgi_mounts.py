@@ -132,15 +132,19 @@ async def exercise(ask: Ask, base: str) -> None:
 
 
 def judge_trail() -> None:
-    """The trail names who asked, and that the outer application said so."""
+    """The trail names who asked, and that the outer application said so.
+
+    The requests of who has no name are counted.
+    """
     with closing(sqlite3.connect("mission.db")) as database:
         rows = set(database.execute("select subject, key_id, operation, status from audit"))
+        refused = dict(database.execute("select route, sum(count) from refusals group by route"))
 
     assert ("ann", "outer application", "create_agent_run", 200) in rows
     assert ("ann", "outer application", "get_session_by_id", 200) in rows
     assert ("bob", "outer application", "get_session_by_id", 404) in rows
-    assert (None, None, "get_session_by_id", 401) in rows
-    assert {subject for subject, *_ in rows} == {"ann", "bob", None}
+    assert {subject for subject, *_ in rows} == {"ann", "bob"}
+    assert refused == {"/agents": 1, "/sessions/{session_id}": 1}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = "core/legation/api/routes.py"
 EFFECTS: Final = "core/legation/effects.py"
-A_ROUTE: Final = 'Route("GET", "/health", Public(), system.health, "health_check", "Health")'
+A_ROUTE: Final = 'Route("GET", "/", Public(), system.home, "get_api_info", "Home")'
 AN_EFFECT: Final = '''
 @frozen
 class Launch(Asks[None]):
@@ -83,10 +83,10 @@ def test_the_copy_is_what_is_imported(scratch: Path) -> None:
 @pytest.mark.parametrize(
     "planted",
     [
-        'Route("GET", "/health", handler=system.health, operation="health_check", tag="Health")',
-        'Route("GET", "/health", None, system.health, "health_check", "Health")',
-        'Route("GET", "/health", "health:read", system.health, "health_check", "Health")',
-        'Route("GET", "/health", Public, system.health, "health_check", "Health")',
+        'Route("GET", "/", handler=system.home, operation="get_api_info", tag="Home")',
+        'Route("GET", "/", None, system.home, "get_api_info", "Home")',
+        'Route("GET", "/", "config:read", system.home, "get_api_info", "Home")',
+        'Route("GET", "/", Public, system.home, "get_api_info", "Home")',
     ],
     ids=["left out", "None", "a text", "a class"],
 )

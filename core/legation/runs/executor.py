@@ -108,7 +108,8 @@ class ExecutorContext:
         cluster.executing.add(self.executing)
 
     def begin(self) -> None:
-        """Take up work, also after an end."""
+        """Take up work, also after an end; what was asked for before counts no more."""
+        self.shares.rates.forget()
         self.draining = self.leaving = self.ending = self.cluster.left = False
 
     def is_over(self) -> bool:

@@ -13,7 +13,7 @@ that time, or shares this process with more subjects than it remembers.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -27,20 +27,31 @@ MOST_SUBJECTS: Final = 65_536
 _LEAST_US: Final = 60_000_000
 """A generation lasts a minute at least, unless it is full."""
 
+_SET_BACK_US: Final = 1_000_000
+"""A request that comes so much earlier than the one before it: the clock was set back."""
+
+_Key: TypeAlias = tuple[str, float, int]
+"""A subject, and the rate and burst of its limits: tokens with other limits have another number."""
+
 
 @define(eq=False)
 class Rates:
     """The rates of the subjects of one process."""
 
     _most: int = MOST_SUBJECTS // 2
-    _young: dict[str, float] = field(factory=dict[str, float], init=False)
-    _old: dict[str, float] = field(factory=dict[str, float], init=False)
+    _young: dict[_Key, float] = field(factory=dict[_Key, float], init=False)
+    _old: dict[_Key, float] = field(factory=dict[_Key, float], init=False)
     _began_us: int = field(default=0, init=False)
     _lasts_us: float = field(default=_LEAST_US, init=False)
+    _latest_us: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         """Return how many numbers are kept."""
         return len(self._young) + len(self._old)
+
+    def forget(self) -> None:
+        """Begin anew: nobody has asked for anything."""
+        self._young, self._old, self._latest_us = {}, {}, 0
 
     def take(self, subject: str, limits: Limits, nodes: int, now_us: int) -> float:
         """Count a request at `now_us`, or return in how many microseconds it may be made.
@@ -50,16 +61,20 @@ class Rates:
         rate = limits.requests_per_second
         if not rate:
             return 0
+        if now_us < self._latest_us - _SET_BACK_US:
+            self.forget()
+        self._latest_us = now_us
         interval = 1e6 * nodes / rate
         burst = interval * (limits.request_burst // nodes or 1)
-        due = self._young.get(subject) or self._old.get(subject, 0)
+        key = (subject, rate, limits.request_burst)
+        due = self._young.get(key) or self._old.get(key, 0)
         ahead = due - now_us if due > now_us else 0
-        if ahead > burst:  # the clock was set back, or the limits were larger
+        if ahead > burst:  # the clock was set back a little, or other nodes live
             ahead = burst
-            (self._young if subject in self._young else self._old)[subject] = now_us + burst
+            (self._young if key in self._young else self._old)[key] = now_us + burst
         if ahead + interval > burst + 1:  # what is less than a microsecond is rounding
             return ahead + interval - burst
-        self._young[subject] = now_us + ahead + interval
+        self._young[key] = now_us + ahead + interval
         self._lasts_us = max(self._lasts_us, burst)
         if len(self._young) > self._most or not 0 <= now_us - self._began_us < self._lasts_us:
             self._old, self._young, self._began_us = self._young, {}, now_us
@@ -69,6 +84,7 @@ class Rates:
         """Return how many requests `subject` may make now, and in how many seconds all of them."""
         interval = 1e6 * nodes / limits.requests_per_second
         burst = limits.request_burst // nodes or 1
-        due = self._young.get(subject) or self._old.get(subject, 0)
+        key = (subject, limits.requests_per_second, limits.request_burst)
+        due = self._young.get(key) or self._old.get(key, 0)
         ahead = min(max(due - now_us, 0), burst * interval)
         return burst - math.ceil((ahead - 1) / interval), ahead / 1e6

@@ -126,7 +126,7 @@ with as many runs under way as it may have: `most`, where the run does not say.
 
 
 @lru_cache(maxsize=64)
-def array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
+def _array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
     """Return `texts` as a parameter, made once; see `text_array`."""
     return text_array(dialect, texts)
 
@@ -136,8 +136,8 @@ def search_waiting(
 ) -> Statement:
     """Return the search for the run whose turn it is; see `ANY_WAITING`."""
     return ANY_WAITING(
-        hosted=array_of(dialect, hosted),
-        full=array_of(dialect, full),
+        hosted=_array_of(dialect, hosted),
+        full=_array_of(dialect, full),
         most=FOR_ANYBODY.at_once,
     )
 
@@ -229,7 +229,7 @@ def look(
             "share": subject,
             "waiting": share.waiting,
             "at_once": share.at_once,
-            "hosted": array_of(dialect, hosted),
+            "hosted": _array_of(dialect, hosted),
             "day": now_us // DAY_US,
             "keeper": subject if owner.startswith(NOBODY) else owner,
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,25 +60,48 @@ def test_each_node_has_its_part_and_at_least_one_request() -> None:
     assert ask(rates, 900_000, nodes=9)
 
 
-def test_a_clock_that_is_set_back_costs_no_more_than_a_burst() -> None:
+@pytest.mark.parametrize("back", [SECOND + 1, 90 * SECOND, 3600 * SECOND])
+def test_a_clock_that_is_set_back_costs_nobody_anything(back: int) -> None:
     rates = Rates()
-    assert count(rates, 3600 * SECOND) == 5
+    assert count(rates, back) == 5
+    rates.take("eve", LIMITS, 1, NOW + back)
 
-    assert not ask(rates, 0)
-    rates.take("eve", LIMITS, 1, NOW)
-    rates = Rates()
-    assert count(rates, 3600 * SECOND) == 5
+    assert count(rates, 0) == 5
     assert rates.take("ada", LIMITS, 1, NOW) == 100_000
-    assert not ask(rates, 99_998)
-    assert ask(rates, 100_000)
+    assert rates.take("eve", LIMITS, 1, NOW) == 0
+    assert count(rates, 100_000) == 1
+
+
+def test_a_clock_that_is_set_back_a_little_gives_nobody_a_burst() -> None:
+    rates = Rates()
     assert count(rates, SECOND) == 5
 
+    for at_us in (999_999, SECOND, 500_000, 0):
+        assert rates.take("ada", LIMITS, 1, NOW + at_us) >= 100_000
+    assert count(rates, 100_000) == 1
 
-def test_smaller_limits_count_from_the_next_request() -> None:
+
+def test_two_tokens_in_turn_have_no_more_than_the_limits_of_both() -> None:
+    slow = Limits(requests_per_second=0.01, request_burst=5)
+    rates = Rates()
+
+    assert sum(ask(rates, 0, limits=limits) for _ in range(100) for limits in (slow, LIMITS)) == 10
+
+
+def test_other_limits_count_from_the_next_request() -> None:
     rates = Rates()
     assert count(rates, 0, Limits(requests_per_second=0.01, request_burst=5)) == 5
 
-    assert not ask(rates, 0)
+    assert count(rates, 0) == 5
+    assert rates.take("ada", LIMITS, 1, NOW) == 100_000
+    assert count(rates, 100_000) == 1
+
+
+def test_a_number_that_is_too_far_ahead_is_brought_near() -> None:
+    rates = Rates()
+    assert count(rates, 0, nodes=9) == 1
+
+    assert not ask(rates, 0, limits=LIMITS)
     assert rates.take("ada", LIMITS, 1, NOW) == 100_000
     assert ask(rates, 100_000)
 
