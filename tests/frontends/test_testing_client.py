@@ -13,7 +13,7 @@ import pytest
 from attrs import frozen
 
 import legation
-from legation import Agent, Platform, Team, tool
+from legation import Agent, Platform, PlatformLimits, Team, tool
 from legation.effects import (
     AwaitNudge,
     Emit,
@@ -472,6 +472,17 @@ def test_a_restart_makes_a_new_platform_on_the_old_databases() -> None:
         assert "p" in client.get("/deliveries").json()
         assert client.get("/node").text == "node-2"
         assert client.platform is not old
+
+
+def test_a_client_begins_with_all_requests_that_its_limits_allow() -> None:
+    limits = PlatformLimits(requests_per_second=0.5, request_burst=2)
+    platform = Platform(agents=[Agent(id="concierge")], limits=limits)
+    asked: list[list[int]] = []
+    for _ in range(2):
+        with Client(platform) as client:
+            asked.append([client.get("/agents").status for _ in range(3)])
+
+    assert asked == [[200, 200, 429], [200, 200, 429]]
 
 
 def test_databases_can_be_files(tmp_path: Path) -> None:
