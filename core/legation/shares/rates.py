@@ -3,7 +3,8 @@
 Of each subject one number is kept: when its next request would come if all came evenly (the
 theoretical arrival time, ITU-T I.371 annex A).  One that comes earlier than that by more than the
 burst allows is refused, and leaves no trace.  A number that is more than a burst ahead, since the
-clock was set back, is brought as near as that.
+clock was set back a little, is brought as near as that; where it was set back by more than a
+second, all numbers go, and nobody is refused for it.
 
 The numbers are kept in two generations.  The younger one becomes the older one when it is full, or
 after the longest time that a number counts for: whose number goes then has asked for nothing in

@@ -76,7 +76,7 @@ def test_a_clock_that_is_set_back_a_little_gives_nobody_a_burst() -> None:
     rates = Rates()
     assert count(rates, SECOND) == 5
 
-    for at_us in (999_999, SECOND, 500_000, 0):
+    for at_us in (999_999, 500_000, 0):
         assert rates.take("ada", LIMITS, 1, NOW + at_us) >= 100_000
     assert count(rates, 100_000) == 1
 
