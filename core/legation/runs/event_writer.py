@@ -84,6 +84,8 @@ class Journal:
         spending: The same against what its subject may use a day; None where that has no limit.
         bytes: What was stored of events and steps since that was last counted.
         counted: What is counted already of the input and the output, since the run paused.
+        model_calls: How many calls of models its subject may have at once, as the run was asked
+            for; None where that is as for anybody.
     """
 
     database: str
@@ -109,6 +111,7 @@ class Journal:
     spending: Spending | None = None
     bytes: int = 0
     counted: int = 0
+    model_calls: int | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 

@@ -52,7 +52,7 @@ from .release import release_run
 from .retry import MOST_TRIES, PASSING, persist
 from .state_writer import StateWriter, view_of
 from .team_turn import Taking
-from .terms import COUNTED, STATE_BYTES, TOKENS_PER_DAY
+from .terms import COUNTED, MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
@@ -245,6 +245,7 @@ class ExecuteRun(Job):
             given=Given(asked),
             message=message,
             counted=asked.get(COUNTED, 0),
+            model_calls=asked.get(MODEL_CALLS),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:

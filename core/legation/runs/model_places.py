@@ -23,7 +23,8 @@ def call_in_turn(journal: Journal, call: Program[R]) -> Program[R]:
     shares, run = journal.member.shares, journal.run
     queue, table, subject = shares.calls, shares.table, run.subject or run.owner
     limits = table.of_subject.get(subject) or table.limits_of(subject)
-    ticket = queue.ask(subject, limits.model_calls // shares.nodes or 1, limits.weight)
+    most = journal.model_calls or limits.model_calls
+    ticket = queue.ask(subject, most // shares.nodes or 1, limits.weight)
     if ticket is not None:
         yield from _wait(queue, ticket)
     try:

@@ -67,7 +67,7 @@ def start(
     slots, owner = context.shares.runs, new.owner
     account = new.account or context.shares.table.account(owner)
     subject, limits, details = account.subject, account.limits, new.details
-    if terms := list_terms(limits):
+    if terms := list_terms(limits, scoped=context.shares.table.scopes != ()):
         details = {**details, **terms}
     room = slots.try_to_take(subject, limits.weight)
     given = not room

@@ -11,10 +11,18 @@ from typing import Final
 from ..shares.limits import Limits
 from ..store.session_state import MAX_STATE
 
-__all__ = ["COUNTED", "OF_TURN", "STATE_BYTES", "TOKENS_PER_DAY", "list_terms"]
+__all__ = [
+    "COUNTED",
+    "MODEL_CALLS",
+    "OF_TURN",
+    "STATE_BYTES",
+    "TOKENS_PER_DAY",
+    "list_terms",
+]
 
 TOKENS_PER_DAY: Final = "tokens_per_day"
 STATE_BYTES: Final = "state_bytes"
+MODEL_CALLS: Final = "model_calls"
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are
@@ -24,11 +32,16 @@ OF_TURN: Final = ("turn", "answered", COUNTED)
 """The members of the input of a run that go when it is over."""
 
 
-def list_terms(limits: Limits) -> dict[str, int]:
-    """Return the members of the input of a run that is asked for under `limits`."""
+def list_terms(limits: Limits, *, scoped: bool) -> dict[str, int]:
+    """Return the members of the input of a run that is asked for under `limits`.
+
+    `scoped`: these may be of a scope that the caller held, and which its name does not lead to.
+    """
     terms: dict[str, int] = {}
     if limits.tokens_per_day is not None:
         terms[TOKENS_PER_DAY] = limits.tokens_per_day
     if limits.state_bytes != MAX_STATE:
         terms[STATE_BYTES] = limits.state_bytes
+    if scoped:
+        terms[MODEL_CALLS] = limits.model_calls
     return terms

@@ -66,6 +66,18 @@ def test_a_subject_has_as_many_places_as_its_limit_says(subject: str, most: int)
     assert isinstance(asked[most], AwaitNudge)
 
 
+@pytest.mark.parametrize(("subject", "most"), [("ada", 1), ("ada", 3), ("batch", 2)])
+def test_what_a_run_was_asked_for_with_counts_before(subject: str, most: int) -> None:
+    shares = make_shares()
+    journal = journal_of(shares, subject)
+    journal.model_calls = most
+    calls = [call_in_turn(journal, call()) for _ in range(most + 1)]
+    asked = [next(one) for one in calls]
+
+    assert asked[:most] == [Now()] * most
+    assert isinstance(asked[most], AwaitNudge)
+
+
 def test_each_node_has_its_part() -> None:
     shares = make_shares()
     shares.note_others("main", 1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from legation.runs.terms import STATE_BYTES, TOKENS_PER_DAY, list_terms
+from legation.runs.terms import MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY, list_terms
 from legation.shares.limits import Limits
 
 
@@ -18,4 +18,8 @@ from legation.shares.limits import Limits
 def test_a_run_takes_those_limits_along_that_are_not_everybodys(
     limits: Limits, terms: dict[str, int]
 ) -> None:
-    assert list_terms(limits) == terms
+    assert list_terms(limits, scoped=False) == terms
+
+
+def test_a_run_of_a_caller_with_scopes_takes_its_calls_of_models_along() -> None:
+    assert list_terms(Limits(model_calls=3), scoped=True) == {MODEL_CALLS: 3}
