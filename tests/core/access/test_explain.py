@@ -14,6 +14,7 @@ from legation import Agent, Platform
 from legation.api.routes import ROUTES
 from legation.effects import Effect, Now, Program, RandomBytes, ReadBody, ThisNode, Transact
 from legation.http.messages import Answer, Request, Response
+from legation.shares.limits import PlatformLimits
 from legation.store.failures import StatementFailed
 from legation_testing import NEW_YEAR_2026
 
@@ -94,7 +95,7 @@ def targets() -> list[tuple[str, str]]:
 def test_allowed_is_what_is_not_answered_401_or_403(
     options: dict[str, Any], figures: Callable[[str], None]
 ) -> None:
-    platform = demo(ISSUER, options=options)
+    platform = demo(ISSUER, options=options, limits=PlatformLimits(requests_per_second=0))
     cases = refused = 0
     sets = [(), *((scope,) for scope in ALPHABET), *list(combinations(ALPHABET, 2))[::90]]
     for scopes in sets:
