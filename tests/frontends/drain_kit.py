@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -118,13 +119,20 @@ class Clients:
 
     def begin(self) -> None:
         """Ask, and return when all three runs are under way."""
+        sessions = self._count_sessions() + 3
         ask_run(self.port, self.left, message="a", background="true")
         self._start(lambda: ask_run(self.port, self.stream, message="b"))
         self._start(self._wait)
-        due = time.monotonic() + 10.0
-        while "RunStarted" not in self.stream.names:
+        due = time.monotonic() + SECONDS
+        while "RunStarted" not in self.stream.names or self._count_sessions() < sessions:
             assert time.monotonic() < due, self.stream
             time.sleep(0.01)
+
+    def _count_sessions(self) -> int:
+        """Return how many sessions there are; each run has its own."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)) as asked:
+            asked.request("GET", "/sessions?limit=1")
+            return int(json.loads(asked.getresponse().read())["meta"]["total_count"])
 
     def _wait(self) -> None:
         self.answer = ask_run(self.port, self.waiting, message="c", stream="false")

@@ -134,7 +134,7 @@ async def test_a_client_that_never_reads_is_dropped(target: bytes) -> None:
 
 
 async def test_a_client_that_reads_slowly_gets_everything() -> None:
-    settings = evolve(QUICK, write_seconds=0.5)
+    settings = evolve(QUICK, write_seconds=2.0)
     async with serving(settings) as served, served.client() as client:
         await client.send(b"GET /large?12000000 HTTP/1.1\r\nHost: a\r\n\r\n")
         began = time.monotonic()
@@ -142,11 +142,11 @@ async def test_a_client_that_reads_slowly_gets_everything() -> None:
             read = len(client.buffer)
             while len(client.buffer) < min(read + 2_000_000, 12_000_000):
                 assert await client.more()
-            await trio.sleep(0.2)
+            await trio.sleep(0.4)
         reply = await client.reply()
 
         assert reply is not None and len(reply.body) == 12_000_000
-        assert time.monotonic() - began > 2 * settings.write_seconds
+        assert time.monotonic() - began > settings.write_seconds
 
 
 async def test_a_refused_client_that_stays_is_not_waited_for() -> None:
