@@ -19,7 +19,7 @@ from typing import Any, Final
 
 __all__ = ["PATIENCE", "PLATFORM", "Command", "ask", "read_reply", "running", "write_platform"]
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0  # of a machine that has other things to do
 """Seconds after which a test that waits is a failed one."""
 
 PLATFORM: Final = """

@@ -21,7 +21,7 @@ from .command_kit import Command, running
 from .hosted import hosted
 
 ROUND_SECONDS: Final = 1.0
-SLACK_SECONDS: Final = 10.0  # for a machine that has other things to do
+SLACK_SECONDS: Final = 30.0  # for a machine that has other things to do
 PATIENCE: Final = 60.0
 
 CONFIGURATION: Final = """

@@ -194,11 +194,11 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "session_id": nullable(TEXT),
             "admin": BOOLEAN,
             "authorization": BOOLEAN,
-            "limits": list_of(ref("Limit")),
+            "limits": list_of(ref("ShareLevel")),
             "routes": list_of(ref("Permission")),
         }
     ),
-    "Limit": object_of(
+    "ShareLevel": object_of(
         {
             "share": one_of_words(
                 "requests",
