@@ -1,4 +1,4 @@
-"""How little one caller's streams, connections and bodies cost all others.
+"""The cost of one caller's streams, connections and bodies for all others.
 
     python benchmarks/fair_shares/intake.py
 

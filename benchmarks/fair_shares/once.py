@@ -1,4 +1,4 @@
-"""How many times over a message of 1 MiB is stored and written, by one client and by four.
+"""The bytes stored and written for each byte of a message of 1 MiB, by one client and by four.
 
     python benchmarks/fair_shares/once.py
 
@@ -56,7 +56,7 @@ class Sink:
         await trio.lowlevel.checkpoint()
 
 
-def written() -> int:
+def count_written() -> int:
     """Return how many bytes this process has handed to the kernel, as Linux counts them."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["wchar"])
@@ -116,12 +116,12 @@ async def measure(agent: str, clients: int, *, stream: bool, old: bool) -> tuple
                 enter_old_node(file)
                 await trio.sleep(platform.config.lease_seconds / 3)
             await run("hello", "second")
-            before, taken = written(), take_pages(file)
+            before, taken = count_written(), take_pages(file)
             async with trio.open_nursery() as nursery:
                 for client in range(clients):
                     nursery.start_soon(talk, client)
             total = clients * MESSAGES * MESSAGE
-            return (take_pages(file) - taken) / total, (written() - before) / total
+            return (take_pages(file) - taken) / total, (count_written() - before) / total
 
 
 def main() -> None:

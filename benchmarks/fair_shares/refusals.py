@@ -1,4 +1,4 @@
-"""How much a database grows by requests without a token, from 100,000 IPv6 networks.
+"""The growth of a database by requests without a token, from 100,000 IPv6 networks.
 
     python benchmarks/fair_shares/refusals.py
 

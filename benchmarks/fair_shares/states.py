@@ -1,4 +1,4 @@
-"""How many bytes are written for a large state of a session, and for ten messages of two bytes.
+"""The bytes written for a large state of a session, and for ten messages of two bytes.
 
     python benchmarks/fair_shares/states.py
 
@@ -42,7 +42,7 @@ class Body:
         return self.rest
 
 
-def written() -> int:
+def count_written() -> int:
     """Return how many bytes this process has handed to the kernel, as Linux counts them."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["wchar"])
@@ -56,11 +56,11 @@ async def measure(limits: PlatformLimits, size: int, name: str | None) -> list[f
         async with open_platform(platform) as host:
 
             async def ask(path: str, said: dict[str, Any]) -> tuple[int, float]:
-                body, before = json.dumps(said).encode(), written()
+                body, before = json.dumps(said).encode(), count_written()
                 request = Request("POST", path, (*JSON, (b"content-length", b"%d" % len(body))))
                 answer = await host.run(platform.answer(request), body=Body(body))
                 await trio.sleep(0.1)  # the log may be brought home after the answer
-                return answer.status, (written() - before) / 1e6
+                return answer.status, (count_written() - before) / 1e6
 
             state = {"x": "y" * (size - AROUND)}
             session = {"session_id": "s", "agent_id": "echo", "session_state": state}

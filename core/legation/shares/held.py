@@ -11,7 +11,7 @@ __all__ = ["Held"]
 
 @define(eq=False)
 class Held:
-    """What one request holds of slots.
+    """The places in slots that one request holds.
 
     Attributes:
         taken: From which slots, by which subject, how much.

@@ -22,7 +22,7 @@ __all__ = ["Level", "Shares"]
 
 @frozen
 class Level:
-    """How much of a share is used.
+    """The level of a share: its limit, and how much of it is used.
 
     Attributes:
         share: One of `SHARES`.

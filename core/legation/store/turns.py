@@ -190,7 +190,7 @@ FOR_ANYBODY: Final = RunShare()
 
 @frozen
 class Found:
-    """What a run that is to be executed finds.
+    """The findings of a look for a run that is to be executed.
 
     Attributes:
         busy: Another run of its session is active.

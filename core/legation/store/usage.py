@@ -1,4 +1,4 @@
-"""What is counted of subjects in the database: the bytes that they keep, the tokens of their day.
+"""The counts of subjects in the database: the bytes that they keep, the tokens of their day.
 
 The bytes of an owner are the sum of those of its sessions, as `sessions.bytes` has them: each unit
 that changes the one changes the other, in one transaction.  What is counted for a session is given

@@ -46,8 +46,8 @@ class RefusalsQuery:
     limit: int = integer("Rows on a page", default=50, minimum=1, maximum=1000)
     cursor: Cursor | None = cursor(int, str, str, int)
 
-    def listed(self) -> ListRefusals:
-        """Return what is asked of the database, one row more than a page has."""
+    def to_unit(self) -> ListRefusals:
+        """Return the unit that reads the page, and one row more."""
         until = _LAST_SECOND if self.until is None else self.until
         place = RefusalPlace(-(-until // _MINUTE))
         if self.cursor is not None:
@@ -76,7 +76,7 @@ def list_refusals(call: Call, database: str, query: RefusalsQuery) -> Program[Re
     it is over.  A row whose `client` is `others` has no status: it counts what had no row of its
     own.
     """
-    found = yield from Transact(database, query.listed())
+    found = yield from Transact(database, query.to_unit())
     page, more = found[: query.limit], len(found) > query.limit
     following: str | None = None
     headers: Headers = ()
