@@ -43,11 +43,21 @@ from legation_host import Host, open_host
 from ..drivers import LOCK_TIMEOUT_MS, Cut, Driver, PostgresDriver, SqliteDriver, drive, leave_alone
 from ..dumps import dump
 from ..engines import Cluster
+from .cluster_kit import NIGHTLY
 
 VERSIONS: Final = CATALOGUE.versions
 LATEST: Final = CATALOGUE.latest
 PAIRS: Final = list(product(VERSIONS, repeat=2))
 MOVING: Final = list(permutations(VERSIONS, 2))
+CRASHED: Final = [
+    (from_, to)
+    for from_, to in MOVING
+    if NIGHTLY
+    or from_ in (VERSIONS[0], LATEST)
+    or abs(VERSIONS.index(from_) - VERSIONS.index(to)) == 1
+]
+"""The moves that crash: all of them at night, else one step, and those from either end."""
+
 ENGINES: Final = ["sqlite", "postgresql"]
 
 Figures = Callable[[str], None]
@@ -197,7 +207,7 @@ def test_a_crash_at_any_point_leaves_one_version_or_the_other(
     engine: Engine, figures: Figures
 ) -> None:
     cases = kept = 0
-    for from_, to in PAIRS:
+    for from_, to in CRASHED:
         with engine.at(from_) as opener, closing(opener()) as look:
             for point in count():
                 before = stands(look)
@@ -207,8 +217,8 @@ def test_a_crash_at_any_point_leaves_one_version_or_the_other(
                 kept += assert_whole(engine, look, before, to)
                 for target in (to, from_):  # a second try gets there, and there is a way back
                     arrive(engine, look, target)
-    figures(f"migrations, {engine.name}: {cases} crashes between {len(PAIRS)} pairs of versions")
-    assert kept == len(MOVING)  # those between COMMIT and its answer
+    figures(f"migrations, {engine.name}: {cases} crashes between {len(CRASHED)} pairs of versions")
+    assert kept == len(CRASHED)  # those between COMMIT and its answer
     assert cases > 250
 
 
