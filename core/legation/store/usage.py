@@ -98,7 +98,7 @@ USED: Final = Sql(
 
 @frozen
 class SubjectUsage:
-    """What a subject takes of what is stored.
+    """The part of what is stored that a subject takes.
 
     Attributes:
         runs: Its runs under way, in all nodes.
@@ -115,7 +115,7 @@ class SubjectUsage:
 
 @frozen
 class FetchUsage(ReadUnit[SubjectUsage]):
-    """What is stored of a subject; `owner` is under whose name it keeps what it keeps."""
+    """The usage of a subject; `owner` is the name under which it keeps what it keeps."""
 
     owner: str
     subject: str
