@@ -52,17 +52,20 @@ class Browser:
 
     _socket: ClientConnection
     _session: str = ""
+    _target: str = ""
     _number: int = 0
     requests: list[str] = field(factory=list[str])
     complaints: list[str] = field(factory=list[str])
 
     def open(self) -> None:
-        """Make a page; what another one did is forgotten."""
-        self._session = ""
+        """Make a page; the last one is closed, and what it did is forgotten."""
+        last, self._session = self._target, ""
         self.requests.clear()
         self.complaints.clear()
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        if last:
+            self.call("Target.closeTarget", targetId=last)
+        attached = self.call("Target.attachToTarget", targetId=self._target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
