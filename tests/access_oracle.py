@@ -81,6 +81,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/me"): TOKEN,
     ("POST", "/me/explain"): TOKEN,
     ("GET", "/config"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/posture"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/nodes"): _scope("nodes", "read"),
     ("GET", "/metrics/prometheus"): _scope("metrics", "read", also=("system:read", "config:read")),
     ("GET", "/models"): _scope("config", "read", also=("system:read",)),
     # Agents.

@@ -21,6 +21,7 @@ from .handlers import (
     databases,
     docs,
     metrics,
+    nodes,
     refusals,
     runs,
     sessions,
@@ -89,6 +90,7 @@ _channel: Final = partial(Route, tag="Channels", find=channels.find_channel)
 _webhook: Final = partial(Route, tag="Channels", find=webhooks.find_channel)
 
 _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
+_NODES: Final = Scoped("nodes", ("read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _READ, _WRITE, _DELETE = (Scoped("sessions", (action,)) for action in ("read", "write", "delete"))
 _AUDIT: Final = Scoped("audit", ("read",))
@@ -129,6 +131,8 @@ ROUTES: Final = (
     _probe("/metrics/prometheus", _METRICS, metrics.show, "get_prometheus_metrics"),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
+    Route("GET", "/posture", _CONFIG, nodes.get_posture, "get_posture", "Core"),
+    Route("GET", "/nodes", _NODES, nodes.list_nodes, "get_nodes", "Core"),
     *_components("agent"),
     *_runs("agent"),
     *_components("team"),

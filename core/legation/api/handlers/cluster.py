@@ -15,7 +15,7 @@ from ...runs.membership import Membership
 from ...version import VERSION
 from ..call import Call
 
-__all__ = ["cluster_families", "describe_cluster", "describe_nodes"]
+__all__ = ["cluster_families", "describe_cluster", "describe_nodes", "find_member"]
 
 _AHEAD = "The clock of this machine is {:.1f} seconds ahead of the database's: set it right"
 _BEHIND = "The clock of this machine is {:.1f} seconds behind the database's: set it right"
@@ -23,7 +23,7 @@ _BEHIND = "The clock of this machine is {:.1f} seconds behind the database's: se
 
 def describe_cluster(call: Call, name: str) -> dict[str, Any]:
     """Return the cluster of the database `name`; nothing before the first beat there."""
-    member = _find_member(call, name)
+    member = find_member(call, name)
     if member is None:
         return {}
     seconds = member.skew_us / 1_000_000
@@ -50,7 +50,7 @@ def describe_cluster(call: Call, name: str) -> dict[str, Any]:
 def describe_nodes(call: Call, name: str) -> Program[dict[str, Any]]:
     """Return the cluster of the database `name`, for administrators with the nodes by name."""
     description = describe_cluster(call, name)
-    member = _find_member(call, name)
+    member = find_member(call, name)
     principal = call.principal
     if member is not None and (principal.admin or principal.trusted):
         node = yield from ThisNode()
@@ -67,7 +67,7 @@ def cluster_families(call: Call) -> Iterator[Family]:
     """Yield what this process knows of the nodes of its databases."""
     found: list[tuple[Labels, Membership]] = [
         ((("database", member.database),), member)
-        for member in (_find_member(call, name) for name in call.registry.databases)
+        for member in (find_member(call, name) for name in call.registry.databases)
         if member is not None
     ]
     yield Family(
@@ -104,7 +104,8 @@ def _count_unhosted(
             yield Sample(each.runs, (*labels, ("component", each.component)))
 
 
-def _find_member(call: Call, name: str) -> Membership | None:
+def find_member(call: Call, name: str) -> Membership | None:
+    """Return this node's part in the database `name`; None before its first beat there."""
     member = call.context.cluster.members.get(name)
     return member if member is not None and member.late_us else None
 

@@ -163,6 +163,14 @@ _PLATFORM: Final = {
         "Retrieve a list of all unique models currently used by agents and teams in this OS"
         " instance. This includes the model ID and provider information for each model.",
     ),
+    "get_posture": _got(
+        "The settings that are unsafe, as `legation check` finds them", ref("Posture")
+    ),
+    "get_nodes": Operation(
+        "The processes that live, by database",
+        {200: _json(ref("NodeList"))},
+        "As the last beat of the process that answers showed them: no database is asked.",
+    ),
     "get_me": _got(
         "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
     ),

@@ -187,6 +187,32 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "InterfaceResponse": object_of({"type": TEXT, "version": TEXT, "route": TEXT}),
     "Model": object_of({"id": TEXT, "provider": TEXT}),
     **dict.fromkeys(_DOMAINS.values(), _DOMAIN),
+    "Posture": object_of({"data": list_of(ref("Fault"))}),
+    "Node": object_of(
+        {
+            "db_id": TEXT,
+            "node": TEXT,
+            "this": {**BOOLEAN, "description": "Whether it is the process that answers"},
+            "release": TEXT,
+            "schema": {**_VERSION, "description": "The latest version of the schema it knows"},
+            "since": TIME,
+            "beat_seconds": {**NUMBER, "description": "How long ago it said that it lives"},
+            "draining": {
+                **nullable(BOOLEAN),
+                "description": "Whether it is about to end; known of the one that answers alone",
+            },
+            "hosts": list_of(TEXT, description="The agents and teams whose runs it takes up"),
+        },
+        description="A living node of a database",
+    ),
+    "NodeList": object_of(
+        {
+            "data": list_of(ref("Node")),
+            "meta": object_of(
+                {"absent": list_of(TEXT, description="Databases of which nothing is known yet")}
+            ),
+        }
+    ),
     "Caller": object_of(
         {
             "sub": nullable(TEXT),
