@@ -95,9 +95,10 @@ def test_a_mebibyte_is_whole_again_after_the_way_down(driver: Driver) -> None:
     ((output, data),) = driver.ask("select output, data from runs join events using (run_id)")
     assert len(output) + len(data) < len(compact_json(answer)) + 8192
 
-    for step in CATALOGUE.migrations[-1].down or ():
-        if (statement := step.statement(driver.dialect)) is not None:
-            driver.ask(statement.text(driver.dialect))
+    for migration in reversed(CATALOGUE.migrations[-2:]):
+        for step in migration.down or ():
+            if (statement := step.statement(driver.dialect)) is not None:
+                driver.ask(statement.text(driver.dialect))
     stored = driver.ask("select output, data from runs join events using (run_id)")
 
     assert [tuple(row) for row in stored] == [(unit.output, unit.events[0].data)]

@@ -619,5 +619,63 @@ _2_9_0: Final = Migration(
     serves=Version(2, 8, 0),
 )
 
-CATALOGUE: Final = Catalogue((_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0))
+# --- 2.10.0 ------------------------------------------------------------------------------------
+# Lists of runs of every owner.  A run enters the index where it pauses or ends, and not before:
+# what is active has indexes of its own.  An answer to a pause stands on the row until the next one.
+
+_INCIDENTS: Final = """
+    create table incidents (
+        incident_id text not null,
+        at_us bigint not null,
+        node text not null,
+        error_type text not null,
+        place text not null,
+        operation text,
+        component text,
+        request_id text,
+        run_id text,
+        primary key (incident_id)
+    )
+"""
+
+_2_10_0: Final = Migration(
+    Version(2, 10, 0),
+    "lists of runs, answers to paused runs, and incidents",
+    up=(
+        Step("alter table runs add column model text"),
+        Step("alter table runs add column incident text"),
+        Step("alter table runs add column resolved_us bigint"),
+        Step("alter table runs add column resolved_by text"),
+        Step("alter table runs add column resolved_events bigint"),
+        Step("alter table runs add column resolution text"),
+        Step(
+            "create index runs_listed on runs (status, created_us, run_id)"
+            " where parent_run_id is null and status not in ('PENDING', 'RUNNING')"
+        ),
+        Step("alter table nodes add column drains bigint not null default 0"),
+        Step(f"{_INCIDENTS} without rowid", postgresql=_INCIDENTS),
+        Step("create index incidents_at on incidents (at_us)"),
+    ),
+    down=(
+        Step("drop table incidents"),
+        Step("alter table nodes drop column drains"),
+        Step("drop index runs_listed"),
+        Step("alter table runs drop column resolution"),
+        Step("alter table runs drop column resolved_events"),
+        Step("alter table runs drop column resolved_by"),
+        Step("alter table runs drop column resolved_us"),
+        Step("alter table runs drop column incident"),
+        Step("alter table runs drop column model"),
+    ),
+    loses=(
+        "who answered paused runs, when and how (runs.resolution)",
+        "the model of each run, and the incident of a failed one, outside of its output",
+        "the list of incidents",
+    ),
+    serves=Version(2, 9, 0),
+)
+
+CATALOGUE: Final = Catalogue(
+    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0)
+)
 """The schema of this release is `CATALOGUE.latest`."""

@@ -145,6 +145,7 @@ def test_the_labels_of_this_release() -> None:
         "2.7.0",
         "2.8.0",
         "2.9.0",
+        "2.10.0",
     ]
 
 
