@@ -24,6 +24,7 @@ from .api.openapi.custom import description_faults
 from .api.openapi.document import document
 from .api.route import Route
 from .api.route_table import TABLE, RouteTable, make_table
+from .api.settings import Settings
 from .channels import Codec
 from .config import (
     DEFAULT_EXCLUDED_ROUTES,
@@ -210,10 +211,9 @@ class Platform:
         self._recorder: Recorder | None = None
         self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
-        surface = (self.documentation, self.telemetry, known)
-        self._dispatcher = Dispatcher(
-            *surface, self.context, self._table, authenticator, excluded, cors, 0
-        )
+        settings = Settings(config, self.registry.databases.values(), environ)
+        surface = (self.documentation, self.telemetry, known, authenticator, settings)
+        self._dispatcher = Dispatcher(*surface, self.context, self._table, excluded, cors, 0)
 
     def __repr__(self) -> str:
         """Return the id, and the ids of all that is hosted."""
@@ -241,6 +241,8 @@ class Platform:
         A database that cannot be migrated now is not served until it is; everything else is.
         """
         self._dispatcher = evolve(self._dispatcher, started_us=(yield from Now()))
+        if (authenticator := self._dispatcher.authenticator) is not None:
+            authenticator.loaded_us = authenticator.loaded_us or self._dispatcher.started_us
         self.context.begin()
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
@@ -372,11 +374,15 @@ class Platform:
             else b""
         )
 
-    def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
-        """Take the keys of a changed JWKS file; with faults, the old ones stay in force."""
-        return (
-            self._dispatcher.authenticator.load_jwks(jwks) if self._dispatcher.authenticator else ()
-        )
+    def load_jwks(self, jwks: bytes | None, now_us: int | None = None) -> tuple[Fault, ...]:
+        """Take the keys of a changed JWKS file; with faults, the old ones stay in force.
+
+        Args:
+            jwks: The content of the file; None where it cannot be read, which is a fault.
+            now_us: The time, in microseconds since the epoch, for `GET /access/keys` to show.
+        """
+        authenticator = self._dispatcher.authenticator
+        return authenticator.load_jwks(jwks, now_us) if authenticator else ()
 
     def replace_models(self, choose: Callable[[Component], ModelProtocol]) -> None:
         """Let other models answer the runs that begin from now on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -123,6 +124,7 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
         try:
             jwks = await anyio.Path(path).read_bytes()
         except OSError as error:
+            platform.load_jwks(None, _now_us())
             log("error", "keys_reload_failed", {"reason": error.strerror or "unreadable"})
             continue
         take_keys(platform, jwks, path, log)
@@ -131,12 +133,16 @@ async def _watch(platform: Platform, path: str, log: Write) -> None:
 def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:
     """Give `platform` the keys that were read from `path`; broken ones change nothing."""
     before = platform.keys_generation
-    faults = platform.load_jwks(jwks)
+    faults = platform.load_jwks(jwks, _now_us())
     if faults:
         reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
         log("error", "keys_reload_failed", {"reason": reasons})
     elif platform.keys_generation != before:
         log("info", "keys_reloaded", {"path": path})
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

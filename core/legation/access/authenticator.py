@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 
 from ..config import AuthorizationConfig, ConfigurationError
 from ..http.messages import Request
 from ..http.refusals import Fault, Unauthenticated
 from ..values import frozen
-from .claims import ClaimRules, claim_rules
+from .claims import ClaimRules, Expired, claim_rules, read_claims
 from .claims_cache import ClaimsCache
 from .decide import Principal, principal_of
+from .jose import Malformed
 from .keys import KeySet, build_keys
 from .tokens import BadToken, NoToken, bearer_token
 
-__all__ = ["TRUSTED", "Authenticator", "TokenRefused", "make_authenticator"]
+__all__ = ["TRUSTED", "Authenticator", "KeysTrouble", "TokenRefused", "make_authenticator"]
 
 TRUSTED: Final = Principal(trusted=True)
 """The caller where authorization is off."""
@@ -38,13 +39,28 @@ def _empty_cache(authenticator: Authenticator) -> ClaimsCache:
     return ClaimsCache(authenticator.rules)
 
 
+@frozen
+class KeysTrouble:
+    """The reasons why keys that were offered were not taken, and when, if that is known."""
+
+    faults: tuple[Fault, ...]
+    at_us: int | None
+
+
 @define(eq=False)
 class Authenticator:
-    """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole."""
+    """Knows callers by their tokens.  `keys` may be replaced at any moment, as a whole.
+
+    Attributes:
+        loaded_us: Since when the keys are in force; None where nobody said.
+        trouble: Of the last keys that were offered, where they were not taken.
+    """
 
     config: AuthorizationConfig
     rules: ClaimRules
     keys: KeySet
+    loaded_us: int | None = None
+    trouble: KeysTrouble | None = None
     _cache: ClaimsCache = field(default=Factory(_empty_cache, takes_self=True), init=False)
 
     def caller(self, request: Request, now_us: int) -> Principal | TokenRefused:
@@ -59,13 +75,34 @@ class Authenticator:
             return _refuse(claims)
         return principal_of(claims, self.config.admin_scope)
 
-    def load_jwks(self, jwks: bytes) -> tuple[Fault, ...]:
-        """Take the keys of a new JWKS file; with faults, the old keys stay in force."""
-        keys = _keys(self.config, self.config.verification_keys, jwks)
-        if isinstance(keys, KeySet):
-            self.keys = keys
-            return ()
-        return keys
+    def load_jwks(self, jwks: bytes | None, now_us: int | None = None) -> tuple[Fault, ...]:
+        """Take the keys of a new JWKS file; with faults, the old keys stay in force.
+
+        Args:
+            jwks: The content of the file; None where it cannot be read.
+            now_us: When that is, if it is to be shown.
+        """
+        keys: KeySet | tuple[Fault, ...] = _UNREAD
+        if jwks is not None:
+            keys = _keys(self.config, self.config.verification_keys, jwks)
+        if not isinstance(keys, KeySet):
+            self.trouble = KeysTrouble(keys, now_us)
+            return keys
+        if keys.generation != self.keys.generation:
+            self.loaded_us = now_us
+        self.keys, self.trouble = keys, None
+        return ()
+
+    def identify(self, claims: dict[str, Any], now_us: int) -> Principal | TokenRefused:
+        """Return who a token with these `claims` would name, were it signed by one of the keys."""
+        try:
+            said = read_claims(claims, "", now_us, self.rules)
+        except Malformed as problem:
+            return _refuse(BadToken(str(problem), expired=isinstance(problem, Expired)))
+        return evolve(principal_of(said, self.config.admin_scope), key_id=None)
+
+
+_UNREAD: Final = (Fault("authorization_config.jwks_file", "cannot be read"),)
 
 
 def _refuse(token: BadToken) -> TokenRefused:

@@ -38,7 +38,22 @@ from .key_material import (
     safe_secret,
 )
 
-__all__ = ["KeyProblem", "KeySet", "VerificationKey", "build_keys"]
+__all__ = ["KeyListing", "KeyProblem", "KeySet", "VerificationKey", "build_keys"]
+
+
+@frozen
+class KeyListing:
+    """One key in force as an operator sees it: nothing of the key itself.
+
+    Attributes:
+        key_id: Its name in the audit trail.
+        kid: The name that tokens have for it, if they have one.
+        path: Where it was found: `verification_keys[0]`, or `jwks`.
+    """
+
+    key_id: str
+    kid: str | None
+    path: str
 
 
 @frozen
@@ -46,7 +61,7 @@ class KeySet:
     """The keys in force.  Two sets with the same keys for the same tokens are equal.
 
     `generation` differs whenever the keys do; what was verified under another one is void.
-    `notes` say which members of the JWKS are passed over, and why.
+    `notes` say which members of the JWKS are passed over, and why; `listed` are the keys.
     """
 
     algorithm: str = field(eq=False)
@@ -55,6 +70,7 @@ class KeySet:
     without_kid: tuple[VerificationKey, ...] = field(eq=False)
     notes: tuple[str, ...] = field(eq=False)
     generation: bytes
+    listed: tuple[KeyListing, ...] = field(default=(), eq=False)
 
     def candidates(self, kid: str | None) -> tuple[VerificationKey, ...]:
         """Return the keys to try for a token with this `kid`, in order.
@@ -91,12 +107,12 @@ def build_keys(
         return (KeyProblem("verification_keys", _KEYLESS),)
     static = _static_keys(scheme, algorithm, verification_keys)
     members, notes = read_jwks(scheme, algorithm, jwks)
-    problems = [item for item in (*static, *members) if isinstance(item, KeyProblem)]
+    problems = [item for item in (*static.values(), *members) if isinstance(item, KeyProblem)]
     if problems:
         return tuple(problems)
     return _key_set(
         algorithm,
-        [item for item in static if isinstance(item, ReadyKey)],
+        {path: item for path, item in static.items() if isinstance(item, ReadyKey)},
         [item for item in members if isinstance(item, ReadyKey)],
         notes,
     )
@@ -107,8 +123,10 @@ def build_keys(
 
 def _static_keys(
     scheme: Scheme, algorithm: str, texts: Sequence[str]
-) -> tuple[ReadyKey | KeyProblem, ...]:
+) -> Mapping[str, ReadyKey | KeyProblem]:
+    """Return what each of `texts` is, by its path; a copy of one before it is left out."""
     found: dict[str, ReadyKey | KeyProblem] = {}
+    seen: set[str] = set()
     for index, text in enumerate(texts):
         path = f"verification_keys[{index}]"
         try:
@@ -116,8 +134,10 @@ def _static_keys(
         except Unsafe as problem:
             found[path] = KeyProblem(path, str(problem))
         else:
-            found.setdefault(key.ready.key_id, key)
-    return tuple(found.values())
+            if key.ready.key_id not in seen:
+                found[path] = key
+            seen.add(key.ready.key_id)
+    return found
 
 
 def _static_key(scheme: Scheme, algorithm: str, text: str) -> ReadyKey:
@@ -163,9 +183,13 @@ def _check_key(scheme: Scheme, algorithm: str, key: object) -> PublicKey:
 
 
 def _key_set(
-    algorithm: str, static: list[ReadyKey], members: list[ReadyKey], notes: tuple[str, ...]
+    algorithm: str,
+    static: Mapping[str, ReadyKey],
+    members: list[ReadyKey],
+    notes: tuple[str, ...],
 ) -> KeySet:
-    always = tuple(key.ready for key in static)
+    always = tuple(key.ready for key in static.values())
+    places = [*((path, key) for path, key in static.items()), *(("jwks", key) for key in members)]
     lone = tuple(key.ready for key in members) if len(members) == 1 else ()
     nameless = lone if members and members[0].kid is None else ()
     by_kid = {key.kid: (key.ready,) for key in members if key.kid is not None}
@@ -175,7 +199,8 @@ def _key_set(
         other_kid=nameless + always,
         without_kid=lone + always,
         notes=notes,
-        generation=_generation(algorithm, static, members),
+        generation=_generation(algorithm, list(static.values()), members),
+        listed=tuple(KeyListing(key.ready.key_id, key.kid, path) for path, key in places),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import define
 
+from ..access.authenticator import Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
 from ..effects import Program, ThisNode, Transact
 from ..hosted.registry import Registry
@@ -26,6 +27,7 @@ from ..store.health import Condition
 from ..store.units import Unit
 from ..values import frozen
 from .documentation import ApiDocumentation
+from .settings import Settings
 
 __all__ = [
     "BODY_LIMIT",
@@ -82,14 +84,20 @@ class Surface(ABC):
         documentation: Their description.
         telemetry: What the process counts.
         known: What is known of the databases without asking them.
+        authenticator: Knows callers by their tokens; None where authorization is off.
+        settings: Those in force.
     """
 
     documentation: ApiDocumentation
     telemetry: Telemetry
     known: Known
+    authenticator: Authenticator | None
+    settings: Settings
 
     @abstractmethod
-    def explain(self, principal: Principal, method: str, target: str) -> dict[str, Any]:
+    def explain(
+        self, principal: Principal | TokenRefused, method: str, target: str
+    ) -> dict[str, Any]:
         """Return where a request would lead, and whether `principal` may make it."""
 
     @abstractmethod

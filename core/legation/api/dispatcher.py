@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
-from ..access.authenticator import TRUSTED, Authenticator, TokenRefused
+from ..access.authenticator import TRUSTED, TokenRefused
 from ..access.decide import ANONYMOUS, Allow, AllowOnly, Deny, Principal, decide, ids_held
 from ..access.outer_caller import admit, is_nobody
 from ..access.rights import describe_need
@@ -53,7 +53,6 @@ class Dispatcher(Surface):
 
     context: ExecutorContext
     table: RouteTable
-    authenticator: Authenticator | None
     excluded: frozenset[str]
     cors: Cors
     started_us: int

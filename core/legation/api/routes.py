@@ -13,6 +13,7 @@ from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
 from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
 from .call import SMALL_BODY
 from .handlers import (
+    access,
     audit,
     channels,
     collections,
@@ -93,6 +94,7 @@ _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
 _NODES: Final = Scoped("nodes", ("read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _READ, _WRITE, _DELETE = (Scoped("sessions", (action,)) for action in ("read", "write", "delete"))
+_ACCESS: Final = Scoped("access", ("read",))
 _AUDIT: Final = Scoped("audit", ("read",))
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
 _MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
@@ -119,6 +121,16 @@ ROUTES: Final = (
         "explain_request",
         body_limit=SMALL_BODY,
     ),
+    _access("GET", "/access/keys", _ACCESS, access.list_keys, "get_access_keys"),
+    _access(
+        "POST",
+        "/access/explain",
+        _ACCESS,
+        access.explain_access,
+        "explain_access",
+        repeatable=True,
+        body_limit=SMALL_BODY,
+    ),
     _access("GET", "/audit", _AUDIT, audit.list_audit, "get_audit", find=audit.find_databases),
     _access(
         "GET",
@@ -130,6 +142,14 @@ ROUTES: Final = (
     ),
     _probe("/metrics/prometheus", _METRICS, metrics.show, "get_prometheus_metrics"),
     Route("GET", "/config", _CONFIG, config.get_config, "get_config", "Core"),
+    Route(
+        "GET",
+        "/config/effective",
+        _CONFIG,
+        config.get_effective_config,
+        "get_effective_config",
+        "Core",
+    ),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     Route("GET", "/posture", _CONFIG, nodes.get_posture, "get_posture", "Core"),
     Route("GET", "/nodes", _NODES, nodes.list_nodes, "get_nodes", "Core"),

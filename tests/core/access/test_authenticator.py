@@ -5,7 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from legation.access.authenticator import TRUSTED, Authenticator, TokenRefused, make_authenticator
+from legation.access.authenticator import (
+    TRUSTED,
+    Authenticator,
+    KeysTrouble,
+    TokenRefused,
+    make_authenticator,
+)
 from legation.access.decide import Principal
 from legation.config import AuthorizationConfig, ConfigurationError
 from legation.http.messages import Request
@@ -141,6 +147,38 @@ def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
     assert faults
     assert all(fault.path.startswith("authorization_config.") for fault in faults)
     assert isinstance(known(opened, NAMED.token()), Principal)
+
+
+def test_it_is_known_since_when_keys_are_in_force_and_why_others_are_not() -> None:
+    config = AuthorizationConfig([ISSUER.pem], jwks_file="keys.json")
+    opened = make_authenticator(config, "demo", jwks(NAMED))
+    first, *_ = opened.keys.listed
+    assert [one.path for one in opened.keys.listed] == ["verification_keys[0]", "jwks"]
+    assert [one.kid for one in opened.keys.listed] == [None, "named"]
+    assert first.key_id == opened.keys.without_kid[-1].key_id
+
+    unread = opened.load_jwks(None, 5)
+    assert opened.trouble == KeysTrouble(unread, 5)
+    assert unread[0].path == "authorization_config.jwks_file"
+    broken = opened.load_jwks(b"{", 6)
+    assert opened.trouble == KeysTrouble(broken, 6)
+
+    assert opened.load_jwks(jwks(NAMED), 7) == ()
+    assert opened.trouble is None
+    assert opened.loaded_us is None, "the keys are the same"
+    assert opened.load_jwks(jwks(Issuer(kid="other")), 8) == ()
+    assert opened.loaded_us == 8
+
+
+def test_claims_name_whom_a_token_with_them_would() -> None:
+    opened = authenticator(user_id_claim="who")
+
+    found = opened.identify({"who": "ann", "scopes": ["a:b"], "exp": NOW + 5}, NOW_US)
+    assert found == Principal("ann", frozenset({"a:b"}))
+    late = opened.identify({"exp": NOW - 60}, NOW_US)
+    assert isinstance(late, TokenRefused)
+    assert late.reason == "expired"
+    assert isinstance(opened.identify({"scopes": "a:b"}, NOW_US), TokenRefused)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_what_is_posted_takes_a_key(more: dict[str, Any], *, takes_key: bool) ->
 SMALL, STATE, IDS, RUN, DELIVERY = 16 << 10, 2 << 20, 1 << 20, 10 << 20, 4 << 20
 TAKES = {
     "explain_request": SMALL,
+    "explain_access": SMALL,
     **{f"create_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"continue_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"cancel_{kind}_run": SMALL for kind in ("agent", "team")},

@@ -9,7 +9,7 @@ from ...hosted.registry import Component, Registry
 from ...http.messages import Response, json_response
 from ..call import Call
 
-__all__ = ["get_config", "get_models"]
+__all__ = ["get_config", "get_effective_config", "get_models"]
 
 
 def get_config(call: Call) -> Response:
@@ -31,6 +31,14 @@ def get_config(call: Call) -> Response:
         "interfaces": _interfaces(registry),
     }
     return json_response(200, _present(payload))
+
+
+def get_effective_config(call: Call) -> Response:
+    """Return every setting with its value and where that comes from, without secrets.
+
+    A key that is given its default value is shown as one that was not given.
+    """
+    return json_response(200, {"data": list(call.surface.settings.listed)})
 
 
 def get_models(call: Call) -> Response:

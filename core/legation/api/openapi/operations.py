@@ -163,6 +163,20 @@ _PLATFORM: Final = {
         "Retrieve a list of all unique models currently used by agents and teams in this OS"
         " instance. This includes the model ID and provider information for each model.",
     ),
+    "get_effective_config": Operation(
+        "Every setting in force, without secrets",
+        {200: _json(ref("SettingList"))},
+        "Keys, passwords, instructions, and what else may hold a secret are shown as `[redacted]`.",
+    ),
+    "get_access_keys": _got(
+        "The keys that tokens are verified with, by their names", ref("KeyList")
+    ),
+    "explain_access": Operation(
+        "Whether somebody may make a request, and what decides it",
+        {200: _json(ref("AccessExplanation"))},
+        "Somebody is the bearer of `token`, or of a token with `claims`, whoever signed it; without"
+        " both, it is you. Where the token is refused, `because` says why.",
+    ),
     "get_posture": _got(
         "The settings that are unsafe, as `legation check` finds them", ref("Posture")
     ),

@@ -10,6 +10,7 @@ from ...migrations.plan import Direction
 from ...runs.output import MEDIA
 from ...store.run_states import RunState
 from ..fields import describe_body, shape_name
+from ..handlers.access import ExplainAccessRequest
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.run_arguments import (
     Action,
@@ -187,6 +188,70 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "InterfaceResponse": object_of({"type": TEXT, "version": TEXT, "route": TEXT}),
     "Model": object_of({"id": TEXT, "provider": TEXT}),
     **dict.fromkeys(_DOMAINS.values(), _DOMAIN),
+    "Setting": object_of(
+        {
+            "path": text(examples=["platform.lease_seconds"]),
+            "value": {
+                **ANYTHING,
+                "description": "As it is configured; what may hold a secret is `[redacted]`",
+            },
+            "source": one_of_words("default", "configuration", "environment"),
+        },
+        description="One key of the configuration; functions stand there by their names",
+    ),
+    "SettingList": object_of({"data": list_of(ref("Setting"))}),
+    "KeyList": object_of(
+        {
+            "data": list_of(
+                object_of(
+                    {
+                        "key_id": text(description="Its name in the audit trail"),
+                        "kid": {**nullable(TEXT), "description": "Its name in tokens"},
+                        "source": one_of_words("configuration", "environment", "jwks"),
+                    }
+                )
+            ),
+            "meta": object_of(
+                {
+                    "authorization": BOOLEAN,
+                    "algorithm": nullable(TEXT),
+                    "loaded_at": {
+                        **nullable(TIME),
+                        "description": "Since when these keys are in force, if that is known",
+                    },
+                    "notes": list_of(TEXT, description="What is passed over in the JWKS"),
+                    "trouble": {
+                        **nullable(ref("KeysTrouble")),
+                        "description": "Why the keys that came last were not taken",
+                    },
+                }
+            ),
+        }
+    ),
+    "KeysTrouble": object_of({"at": nullable(TIME), "reasons": list_of(ref("Fault"))}),
+    "ExplainAccessRequest": describe_body(ExplainAccessRequest),
+    "AccessExplanation": object_of(
+        {
+            "allowed": BOOLEAN,
+            "caller": nullable(
+                object_of(
+                    {
+                        "sub": nullable(TEXT),
+                        "scopes": list_of(TEXT),
+                        "session_id": nullable(TEXT),
+                        "admin": BOOLEAN,
+                        "key_id": nullable(TEXT),
+                    },
+                    description="Whom the token names; null where it is refused",
+                )
+            ),
+        },
+        {
+            **_DECIDED,
+            "reason": one_of_words("scope", "signature", "method", "no route", "token"),
+            "because": text(description="Why the token is refused"),
+        },
+    ),
     "Posture": object_of({"data": list_of(ref("Fault"))}),
     "Node": object_of(
         {

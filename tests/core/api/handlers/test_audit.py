@@ -314,6 +314,7 @@ CHANGES: Final[dict[str, tuple[str, str, dict[str, Any], int, str]]] = {
 NOT_IN_THE_TRAIL_ALONE: Final = {
     "cancel_team_run",  # as that of an agent
     "explain_request",  # changes nothing
+    "explain_access",
     "continue_agent_run",  # refuses, as no run waits for a person yet
     "continue_team_run",
     "resume_agent_run",  # reads

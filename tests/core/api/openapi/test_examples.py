@@ -51,6 +51,7 @@ BODIES: Final[Mapping[str, Any]] = {
     "create_agent_run": {"message": "hi", "stream": False},
     "create_team_run": {"message": "hi", "stream": False},
     "explain_request": {"method": "GET", "path": "/"},
+    "explain_access": {"method": "GET", "path": "/"},
     "create_session": {"session_id": "s2"},
     "delete_sessions": {"session_ids": ["s1"], "session_types": ["agent"]},
     "rename_session": {"session_name": "Another"},
