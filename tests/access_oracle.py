@@ -74,6 +74,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/docs"): OPEN,
     ("GET", "/docs/assets/{name}"): OPEN,  # the page is nothing without them
     ("GET", "/redoc"): OPEN,
+    ("GET", "/console"): OPEN,
+    ("GET", "/console/assets/{digest}/{name}"): OPEN,  # as those of the documentation
+    ("GET", "/console/assets/{digest}/{name}/{part}"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/docs/oauth2-redirect"): OPEN,
     ("GET", "/ready"): WELCOME,

@@ -20,6 +20,7 @@ __all__ = [
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
+    "Console",
     "CustomChannel",
     "CustomRoute",
     "Database",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         AuthorizationConfig,
         Channel,
         ConfigurationError,
+        Console,
         Database,
         Model,
         Team,
@@ -93,7 +95,7 @@ else:
         return value
 
 
-_CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Database Model Team"
+_CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Console Database Model Team"
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"

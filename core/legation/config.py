@@ -49,6 +49,7 @@ __all__ = [
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
+    "Console",
     "Database",
     "InDoubt",
     "Mode",
@@ -63,7 +64,7 @@ __all__ = [
 
 C = TypeVar("C")
 
-# Section 5.4 of the interface.
+# Section 5.4 of the interface, and the console, which is a page as those of the documentation.
 DEFAULT_EXCLUDED_ROUTES: Final = (
     "/",
     "/health",
@@ -72,10 +73,13 @@ DEFAULT_EXCLUDED_ROUTES: Final = (
     "/redoc",
     "/openapi.json",
     "/docs/oauth2-redirect",
+    "/console",
 )
 # A browser asks for the parts of a page as it asks for the page: without a token.
 _PAGES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "/docs/assets/{name}": ("/docs", "/redoc", "/docs/oauth2-redirect"),
+    "/console/assets/{digest}/{name}": ("/console",),
+    "/console/assets/{digest}/{name}/{part}": ("/console",),
 }
 
 
@@ -324,10 +328,28 @@ def _channels(items: Iterable[AnyChannel]) -> tuple[AnyChannel, ...]:
 
 
 @frozen(kw_only=True)
+class Console:
+    """The console's sign-in at an identity provider, by the code flow with PKCE (RFC 7636).
+
+    Attributes:
+        issuer: The provider (OpenID Connect Discovery 1.0); without one, people paste a token.
+        client_id: The console's name there: a public client, whose redirect is `…/console`.
+        scope: What it asks for.
+        audience: The API that the token is for, where the provider wants to know it.
+    """
+
+    issuer: str | None = None
+    client_id: str | None = None
+    scope: str = "openid"
+    audience: str | None = None
+
+
+@frozen(kw_only=True)
 class PlatformConfig:
     """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`.
 
-    Without `docs` there are no documentation pages, and no OpenAPI document is served.
+    Without `docs` there are no documentation pages, and no OpenAPI document is served.  Without
+    `console` there is none; a `Console` says where its users sign in.
 
     `on_busy` says what becomes of a run whose session has another one active: it waits for its turn
     (queue), or is refused (reject).  A run that takes longer than `run_timeout_seconds` is ended.
@@ -344,6 +366,7 @@ class PlatformConfig:
     name: str = "Legation"
     description: str | None = None
     docs: bool = True
+    console: bool | Console = True
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=strings)
@@ -377,6 +400,7 @@ _NO_KINDS: Final[tuple[str, Mapping[str, type[Any]]]] = ("", {})
 _TOP: Final = "platform"
 _READERS: Final = "readers"
 _AUTHORIZATION: Final = "authorization_config"
+_CONSOLE: Final = "console"
 _LIMITS: Final = "limits"
 _LIMIT_TABLES: Final = ("scopes", "subjects")
 
@@ -390,7 +414,7 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
     """
     faults: list[Fault] = []
-    known = {_TOP, _AUTHORIZATION, _LIMITS, _READERS, *_KEYED, *_LISTED}
+    known = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _READERS, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
     if _READERS in mapping:
@@ -399,6 +423,9 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         found[_AUTHORIZATION] = _one(
             AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
         )
+    if _CONSOLE in mapping:
+        sign_in = _one(Console, mapping[_CONSOLE], _CONSOLE, faults)
+        found[_CONSOLE] = found[_CONSOLE] and sign_in
     if _LIMITS in mapping:
         found[_LIMITS] = _structure_limits(mapping[_LIMITS], faults)
     for key, (name, cls) in _KEYED.items():
@@ -418,6 +445,7 @@ class _PlatformTable:
     name: str = "Legation"
     description: str | None = None
     docs: bool = True
+    console: bool = True
     authorization: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
     on_busy: OnBusy = "queue"

@@ -16,6 +16,7 @@ from attrs import evolve
 from .access.authenticator import TRUSTED, TokenRefused, make_authenticator
 from .access.decide import Principal
 from .api.call import Known
+from .api.console_files import ConsoleFiles
 from .api.custom_faults import route_faults
 from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
@@ -33,6 +34,7 @@ from .config import (
     AnyModel,
     AuthorizationConfig,
     ConfigurationError,
+    Console,
     Database,
     OnBusy,
     PlatformConfig,
@@ -125,6 +127,7 @@ class Platform:
         name: str = "Legation",
         description: str | None = None,
         docs: bool = True,
+        console: bool | Console = True,
         authorization: bool = False,
         authorization_config: AuthorizationConfig = AuthorizationConfig(),  # noqa: B008  frozen
         cors_allowed_origins: Iterable[str] = (),
@@ -151,6 +154,7 @@ class Platform:
             name=name,
             description=description,
             docs=docs,
+            console=console,
             authorization=authorization,
             authorization_config=authorization_config,
             cors_allowed_origins=cors_allowed_origins,
@@ -206,14 +210,17 @@ class Platform:
         cors = Cors.from_origins(config.cors_allowed_origins)
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
         self.documentation = ApiDocumentation(partial(document, self.registry, self._table))
+        self._console = ConsoleFiles()
         excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
         self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         settings = Settings(config, self.registry.databases.values(), environ)
-        surface = (self.documentation, self.telemetry, known, authenticator, settings)
-        self._dispatcher = Dispatcher(*surface, self.context, self._table, excluded, cors, 0)
+        surface = (self.documentation, self._console, self.telemetry, known)
+        self._dispatcher = Dispatcher(
+            *surface, authenticator, settings, self.context, self._table, excluded, cors, 0
+        )
 
     def __repr__(self) -> str:
         """Return the id, and the ids of all that is hosted."""
@@ -396,6 +403,14 @@ class Platform:
     def load_assets(self, assets: Mapping[str, bytes | memoryview]) -> None:
         """Take the files of the pages at `/docs` and `/redoc`, by name; until then they are 503."""
         self.documentation.bring(assets)
+
+    def load_console(self, files: Mapping[str, bytes | memoryview]) -> None:
+        """Take the files of the console, by name; until then the page says that they are not here.
+
+        Args:
+            files: As `main.js` and `parts/table.js`: one folder deep at most.
+        """
+        self._console.bring(files)
 
     def explain(self, token: bytes, method: str, target: str, now_us: int) -> dict[str, Any]:
         """Return whether the bearer of `token` may make a request, and by which scope."""

@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from legation import Platform
+from legation_console import read_console
 
 from .assets import read_assets
 from .hints import hint_gauges
@@ -79,6 +80,7 @@ async def _open_held(
     """Open a host for a platform that no other host has."""
     observer.begin(platform)
     platform.load_assets(read_assets())
+    platform.load_console(read_console())
     opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
         host.pace = Pace(log, noted)

@@ -26,6 +26,7 @@ from ..store.audit import Audited, AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
 from ..values import frozen
+from .console_files import ConsoleFiles
 from .documentation import ApiDocumentation
 from .settings import Settings
 
@@ -82,6 +83,7 @@ class Surface(ABC):
 
     Attributes:
         documentation: Their description.
+        console: The files of the console.
         telemetry: What the process counts.
         known: What is known of the databases without asking them.
         authenticator: Knows callers by their tokens; None where authorization is off.
@@ -89,6 +91,7 @@ class Surface(ABC):
     """
 
     documentation: ApiDocumentation
+    console: ConsoleFiles
     telemetry: Telemetry
     known: Known
     authenticator: Authenticator | None

@@ -19,6 +19,7 @@ from .handlers import (
     collections,
     components,
     config,
+    console,
     databases,
     docs,
     metrics,
@@ -79,6 +80,7 @@ _IDS_BODY: Final = 1 << 20  # a thousand ids, however they are escaped
 
 _probe: Final = partial(Route, "GET", tag="Health", probe=True)
 _document: Final = partial(Route, "GET", tag="Documentation")
+_console: Final = partial(Route, "GET", tag="Console")
 _access: Final = partial(Route, tag="Access")
 _session: Final = partial(Route, tag="Sessions", find=sessions.find_database)
 _removal: Final = partial(_session, "DELETE", success=204)
@@ -112,6 +114,9 @@ ROUTES: Final = (
     _document("/docs/oauth2-redirect", Public(), docs.oauth2_redirect, "get_oauth2_redirect"),
     _document("/docs/assets/{name}", Public(), docs.asset, "get_docs_asset"),
     _document("/redoc", Public(), docs.redoc, "get_redoc"),
+    _console("/console", Public(), console.page, "get_console"),
+    _console("/console/assets/{digest}/{name}", Public(), console.asset, "get_console_asset"),
+    _console("/console/assets/{digest}/{name}/{part}", Public(), console.part, "get_console_part"),
     _access("GET", "/me", AnyToken(), system.me, "get_me"),
     _access(
         "POST",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from attrs import NOTHING, fields
 
-from ..config import Database, PlatformConfig
+from ..config import Console, Database, PlatformConfig
 from ..shares.limits import LimitOverrides, NodeLimits
 from ..tools import Tool
 
@@ -24,6 +24,7 @@ REDACTED: Final = "[redacted]"
 
 _ROOT: Final = "platform"
 _PLAIN: Final = (str, int, float, bool)
+_CONSOLE: Final = "console"
 _DATABASES: Final = "databases"
 _LISTED: Final = (_DATABASES, "models", "agents", "teams", "channels")
 _TABLES: Final = (*_LISTED, "authorization_config", "limits", "readers")
@@ -56,7 +57,11 @@ class Settings:
         config = self._config
         for name, value, default in _members(config):
             if name not in _TABLES:
-                yield self._line(f"{_ROOT}.{name}", name, value, default)
+                # Where people sign in has a table of its own.
+                shown = value if name != _CONSOLE else bool(value)
+                yield self._line(f"{_ROOT}.{name}", name, shown, default)
+        if isinstance(config.console, Console):
+            yield from self._list_members(_CONSOLE, config.console)
         yield from self._list_members("authorization_config", config.authorization_config)
         yield from self._list_members("limits", config.limits)
         hosted = {

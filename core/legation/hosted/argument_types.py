@@ -38,6 +38,7 @@ _LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...]}
 # What stands beside the table `[platform]` of a file.
 _TABLES: Final = {
     "authorization_config",
+    "console",
     "databases",
     "models",
     "agents",

@@ -24,6 +24,7 @@ from ..config import (
     AnyChannel,
     AnyModel,
     ConfigurationError,
+    Console,
     Database,
     Mode,
     ModelLike,
@@ -46,6 +47,7 @@ from ..values import frozen
 from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .channel_kinds import find_kinds, read_settings
 from .providers import model_of
+from .sign_in import sign_in_faults
 
 __all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
 
@@ -59,7 +61,7 @@ _DOTS: Final = (".", "..")
 # Ids whose path would be another route's.
 _RESERVED: Final = {
     "databases": ("all",),
-    "channels": ("agents", "teams", "sessions", "databases", "channels", "docs", "me"),
+    "channels": ("agents", "teams", "sessions", "databases", "channels", "console", "docs", "me"),
 }
 
 
@@ -326,6 +328,8 @@ class _Builder:
         if not (is_duration(config.unhosted_minutes) and 1 <= config.unhosted_minutes <= 10_080):
             self._fault("platform.unhosted_minutes", "must be a number from 1 to 10080")
         self.faults += claim_faults(config.authorization_config)
+        if isinstance(config.console, Console):
+            self.faults += sign_in_faults(config.console)
         self._check_models()
         self._check_ids("databases", [database.id for database in config.databases])
         self._check_ids("agents", [agent.id for agent in config.agents])

@@ -103,7 +103,7 @@ def test_3_no_route_but_those_for_any_token_answers_one_without_scopes(
         if client.request(route.method, _filled(route.template), token=token).status < 400
     }
 
-    documents = {"/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"}
+    documents = {"/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/console"}
     assert answered - documents <= {"/", "/health", "/info", "/ready", "/me", "/{channel}/status"}
 
 
@@ -509,7 +509,7 @@ def test_20_the_environment_of_a_platform_opens_nothing(issuer: Issuer, name: st
             path = _filled(route.template)
             response = client.request(route.method, path, headers={"authorization": "x" * 64})
             open_ = route.template in ("/", "/health", "/info") or "webhook" in route.template
-            documents = route.template.startswith(("/docs", "/redoc", "/openapi"))
+            documents = route.template.startswith(("/docs", "/redoc", "/openapi", "/console"))
             assert (response.status != 401) == (open_ or documents), route.template
 
 

@@ -14,6 +14,7 @@ from legation import (
     Agent,
     AuthorizationConfig,
     Channel,
+    Console,
     CustomChannel,
     Database,
     EchoModel,
@@ -45,6 +46,16 @@ def look(place: str) -> str:
 
 def advise() -> str:
     return CANARY
+
+
+def test_the_sign_in_of_the_console_is_a_table_of_its_own() -> None:
+    console = Console(issuer="https://id.example.com/main", client_id="c")
+    found = listed(PlatformConfig(console=console))
+
+    assert found["platform.console"] == (True, "default")
+    assert found["console.issuer"] == ("https://id.example.com/main", "configuration")
+    assert found["console.scope"] == ("openid", "default")
+    assert listed(PlatformConfig(console=False))["platform.console"] == (False, "configuration")
 
 
 def test_every_key_has_its_value_and_its_source() -> None:

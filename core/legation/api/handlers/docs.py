@@ -10,10 +10,11 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from ...http.messages import Headers, Response, empty_response
+from ...http.messages import Response
 from ...http.refusals import NotFound
 from ..call import Call
 from ..documentation import Asset
+from .pages import find_root, send_asset
 
 __all__ = ["asset", "oauth2_redirect", "openapi", "redoc", "swagger"]
 
@@ -88,7 +89,7 @@ def openapi(call: Call) -> Response | NotFound:
     """Return the OpenAPI document."""
     if not call.registry.config.docs:
         return NotFound()
-    return _send_asset(call, call.surface.documentation.document)
+    return send_asset(call, call.surface.documentation.document)
 
 
 def swagger(call: Call) -> Response | NotFound:
@@ -113,7 +114,7 @@ def asset(call: Call) -> Response | NotFound:
     found = _OWN.get(name) or call.surface.documentation.assets.get(name)
     if found is None or not call.registry.config.docs:
         return NotFound()
-    return _send_asset(call, found)
+    return send_asset(call, found)
 
 
 def _page(
@@ -122,7 +123,7 @@ def _page(
     config = call.registry.config
     if not config.docs:
         return NotFound()
-    root = _root(call.request.target)
+    root = find_root(call.request.target)
     missing = {*styles, *scripts} - {*_OWN, *call.surface.documentation.assets}
     document = f"{root}openapi.json"
     if missing:
@@ -135,32 +136,4 @@ def _page(
         body = _MISSING.format(title=title, document=document)
     text = _PAGE.format(title=title, head=head, body=body)
     more = ((b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"))
-    return _send_asset(call, Asset("page.html", text.encode()), more)
-
-
-def _root(target: str) -> str:
-    """Return the way from the page at `target` to the root, relative."""
-    path, _, _ = target.partition("?")
-    return "../" * (path.count("/") - 1) or "./"
-
-
-def _send_asset(call: Call, found: Asset, more: Headers = ()) -> Response:
-    """Return `found`, or 304 where the client has it (RFC 9110 section 13.1.2)."""
-    headers: Headers = (
-        (b"cache-control", b"no-cache"),
-        (b"etag", found.etag),
-        (b"x-content-type-options", b"nosniff"),
-        *more,
-    )
-    if _has(call.request.header(b"if-none-match"), found.etag):
-        return empty_response(304, headers)
-    length = b"%d" % len(found.body)
-    typed = ((b"content-type", found.media_type), (b"content-length", length))
-    return Response(200, (*typed, *headers), bytes(found.body))
-
-
-def _has(if_none_match: bytes | None, etag: bytes) -> bool:
-    if if_none_match is None:
-        return False
-    known = {one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")}
-    return etag in known or b"*" in known
+    return send_asset(call, Asset("page.html", text.encode()), more)

@@ -9,12 +9,14 @@ from typing import Any, Final
 from ...access.decide import Allow, decide
 from ...access.needs import LIST_CHANNELS, READ_DATABASE
 from ...effects import Program
+from ...http.accept import prefers_html
 from ...http.messages import Response, json_response
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
 from ..call import Call
 from ..fields import text
 from .channels import survey
+from .console import welcome
 from .databases import describe_last_look
 from .levels import describe_levels, describe_stored
 
@@ -24,7 +26,9 @@ _FOR_EVERYBODY: Final = ("id", "state", "serving")
 
 
 def home(call: Call) -> Response:
-    """Return the platform's name and where to go on."""
+    """Return the platform's name and where to go on; a browser is led to the console."""
+    if prefers_html(call.request.values(b"accept")):
+        return welcome(call)
     config = call.registry.config
     payload = {
         "name": config.name,
@@ -34,7 +38,7 @@ def home(call: Call) -> Response:
         "info": "/info",
         "docs": "/docs",
     }
-    return json_response(200, payload)
+    return json_response(200, payload, ((b"vary", b"accept"),))
 
 
 def health(call: Call) -> Response:

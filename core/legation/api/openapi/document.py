@@ -37,6 +37,8 @@ _IDS: Final[Mapping[str, Schema]] = {
     "db_id": _REGISTERED,
     "channel": _REGISTERED,
     "name": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
+    "digest": text(pattern=r"^[0-9a-f]{1,64}$"),
+    "part": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
 }
 
 _KEY: Final = Field(

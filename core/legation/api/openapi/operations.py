@@ -127,7 +127,14 @@ _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
 _PLATFORM: Final = {
     "get_api_info": Operation(
         "API Information",
-        _same("get_api_info", "API information retrieved successfully", ref("Home")),
+        {
+            200: Reply(
+                "API information retrieved successfully",
+                {JSON: ref("Home"), HTML: TEXT},
+                {JSON: EXAMPLES["get_api_info"]},
+            ),
+            303: Reply("A browser, which prefers HTML, is led to the console", {}),
+        },
         "What this platform is called, and where to go on.",
     ),
     "health_check": Operation(
@@ -215,6 +222,20 @@ _DOCS: Final = {
     "get_redoc": _page("The operations, to read", "ReDoc, served from here."),
     "get_docs_asset": Operation(
         "A part of these pages",
+        {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
+    ),
+}
+
+_CONSOLE: Final = {
+    "get_console": _page(
+        "The console, for people", "One more client of this interface: its scripts send your token."
+    ),
+    "get_console_asset": Operation(
+        "A file of the console",
+        {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
+    ),
+    "get_console_part": Operation(
+        "A file of the console, in a folder",
         {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
     ),
 }
@@ -630,6 +651,7 @@ CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **_PLATFORM,
     **_DOCS,
+    **_CONSOLE,
     **_component_operations("agent"),
     **_component_operations("team"),
     **_SESSIONS,

@@ -206,7 +206,7 @@ def in_no_database(operation: Operation, _: Mapping[str, Any]) -> ClientResponse
 
 
 def without_pages(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
-    with Client(demo(operation.world.issuer, docs=False)) as client:
+    with Client(demo(operation.world.issuer, docs=False, console=False)) as client:
         return client.request(operation.method, operation.path)
 
 
@@ -373,12 +373,15 @@ def without_the_inbox(operation: Operation, _: Mapping[str, Any]) -> ClientRespo
 
 RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     **{(name, 404): without_pages for name in ("get_openapi", "get_docs", "get_redoc")},
+    ("get_console", 404): without_pages,
     ("get_oauth2_redirect", 404): without_pages,
     **{(f"create_{kind}_run", 400): uploaded for kind in ("agent", "team")},
     **{(f"continue_{kind}_run", 400): answer_without_json for kind in ("agent", "team")},
     **{(f"continue_{kind}_run", 409): unsigned for kind in ("agent", "team")},
     ("readiness_check", 401): with_a_bad_token,
     ("get_docs_asset", 401): nowhere,
+    ("get_console_asset", 401): nowhere,
+    ("get_console_part", 401): nowhere,
     ("create_session", 400): workflow,
     ("create_session", 409): there_already,
     ("delete_sessions", 400): unequal,
