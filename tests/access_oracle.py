@@ -88,6 +88,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/access/keys"): _scope("access", "read"),
     ("POST", "/access/explain"): _scope("access", "read"),
     ("GET", "/posture"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/incidents"): _scope("incidents", "read"),
     ("GET", "/nodes"): _scope("nodes", "read"),
     ("GET", "/metrics/prometheus"): _scope("metrics", "read", also=("system:read", "config:read")),
     ("GET", "/models"): _scope("config", "read", also=("system:read",)),

@@ -48,6 +48,7 @@ from .http.cors import Cors
 from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, StorageFull, TooManyRequests, respond
 from .lifecycle.bounded_round import BoundedRound, RoundReport
+from .lifecycle.incidents import WriteIncidents
 from .lifecycle.refusals import WriteRefusals
 from .lifecycle.shutdown import Shutdown
 from .messaging.jobs import channel_jobs
@@ -215,6 +216,8 @@ class Platform:
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
         self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
+        book = self.context.cluster.incidents
+        self._incidents = tuple(WriteIncidents(book, name) for name in self.registry.databases)
         known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         settings = Settings(config, self.registry.databases.values(), environ)
         surface = (self.documentation, self._console, self.telemetry, known)
@@ -272,6 +275,7 @@ class Platform:
             *channel_jobs(self._leases),
             *watched,
             self._refusals,
+            *self._incidents,
         )
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
@@ -302,6 +306,7 @@ class Platform:
                 self.context,
                 self._leases,
                 self._refusals,
+                self._incidents,
                 self._recorder,
                 limit,
                 seconds,
@@ -354,6 +359,8 @@ class Platform:
     def _end(self, shutdown: Program[None]) -> Program[None]:
         yield from shutdown
         yield from self._refusals.end()
+        for incidents in self._incidents:
+            yield from incidents.end()
         yield from leave(self.context.cluster)
 
     def record_spans(self) -> Recorder:
@@ -447,7 +454,7 @@ class Platform:
                     admitted = with_trace(admitted, (yield from self._trace_context(arrival)))
                 outcome = yield from self.schema_guard.guard(admitted)
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer)
-                outcome = yield from report_failure(error, arrival)
+                outcome = yield from report_failure(error, arrival, self.context)
             answer = self._finish_answer(arrival, outcome)
             if isinstance(answer, Streamed):
                 body = self._stream_body(arrival, answer)

@@ -157,7 +157,7 @@ class Dispatcher(Surface):
                 if isinstance(outcome, Streamed) and arrival.place is None:
                     outcome = call.hold_place(stream=True, follows=False) or outcome
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
-                outcome = yield from report_failure(error, arrival)
+                outcome = yield from report_failure(error, arrival, self.context)
         status = outcome.status
         if audit.recorded and status != audit.stored and (arrival.known or not 400 <= status < 500):
             yield Record(audit.entry(status))
@@ -279,10 +279,13 @@ def _methods(match: Match[Route]) -> tuple[str, ...]:
     return tuple(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-def report_failure(trouble: Exception, arrival: Arrival) -> Program[Refusal]:
+def report_failure(
+    trouble: Exception, arrival: Arrival, context: ExecutorContext
+) -> Program[Refusal]:
     """Return one sentence for an exception, with an incident id.
 
-    The log has the id, too, and where the exception came from.
+    The log has the id, too, and where the exception came from; so has the list of incidents, but
+    for a database that is not served, of which the answer says so.
     """
     incident = (yield from RandomBytes(8)).hex()
     fields = (
@@ -294,6 +297,15 @@ def report_failure(trouble: Exception, arrival: Arrival) -> Program[Refusal]:
     yield from Log("error", "request_failed", fields, trouble)
     if isinstance(trouble, NotServed):
         return Unavailable(str(trouble), retry_after=5)
+    context.cluster.incidents.note(
+        context.registry.default_database,
+        incident,
+        arrival.now_us,
+        error_type=type(trouble).__name__,
+        place=where(trouble),
+        operation=arrival.operation or None,
+        request_id=arrival.request_id,
+    )
     if isinstance(trouble, StoreFailure):
         return Unavailable(f"The database is not available (incident {incident})")
     return internal_error(incident)

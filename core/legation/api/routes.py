@@ -22,6 +22,7 @@ from .handlers import (
     console,
     databases,
     docs,
+    incidents,
     metrics,
     nodes,
     refusals,
@@ -93,6 +94,7 @@ _channel: Final = partial(Route, tag="Channels", find=channels.find_channel)
 _webhook: Final = partial(Route, tag="Channels", find=webhooks.find_channel)
 
 _CONFIG: Final = Scoped("config", ("read",), also=("system:read",))
+_INCIDENTS: Final = Scoped("incidents", ("read",))
 _NODES: Final = Scoped("nodes", ("read",))
 _METRICS: Final = Scoped("metrics", ("read",), also=("system:read", "config:read"))
 _READ, _WRITE, _DELETE = (Scoped("sessions", (action,)) for action in ("read", "write", "delete"))
@@ -157,6 +159,15 @@ ROUTES: Final = (
     ),
     Route("GET", "/models", _CONFIG, config.get_models, "get_models", "Core"),
     Route("GET", "/posture", _CONFIG, nodes.get_posture, "get_posture", "Core"),
+    Route(
+        "GET",
+        "/incidents",
+        _INCIDENTS,
+        incidents.list_incidents,
+        "get_incidents",
+        "Core",
+        find=incidents.find_databases,
+    ),
     Route("GET", "/nodes", _NODES, nodes.list_nodes, "get_nodes", "Core"),
     *_components("agent"),
     *_runs("agent"),

@@ -44,6 +44,7 @@ from ..store.outbox import OUTBOX
 from ..store.run_keeping import NextNeglected
 from ..store.units import Unit
 from ..values import frozen
+from .incidents import WriteIncidents
 from .refusals import WriteRefusals
 from .shutdown import Shutdown
 
@@ -89,6 +90,7 @@ class BoundedRound:
         process: The context of the requests of the process.
         retention: The leases of the jobs of the process, which know when it last forgot.
         refusals: Writes what the process has counted.
+        incidents: Write what went wrong in the process, each to its database.
         context: The context of what is executed in the round.
         leases: Those of the messages and replies of the round, by the id of their database.
         goes_on: Whether it has not come to its end.
@@ -99,6 +101,7 @@ class BoundedRound:
     process: ExecutorContext
     retention: tuple[WorkerLeases, ...]
     refusals: WriteRefusals
+    incidents: tuple[WriteIncidents, ...]
     recorder: Recorder | None
     limit: int
     seconds: float
@@ -162,6 +165,9 @@ class BoundedRound:
         yield from self._forget(started_us)
         if self.refusals.database in self._databases:
             yield from self._attempt(self.refusals)
+        for incidents in self.incidents:
+            if incidents.database in self._databases:
+                yield from self._attempt(incidents)
         next_us = yield from self._find_next()
         return RoundReport(
             messages=self._count_taken(INBOX),

@@ -199,6 +199,18 @@ _LISTED: Final = (
     ),
     LogEvent("hints_restored", _INFO, ("database",), "Hints of other nodes arrive again."),
     LogEvent(
+        "incidents_failed",
+        _FAILING,
+        ("database", "error"),
+        "Incidents could not be written to a database; they are kept, and written later.",
+    ),
+    LogEvent(
+        "incidents_omitted",
+        _WARNING,
+        ("incidents",),
+        "There were more incidents than the list takes of one minute; the log has all of them.",
+    ),
+    LogEvent(
         "instructions_failed",
         _ERROR,
         ("run_id", "component", "error"),

@@ -165,13 +165,17 @@ def fail(
 
     `words` are for the log alone; `content` is what the run had to say by then.
     """
-    failure = yield from _draw(reason)
+    failure = yield from _draw(writer, summary, reason)
     yield from Log("warning", "run_failed", (*_describe(summary, failure), *words))
     return _fail(writer, summary, sentence, failure, content)
 
 
-def _draw(reason: str) -> Program[Failure]:
-    return Failure(reason, (yield from RandomBytes(8)).hex())
+def _draw(
+    writer: EventWriter, summary: RunSummary, reason: str, place: str = ""
+) -> Program[Failure]:
+    failure = Failure(reason, (yield from RandomBytes(8)).hex())
+    writer.journal.note_incident(failure.incident, summary.run, reason, place, "run_failed")
+    return failure
 
 
 def _describe(summary: RunSummary, failure: Failure) -> tuple[tuple[str, str], ...]:
@@ -197,7 +201,7 @@ def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) ->
         words = error.describe() if isinstance(error, Trouble) else ()
         reason = f"model_{error.reason}"
         return (yield from fail(writer, summary, error.sentence, reason, words))
-    failure = yield from _draw("run_failed")
+    failure = yield from _draw(writer, summary, "run_failed", where(error))
     fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
     yield from Log("error", "run_failed", fields, error)
     return _fail(writer, summary, _FAILED.format(failure.incident), failure)

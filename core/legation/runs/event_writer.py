@@ -27,6 +27,7 @@ from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from ..store.usage import count_octets
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .given import Given
+from .incident_book import IncidentBook
 from .membership import Membership
 from .retry import never, persist
 from .state_writer import StateRead, StateWriter
@@ -86,6 +87,7 @@ class Journal:
         counted: What is counted already of the input and the output, since the run paused.
         model_calls: How many calls of models its subject may have at once, as the run was asked
             for; None where that is as for anybody.
+        incidents: Where errors are noted; nowhere, where there is none.
     """
 
     database: str
@@ -112,6 +114,7 @@ class Journal:
     bytes: int = 0
     counted: int = 0
     model_calls: int | None = None
+    incidents: IncidentBook | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -144,6 +147,22 @@ class Journal:
         self.bytes += size
         if self.spending is not None:
             self.spending.spend(tokens)
+
+    def note_incident(
+        self, incident_id: str, run: ClaimedRun, error_type: str, place: str, operation: str
+    ) -> None:
+        """Keep an incident of `run`, which is that of the journal or a member's."""
+        if self.incidents is not None:
+            self.incidents.note(
+                self.database,
+                incident_id,
+                self.now_us,
+                error_type=error_type,
+                place=place,
+                operation=operation,
+                component=f"{run.kind}:{run.component_id}",
+                run_id=run.run_id,
+            )
 
     def lease(self) -> RunLease:
         """Return the lease under which the run is executed."""

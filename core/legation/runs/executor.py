@@ -246,6 +246,7 @@ class ExecuteRun(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
+            incidents=self.context.cluster.incidents,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:

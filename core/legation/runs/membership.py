@@ -21,6 +21,7 @@ from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..store.unhosted import Unhosted
 from ..values import frozen
 from ..version import VERSION
+from .incident_book import IncidentBook
 from .register import InFlight, SharedWork
 from .topics import cancel_topic
 
@@ -227,12 +228,14 @@ class Cluster:
         left: This process ends, and no longer beats.
         executing: The registers of runs, of the process and of its rounds: run and attempt.
         shares: Those of this process.
+        incidents: Those of this process that are not written yet.
     """
 
     terms: NodeTerms
     left: bool = False
     executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
+    incidents: IncidentBook = field(factory=IncidentBook, repr=False)
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property

@@ -173,6 +173,7 @@ class KeepRuns(Job):
             state=state,
             message=message,
             counted=asked.get(COUNTED, 0),
+            incidents=self.context.cluster.incidents,
         )
         if row.events:
             yield from self._add_uncounted(journal, asked.get("answered", {}))

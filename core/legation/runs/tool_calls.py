@@ -161,7 +161,12 @@ def _log(
     call: CallState, writer: EventWriter, reason: str, error: Exception | None = None
 ) -> Program[None]:
     incident = (yield from RandomBytes(8)).hex()
-    run_id = writer.origin.run.run_id
+    run = writer.origin.run
+    run_id = run.run_id
+    kind = "timeout" if error is None else type(error).__name__
+    writer.journal.note_incident(
+        incident, run, kind, "" if error is None else reason, "tool_failed"
+    )
     fields = (
         ("incident", incident),
         ("run_id", run_id),

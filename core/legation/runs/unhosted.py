@@ -66,6 +66,14 @@ class WatchUnhosted(Job):
             return False
         incident = (yield from RandomBytes(8)).hex()
         runs = sum(each.runs for each in found)
+        self.context.cluster.incidents.note(
+            self.database,
+            incident,
+            now_us,
+            error_type="unhosted",
+            operation="runs_unhosted",
+            component=components[0],
+        )
         what = (("components", ", ".join(components)), ("runs", runs))
         yield from Log("error", "runs_unhosted", (("incident", incident), *fields, *what))
         return False

@@ -265,7 +265,7 @@ def migrate_one(
     wanted = _with_target(query, body)
     outcome = yield from _migrate(call, name, wanted)
     if not isinstance(outcome, Migrated):
-        return (yield from _refuse(name, outcome))
+        return (yield from _refuse(call, name, outcome))
     return (
         json_response(200, _describe_outcome(outcome))
         if outcome.moves
@@ -283,7 +283,7 @@ def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[R
         if isinstance(outcome, Migrated):
             migrated[name] = _describe_outcome(outcome)
         else:
-            failed[name] = (yield from _refuse(name, outcome)).detail
+            failed[name] = (yield from _refuse(call, name, outcome)).detail
     version = wanted.target_version or call.registry.catalogue.latest
     done = "rehearsed" if wanted.dry_run else "migrated"
     description = {"message": "", "databases": migrated}
@@ -354,12 +354,21 @@ def _answer_unchanged(outcome: Migrated) -> Response:
     return json_response(200, _describe_outcome(outcome))
 
 
-def _refuse(name: str, outcome: MigrationOutcome) -> Program[NotPlanned | NotMigrated]:
+def _refuse(call: Call, name: str, outcome: MigrationOutcome) -> Program[NotPlanned | NotMigrated]:
     """Planned and refused is the caller's to mend (400); tried and failed is ours (500)."""
     if not isinstance(outcome, MigrationFailed | MigrationBusy | MigrationUnknown):
         return BadRequest(outcome.detail)
     incident = (yield from RandomBytes(8)).hex()
-    fields = (("incident", incident), ("database", name), ("outcome", type(outcome).__name__))
+    failed = type(outcome).__name__
+    call.context.cluster.incidents.note(
+        call.registry.default_database,
+        incident,
+        call.now_us,
+        error_type=failed,
+        operation=call.audit.arrival.operation,
+        request_id=call.request_id,
+    )
+    fields = (("incident", incident), ("database", name), ("outcome", failed))
     yield from Log("error", "migration_failed", fields)
     return Internal(f"Failed to migrate database: {outcome.detail} (incident {incident})")
 

@@ -187,6 +187,13 @@ _PLATFORM: Final = {
     "get_posture": _got(
         "The settings that are unsafe, as `legation check` finds them", ref("Posture")
     ),
+    "get_incidents": Operation(
+        "Errors by the number that a caller saw, the newest first",
+        {200: _json(ref("IncidentPage"))},
+        "An incident is there some seconds after it happened. Of one process and one minute at most"
+        " 100 are, of a database the newest 10,000, and none older than 30 days. The log has all of"
+        " them, and more of each.",
+    ),
     "get_nodes": Operation(
         "The processes that live, by database",
         {200: _json(ref("NodeList"))},
@@ -620,7 +627,7 @@ _AUDIT: Final = {
 LINKED: Final = frozenset(
     {
         *("get_sessions", "get_session_runs", "list_agent_runs", "list_team_runs"),
-        *("get_audit", "get_channel_messages", "get_channel_replies"),
+        *("get_audit", "get_channel_messages", "get_channel_replies", "get_incidents"),
     }
 )
 """The operations whose answers link to what follows."""

@@ -252,6 +252,33 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "because": text(description="Why the token is refused"),
         },
     ),
+    "Incident": object_of(
+        {
+            "incident": text(description="As it stands in an answer, in a run and in the log"),
+            "at": TIME,
+            "db_id": TEXT,
+            "node": TEXT,
+            "error_type": text(description="A class of exceptions, or why a run failed"),
+            "place": text(description="What raised it; empty where nothing was raised"),
+            "operation": nullable(TEXT),
+            "component": nullable(TEXT),
+            "request_id": nullable(TEXT),
+            "run_id": nullable(TEXT),
+        },
+        description="What went wrong, without a word of what it was about",
+    ),
+    "IncidentPage": object_of(
+        {
+            "data": list_of(ref("Incident")),
+            "meta": object_of(
+                {
+                    "limit": INTEGER,
+                    "next_cursor": nullable(TEXT),
+                    "absent": list_of(TEXT, description="Databases that did not answer"),
+                }
+            ),
+        }
+    ),
     "Posture": object_of({"data": list_of(ref("Fault"))}),
     "Node": object_of(
         {
