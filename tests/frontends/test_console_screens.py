@@ -1,0 +1,193 @@
+"""Each screen of the console: its main task with a token that has just the scope for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+from ..browser import NoBrowser
+from .console_kit import NARROW, Console, console
+from .console_world import World, world
+
+ALWAYS: Final = {"Overview", "Access"}
+"""The screens that need no scope."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
+    with world(tmp_path_factory.mktemp("office")) as office:
+        office.run("look up Ritz", session_id="lookups")
+        office.run("look up Adlon", session_id="lookups")
+        office.run("fail", session_id="failing")
+        yield office
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Console]:
+    try:
+        with console() as started:
+            yield started
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def shown(chromium: Console, served: World) -> Console:
+    chromium.origin = served.origin
+    return chromium
+
+
+def judge(shown: Console, name: str) -> None:
+    """A screen can be used by everybody, on a telephone too; nothing complained."""
+    shown.picture(name)
+    assert shown.violations() == []
+    shown.resize(*NARROW)
+    assert shown.overflow() == []
+    shown.resize(1280, 800)
+    shown.prefer("dark")
+    assert [rule for rule in shown.violations() if rule[0] == "color-contrast"] == []
+    shown.prefer("light")
+    shown.assert_clean()
+
+
+def test_without_a_scope_the_screens_are_absent(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token())
+
+    assert set(shown.screens()) == ALWAYS
+    for path in ("runs", "approvals", "sessions", "channels", "databases", "audit", "settings"):
+        shown.show(f"/{path}")
+        shown.wait_text("There is no such screen, or your token does not open it.")
+        shown.show("/overview")
+        shown.wait_for("heading", "Overview")
+    shown.assert_clean()
+
+
+def test_a_database_is_migrated_where_the_id_is_typed(shown: Console, served: World) -> None:
+    scopes = ("databases:read", "databases:migrate")
+    shown.open(served.origin, served.token(*scopes), "/databases")
+    assert set(shown.screens()) == {*ALWAYS, "Databases"}
+    shown.wait_for("link", "main")
+    judge(shown, "databases")
+    shown.click("archive", "link")
+    shown.wait_text("there is nothing to do")
+    shown.choose("To version", "2.9.0")
+    shown.wait_text("Lost with it:")
+    judge(shown, "database")
+    shown.click("Dry run")
+    shown.wait_text("Dry run: ")
+
+    shown.click("Migrate")
+    shown.wait_for("heading", "Migrate archive to 2.9.0")
+    assert shown.page.run("document.querySelector('dialog .danger').disabled")
+    shown.press("Escape")
+    assert "2.10.0" in shown.text(".facts")
+    shown.click("Migrate")
+    shown.write("Type archive to go on", "archive")
+    shown.page.wait("!document.querySelector('dialog .danger').disabled")
+    shown.press("Enter")
+    shown.wait_text("2.9.0 → 2.10.0")
+
+    shown.show("/databases/archive")
+    shown.wait_for("heading", "up 2.10.0")
+    shown.click("Migrate")
+    shown.wait_for("heading", "Migrate archive to 2.10.0")
+    shown.click("Migrate")
+    shown.wait_text("there is nothing to do")
+    assert served.ask("GET", "/databases/archive").body["state"] == "current"
+    shown.assert_clean()
+
+
+def test_the_trail_is_filtered(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token("audit:read", sub="carol"), "/audit")
+    assert set(shown.screens()) == {*ALWAYS, "Audit"}
+    shown.wait_text("create_agent_run")
+    shown.wait_text("carol")
+    shown.write("Who", "bob")
+    shown.click("Filter")
+    shown.page.wait("location.hash.includes('subject=bob')")
+    shown.page.wait("!document.querySelector('table')?.innerText.includes('carol')")
+    assert "create_agent_run" in shown.text("table")
+
+    shown.write("Operation", "no_such_operation")
+    shown.press("Enter")
+    shown.wait_text("Nothing in the trail fits")
+    shown.click("Clear", "link")
+    shown.wait_text("create_agent_run")
+    judge(shown, "audit")
+
+
+def test_a_session_is_found_changed_and_deleted(shown: Console, served: World) -> None:
+    served.run("look up Excelsior", session_id="to-be-deleted")
+    scopes = ("sessions:read", "sessions:write", "sessions:delete")
+    token = served.token(*scopes, sub="bob")
+    shown.open(served.origin, token, "/sessions?db_id=main")
+    assert set(shown.screens()) == {*ALWAYS, "Sessions"}
+    shown.wait_text("look up Ritz")
+    judge(shown, "sessions")
+    shown.write("Name", "Excelsior")
+    shown.click("Filter")
+    shown.page.wait("document.querySelectorAll('tbody tr').length === 1")
+    shown.click("look up Excelsior", "link")
+    shown.wait_text("Excelsior: a hotel in Berlin")
+    judge(shown, "session")
+
+    shown.write("State as JSON", "{broken")
+    shown.click("Save the state")
+    assert "JSON" in shown.page.wait("document.querySelector('[role=alert]')?.innerText")
+    shown.write("State as JSON", '{"room": 7}')
+    shown.click("Save the state")
+    shown.wait_text("The state is saved.")
+    path = "/sessions/to-be-deleted?db_id=main"
+    assert served.ask("GET", f"{path}&user_id=bob").body["session_state"] == {"room": 7}
+
+    shown.click("Delete")
+    shown.wait_for("heading", "Delete look up Excelsior")
+    shown.click("Delete")
+    shown.wait_text("The session is deleted.")
+    assert served.ask("GET", f"{path}&user_id=bob").status == 404
+    shown.assert_clean()
+
+
+def test_a_request_is_tried_before_it_is_made(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token("agents:clerk:run"), "/access")
+    shown.write("Path", "/agents/guestbook/runs")
+    shown.choose("Method", "POST")
+    shown.click("Explain")
+    shown.wait_text("Denied")
+    shown.write("Path", "/agents/clerk/runs")
+    shown.click("Explain")
+    shown.wait_text("Allowed")
+    shown.choose("Routes", "denied")
+    shown.page.wait("!document.querySelector('table').innerText.includes('GET /me\\n')")
+    judge(shown, "access")
+
+
+def test_a_token_is_explained(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token("access:read"), "/access")
+    shown.wait_text("RS256")
+    label = "As the bearer of this token, or of these claims as JSON; empty: you"
+    shown.write(label, json.dumps({"sub": "eve", "scopes": ["audit:read"]}))
+    shown.write("Path", "/audit")
+    shown.click("Explain")
+    shown.wait_text("eve")
+    shown.wait_text("Allowed")
+    shown.write(label, "not.a.token")
+    shown.click("Explain")
+    shown.wait_text("The token is refused")
+    judge(shown, "access-token")
+
+
+def test_a_setting_is_found(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token("config:read"), "/settings")
+    assert "Settings" in shown.screens()
+    shown.wait_text("office.db")
+    judge(shown, "settings")
+    shown.write("Find a key", "lease_seconds", "searchbox")
+    shown.wait_text("No key fits.")
+    shown.click("Defaults too", "checkbox")
+    shown.wait_text("lease_seconds")
+    assert "BEGIN PUBLIC KEY" not in shown.text()
+    shown.assert_clean()
