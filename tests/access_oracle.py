@@ -167,6 +167,12 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/channels/{channel}/messages/{message_id}/retry"): _scope(
         "channels", "write", names="channel"
     ),
+    ("POST", "/channels/{channel}/retry"): _scope("channels", "write", names="channel"),
+    ("POST", "/channels/{channel}/discard"): _scope("channels", "write", names="channel"),
+    ("POST", "/channels/{channel}/replies/{reply_id}/retry"): _scope(
+        "channels", "write", names="channel"
+    ),
+    ("POST", "/channels/{channel}/test"): _scope("channels", "write", names="channel"),
     ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
     ("GET", "/{channel}/status"): TOKEN,
     # What AgentOS keeps and nothing is kept of here: under the scopes that AgentOS has for it.

@@ -128,6 +128,7 @@ REFUSED: Final[Mapping[str, int]] = {
     "continue_team_run": 409,
     "receive_webhook": 403,  # without a signature
     "retry_channel_message": 409,  # it is not dead
+    "retry_channel_reply": 409,
     "verify_webhook": 403,
 }
 

@@ -14,9 +14,9 @@ from attrs import field
 from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, LeasedQueue
 from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due, lapsed
-from .units import Statements
+from .units import Dialect, Statements, Unit
 
-__all__ = ["OUTBOX", "ClaimedReply", "NewReply", "ReplyRow", "put_replies"]
+__all__ = ["OUTBOX", "ClaimedReply", "NewReply", "PutReply", "ReplyRow", "put_replies"]
 
 
 @frozen
@@ -103,6 +103,19 @@ PUT: Final = clocked(
     values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0)
     on conflict do nothing returning idempotency_key"""
 )
+
+
+@frozen
+class PutReply(Unit[bool]):
+    """Store one reply that answers no message; whether it was new."""
+
+    channel: str
+    reply: NewReply
+    now_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Insert it, unless its key is there."""
+        return bool((yield from put_replies(self.channel, (self.reply,), self.now_us)))
 
 
 def put_replies(

@@ -609,6 +609,24 @@ _KEPT: Final = {
         "Try a dead message, or dead replies to it, once more",
         ref("ChannelRetry"),
     ),
+    "retry_channel_letters": Operation(
+        "Try many dead letters once more",
+        {200: _json(ref("LettersRetried"))},
+        "All dead messages of the channel, or replies, or those that ids or a filter name; at most"
+        " 1,000 of them, the oldest first. `left` says how many more there are of the same choice.",
+    ),
+    "discard_channel_letters": Operation(
+        "Give many dead letters up",
+        {200: _json(ref("LettersDiscarded"))},
+        "A message is done then, without an answer, and its error is `discarded`; a reply is"
+        " deleted. Without ids or a filter, `all` has to be true.",
+    ),
+    "retry_channel_reply": _got("Try one dead reply once more", ref("ReplyRetried")),
+    "send_channel_test": Operation(
+        "Send a test message",
+        {202: _json(ref("ReplyRetried"), "Accepted; it goes out with the replies")},
+        "Its text is the platform's. The list of replies says under its id what became of it.",
+    ),
     "get_channel_replies": _got(
         "Replies of a channel in one state",
         ref("ChannelReplyPage"),

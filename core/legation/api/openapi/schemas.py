@@ -12,6 +12,7 @@ from ...store.run_states import RunState
 from ..fields import describe_body, shape_name
 from ..handlers.access import ExplainAccessRequest
 from ..handlers.collections import COLLECTIONS, Collection
+from ..handlers.letters import DiscardRequest, LettersRequest, MessageTestRequest
 from ..handlers.run_arguments import (
     Action,
     Argument,
@@ -777,6 +778,22 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
         }
     ),
     "ChannelReplyPage": _letters("ChannelReply"),
+    **{
+        name: object_of(
+            {
+                "what": one_of_words("messages", "replies"),
+                done: integer(minimum=0),
+                "left": {**integer(minimum=0), "description": "More of the same choice"},
+                "ids": list_of(TEXT, description="Those that were touched, sorted"),
+            }
+        )
+        for name, done in (("LettersRetried", "retried"), ("LettersDiscarded", "discarded"))
+    },
+    "ReplyRetried": object_of({"id": TEXT, "state": one_of_words("ready")}),
+    **{
+        shape_name(shape): describe_body(shape)
+        for shape in (LettersRequest, DiscardRequest, MessageTestRequest)
+    },
     "ChannelRetry": object_of({"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}),
 }
 

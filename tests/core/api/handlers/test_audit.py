@@ -322,6 +322,10 @@ NOT_IN_THE_TRAIL_ALONE: Final = {
     "migrate_database",  # its record is the ledger's row, which outlives the trail's table
     "migrate_all_databases",
     "retry_channel_message",  # in `test_a_retry_is_recorded_with_it`
+    "retry_channel_letters",  # in `test_letters`, and the next three
+    "discard_channel_letters",
+    "retry_channel_reply",
+    "send_channel_test",
     "receive_webhook",  # nobody's request: its record is the inbox
 }
 

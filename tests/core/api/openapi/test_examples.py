@@ -51,6 +51,9 @@ BODIES: Final[Mapping[str, Any]] = {
     "create_agent_run": {"message": "hi", "stream": False},
     "create_team_run": {"message": "hi", "stream": False},
     "explain_request": {"method": "GET", "path": "/"},
+    "retry_channel_letters": {},
+    "discard_channel_letters": {"all": True},
+    "send_channel_test": {"recipient": "49"},
     "explain_access": {"method": "GET", "path": "/"},
     "create_session": {"session_id": "s2"},
     "delete_sessions": {"session_ids": ["s1"], "session_types": ["agent"]},
@@ -91,7 +94,9 @@ class World:
         received = self.client.post("/chat/webhook", body=MESSAGE, headers=signature(MESSAGE))
         assert received.json() == {"status": "processing"}
         listed = self.client.get("/channels/chat/messages?state=ready").json()["data"]
+        tested = self.client.post("/channels/chat/test", json={"recipient": "49"})
         self.ids = {
+            "reply_id": tested.json()["id"],
             "agent_id": "alpha",
             "team_id": "crew",
             "session_id": "s1",
@@ -220,6 +225,10 @@ def under_way(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     return operation.send(headers=KEY)
 
 
+def without_words(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
+    return operation.send(json={})
+
+
 def of_several(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     operation.world.share()
     return operation.send()
@@ -235,7 +244,7 @@ def on_two_databases(operation: Operation, _: Mapping[str, Any]) -> ClientRespon
 
 def too_large(operation: Operation, example: Mapping[str, Any]) -> ClientResponse:
     limit = int(re.findall(r"\d+", example["detail"])[0])
-    once = KEY if operation.name == "retry_channel_message" else ()
+    once = KEY if operation.name in {"retry_channel_message", "retry_channel_reply"} else ()
     return operation.send(body=bytes(limit + 1), headers=(*JSON, *once))
 
 
@@ -394,6 +403,8 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     ("receive_webhook", 403): unsigned,
     ("receive_webhook", 503): without_the_inbox,
     ("retry_channel_message", 409): unsigned,
+    ("retry_channel_reply", 409): unsigned,
+    ("discard_channel_letters", 422): without_words,
 }
 
 

@@ -1,0 +1,141 @@
+"""Units of work on the dead letters of a channel: many of them at once, or one reply.
+
+Letters are chosen by their ids, or by a filter; the oldest come first, and no more than `limit`
+are touched at once, so that nobody waits for long who sends or receives meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..values import frozen
+from .inbox import INBOX
+from .leased_queue import LeasedQueue
+from .leases import clocked
+from .outbox import OUTBOX
+from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
+
+__all__ = ["DISCARDED", "ChooseLetters", "Chosen", "DiscardLetters", "FetchReply", "RetryLetters"]
+
+DISCARDED: Final = "discarded"
+"""The error of a message that an operator discarded: it is done, and nobody answers it."""
+
+_CHOSEN: Final = """channel = :channel and state = 'dead'
+    and {since} >= :since_us and {since} < :until_us
+    and (cast(:error as text) is null or instr(coalesce(error, ''), :error) > 0)
+    and {among}"""
+_AMONG: Final = "(:ids is null or {name} in (select value from json_each(:ids)))"
+_AMONG_PG: Final = "(cast(:ids as text[]) is null or {name} = any (cast(:ids as text[])))"
+
+
+def _write(statement: str, queue: LeasedQueue[Any, Any]) -> Sql:
+    """Return `statement` on `queue`, of which `{chosen}` are the letters that are meant."""
+    since, name = queue.order[0], queue.name
+    texts: list[str] = []
+    for among in (_AMONG, _AMONG_PG):
+        chosen = _CHOSEN.format(since=since, among=among.format(name=name))
+        oldest = f"""{name} in (
+        select {name} from {queue.table} where {chosen}
+        order by {", ".join(queue.order)} limit :limit)"""
+        told = {"chosen": chosen, "oldest": oldest, "table": queue.table, "name": name}
+        texts.append(statement.format(**told))
+    return clocked(*texts)
+
+
+def _write_both(message: str, reply: str) -> Mapping[str, Sql]:
+    return {"inbox": _write(message, INBOX), "outbox": _write(reply, OUTBOX)}
+
+
+_TOUCHED: Final = "where channel = :channel and state = 'dead' and {oldest} returning {name}"
+RETRY: Final = _write_both(
+    f"update inbox set state = 'ready', ready_us = $CLOCK, done_us = null {_TOUCHED}",
+    f"update outbox set state = 'ready', ready_us = $CLOCK {_TOUCHED}",
+)
+# A message stays, so that its provider cannot bring it a second time; a reply need not.
+DISCARD: Final = _write_both(
+    f"update inbox set state = 'done', done_us = $CLOCK, error = '{DISCARDED}' {_TOUCHED}",
+    f"delete from outbox {_TOUCHED}",
+)
+LEFT: Final = _write_both(
+    "select count(*) from {table} where {chosen}", "select count(*) from {table} where {chosen}"
+)
+
+
+@frozen
+class ChooseLetters:
+    """The dead letters of a channel that are meant.
+
+    Attributes:
+        table: `inbox` for messages, `outbox` for replies.
+        limit: So many are touched at most.
+        ids: Those of these ids; None for any.
+        error: Those whose error has this in it; None for any.
+        since_us: Those that were stored at this time or later.
+        until_us: Those that were stored before.
+    """
+
+    channel: str
+    table: str
+    limit: int
+    ids: tuple[str, ...] | None = None
+    error: str | None = None
+    since_us: int = 0
+    until_us: int = 1 << 62
+
+
+@frozen
+class Chosen:
+    """The ids of the letters that were touched, and how many more of the same choice there are."""
+
+    ids: tuple[str, ...]
+    left: int
+
+
+@frozen
+class RetryLetters(Unit[Chosen]):
+    """Take letters out of the dead ones for one attempt more."""
+
+    chosen: ChooseLetters
+
+    def statements(self, dialect: Dialect) -> Statements[Chosen | Undo[Chosen]]:
+        """Yield one update and one count."""
+        return (yield from _touch(RETRY, self.chosen, dialect))
+
+
+@frozen
+class DiscardLetters(Unit[Chosen]):
+    """Give letters up: a message is done without an answer, a reply is deleted."""
+
+    chosen: ChooseLetters
+
+    def statements(self, dialect: Dialect) -> Statements[Chosen | Undo[Chosen]]:
+        """Yield one change and one count."""
+        return (yield from _touch(DISCARD, self.chosen, dialect))
+
+
+def _touch(
+    by_table: Mapping[str, Sql], chosen: ChooseLetters, dialect: Dialect
+) -> Statements[Chosen | Undo[Chosen]]:
+    ids = text_array(dialect, chosen.ids)
+    rows = yield by_table[chosen.table].of(chosen, ids=ids)
+    if not rows:
+        return Undo(Chosen((), 0))
+    ((left,),) = yield LEFT[chosen.table].of(chosen, ids=ids)
+    return Chosen(tuple(sorted(name for (name,) in rows)), left)
+
+
+FETCH: Final = Sql("select state from outbox where channel = :channel and idempotency_key = :key")
+
+
+@frozen
+class FetchReply(ReadUnit[str | None]):
+    """The state of a reply, None where there is no such."""
+
+    channel: str
+    key: str
+
+    def statements(self, dialect: Dialect) -> Statements[str | None]:
+        """Yield one read."""
+        rows = yield FETCH.of(self)
+        return rows[0][0] if rows else None
