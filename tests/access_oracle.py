@@ -64,6 +64,7 @@ TOKEN: Final = Operation("token")
 SIGNATURE: Final = Operation("signature")
 RUN: Final = ("run_id",)
 SESSION: Final = ("session_id",)
+READS: Final = ("runs:read",)
 
 # Every operation of the interface, whether or not it is served yet.
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
@@ -92,16 +93,17 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/nodes"): _scope("nodes", "read"),
     ("GET", "/metrics/prometheus"): _scope("metrics", "read", also=("system:read", "config:read")),
     ("GET", "/models"): _scope("config", "read", also=("system:read",)),
+    ("GET", "/runs"): TOKEN,
     # Agents.
     ("GET", "/agents"): _scope("agents", "read", "run", lists=True),
     ("GET", "/agents/{agent_id}"): _scope("agents", "read", names="agent_id"),
     ("POST", "/agents/{agent_id}/runs"): _scope("agents", "run", names="agent_id"),
     ("GET", "/agents/{agent_id}/runs"): _scope("agents", "read", "run", names="agent_id"),
     ("GET", "/agents/{agent_id}/runs/{run_id}"): _scope(
-        "agents", "read", "run", names="agent_id", owned=RUN
+        "agents", "read", "run", names="agent_id", owned=RUN, also=READS
     ),
     ("GET", "/agents/{agent_id}/runs/{run_id}/events"): _scope(
-        "agents", "read", "run", names="agent_id", owned=RUN
+        "agents", "read", "run", names="agent_id", owned=RUN, also=READS
     ),
     ("POST", "/agents/{agent_id}/runs/{run_id}/cancel"): _scope(
         "agents", "run", names="agent_id", owned=RUN
@@ -118,10 +120,10 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/teams/{team_id}/runs"): _scope("teams", "run", names="team_id"),
     ("GET", "/teams/{team_id}/runs"): _scope("teams", "read", "run", names="team_id"),
     ("GET", "/teams/{team_id}/runs/{run_id}"): _scope(
-        "teams", "read", "run", names="team_id", owned=RUN
+        "teams", "read", "run", names="team_id", owned=RUN, also=READS
     ),
     ("GET", "/teams/{team_id}/runs/{run_id}/events"): _scope(
-        "teams", "read", "run", names="team_id", owned=RUN
+        "teams", "read", "run", names="team_id", owned=RUN, also=READS
     ),
     ("POST", "/teams/{team_id}/runs/{run_id}/cancel"): _scope(
         "teams", "run", names="team_id", owned=RUN

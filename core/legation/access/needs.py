@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from attrs import evolve
+
 from .scopes import Scoped
 
-__all__ = ["FOLLOW_RUNS", "LIST_CHANNELS", "READ_DATABASE"]
+__all__ = ["FOLLOW_RUNS", "LIST_CHANNELS", "READ_DATABASE", "READ_RUN", "READ_RUNS"]
 
 READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
 LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
@@ -16,3 +18,11 @@ FOLLOW_RUNS: Final[Mapping[str, Scoped]] = {
     kind: Scoped(f"{kind}s", ("read", "run"), parameter=f"{kind}_id") for kind in ("agent", "team")
 }
 """By kind: a caller who may follow runs may know that the agent or the team exists."""
+
+READ_RUNS: Final = Scoped("runs", ("read",))
+"""Who holds this sees the runs of every owner."""
+
+READ_RUN: Final[Mapping[str, Scoped]] = {
+    kind: evolve(need, also=(READ_RUNS.scope,)) for kind, need in FOLLOW_RUNS.items()
+}
+"""By kind: who may read one run, and its events."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE
+from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE, READ_RUN
 from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
 from .call import SMALL_BODY
 from .handlers import (
     access,
+    all_runs,
     audit,
     channels,
     collections,
@@ -62,15 +63,15 @@ def _runs(kind: str) -> tuple[Route, ...]:
     """Return the routes of the runs of agents or of teams."""
     all_runs = f"/{kind}s/{{{kind}_id}}/runs"
     one_run = f"{all_runs}/{{run_id}}"
-    follow, run = FOLLOW_RUNS[kind], _component(kind, "run")
+    follow, read, run = FOLLOW_RUNS[kind], READ_RUN[kind], _component(kind, "run")
     find = partial(components.find_component, kind)
     get, post = (partial(Route, m, tag=f"{kind.capitalize()}s") for m in ("GET", "POST"))
     small = partial(post, body_limit=SMALL_BODY)
     return (
         post(all_runs, run, runs.start_run, f"create_{kind}_run", find=find),
         get(all_runs, follow, runs.list_runs, f"list_{kind}_runs", find=find),
-        get(one_run, follow, runs.get_run, f"get_{kind}_run"),
-        get(f"{one_run}/events", follow, runs.run_events, f"get_{kind}_run_events"),
+        get(one_run, read, runs.get_run, f"get_{kind}_run"),
+        get(f"{one_run}/events", read, runs.run_events, f"get_{kind}_run_events"),
         small(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
         post(f"{one_run}/continue", run, runs.continue_run, f"continue_{kind}_run"),
         small(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
@@ -170,6 +171,15 @@ ROUTES: Final = (
         find=incidents.find_databases,
     ),
     Route("GET", "/nodes", _NODES, nodes.list_nodes, "get_nodes", "Core"),
+    Route(
+        "GET",
+        "/runs",
+        AnyToken(),
+        all_runs.list_all_runs,
+        "get_runs",
+        "Runs",
+        find=all_runs.find_runs,
+    ),
     *_components("agent"),
     *_runs("agent"),
     *_components("team"),

@@ -652,13 +652,11 @@ _2_10_0: Final = Migration(
             "create index runs_listed on runs (status, created_us, run_id)"
             " where parent_run_id is null and status not in ('PENDING', 'RUNNING')"
         ),
-        Step("alter table nodes add column drains bigint not null default 0"),
         Step(f"{_INCIDENTS} without rowid", postgresql=_INCIDENTS),
         Step("create index incidents_at on incidents (at_us)"),
     ),
     down=(
         Step("drop table incidents"),
-        Step("alter table nodes drop column drains"),
         Step("drop index runs_listed"),
         Step("alter table runs drop column resolution"),
         Step("alter table runs drop column resolved_events"),

@@ -39,12 +39,13 @@ def go_on(
     change: Change = transact,
     *,
     stream: bool,
+    by: str | None = None,
 ) -> Program[Continued]:
     """Store the answers, which are in `state`, and see that the run is executed.
 
     Of several who answer the same pause, one goes on; `row` is the run as the answers were held
     against it, `before` its turn.  It goes on whatever becomes of this program.  `stream`: what it
-    says is stored piece by piece from now on, if it was not before.
+    says is stored piece by piece from now on, if it was not before.  `by` is the user who answers.
     """
     asked = json.loads(row.input)
     kept = {
@@ -72,6 +73,8 @@ def go_on(
             hosted=context.hosted,
             waits=context.registry.config.on_busy == "queue",
             share=RunShare(row.subject, limits.runs, limits.waiting, limits.weight, room),
+            resolved_by=by,
+            resolution=_resolution(before, state),
         )
         continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
         if continued.claim is not None:
@@ -86,6 +89,12 @@ def go_on(
     if continued.elsewhere:
         yield from Nudge(runs_topic(database), database)
     return continued
+
+
+def _resolution(before: TurnState, state: TurnState) -> str:
+    """Return how the calls were answered, in a word: `rejected` where all of them were."""
+    agreed = [call.confirmed is not False for call, _ in find_answered(before, state)]
+    return "approved" if any(agreed) else "rejected"
 
 
 def _answers(row: RunRow, before: TurnState, state: TurnState) -> dict[str, Any]:

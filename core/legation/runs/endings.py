@@ -303,6 +303,8 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         bytes=logged + asked - journal.counted,
         tokens=journal.tokens,
         subject=run.subject,
+        model=end.output.get("model"),
+        incident=end.output.get("incident"),
     )
 
 

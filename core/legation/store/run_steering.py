@@ -114,7 +114,9 @@ HOW_IT_STANDS: Final = Sql(
     f"""select status, attempt, token, reason, lease_by, {ASKED_OF}, {CLAIMED} from runs
     where owner = :owner and run_id = :run_id"""
 )
-_CONTINUED: Final = "input = :input, output = null, token = :token, ended_us = null"
+_CONTINUED: Final = """input = :input, output = null, token = :token, ended_us = null,
+        resolved_us = :now_us, resolved_by = :resolved_by, resolved_events = events,
+        resolution = :resolution"""
 _AT_THIS_PAUSE: Final = f"""owner = :owner and run_id = :run_id and {status_is(_PAUSED)}
         and attempt = :attempt"""
 CONTINUE: Final = Sql(
@@ -160,7 +162,8 @@ class ContinueRun(Unit[Continued]):
     `attempt` is that of the pause which was answered, so that of two who answer it one goes on.
     `input` is the run's input from now on, with the answers.  `token` is drawn for this very wish
     and stays on the row: run a second time, as after a commit without an answer, the unit finds
-    what it did.
+    what it did.  `resolved_by` is the user who answered, None for nobody that is known;
+    `resolution` is `approved` or `rejected`.
     """
 
     owner: str
@@ -174,6 +177,8 @@ class ContinueRun(Unit[Continued]):
     hosted: tuple[str, ...]
     waits: bool = True
     share: RunShare = FOR_ANYBODY
+    resolved_by: str | None = None
+    resolution: str = "approved"
 
     def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
         """Yield the session's lock, two looks, and the claim."""

@@ -256,6 +256,7 @@ _CANCELLED: Final = state_after(RunMove.CANCEL)
 FINISH: Final = clocked(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
+        model = :model, incident = :incident,
         input = coalesce(cast(:input as text), input),
         ended_us = :now_us, events = :last, lease_by = null, lease_us = null, state = null
     where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
@@ -333,7 +334,8 @@ class FinishRun(Unit[Ended]):
     `view` is what the token of the run's caller says, which is laid over the state that it shows.
     `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
     `bytes` are those that are counted with it, beside its output and its events; `tokens` what it
-    used of `subject`, or of its owner if that is None.
+    used of `subject`, or of its owner if that is None.  `model` is the id of the one that answered,
+    and `incident` finds a failure in the log, for lists that read no outputs.
     """
 
     owner: str
@@ -357,6 +359,8 @@ class FinishRun(Unit[Ended]):
     bytes: int = 0
     tokens: int = 0
     subject: str | None = None
+    model: str | None = None
+    incident: str | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""

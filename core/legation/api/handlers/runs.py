@@ -54,6 +54,7 @@ from ..call import Call
 from ..fields import PAGES, choice, header, ignored, integer, text
 from ..listing import Cursor, cursor
 from ..run_lists import answer_runs
+from ..visible_runs import sees_every_run
 from .components import find_component
 from .limits import over_limit
 from .media import Media, UnsupportedFile, admit
@@ -264,8 +265,8 @@ class GetRunQuery:
 
 
 def get_run(call: Call, query: GetRunQuery) -> Program[Response | NoRun]:
-    """Return one of the caller's runs."""
-    own = yield from _own_run(call, query.session_id, removed=True)
+    """Return one of the caller's runs; with the scope `runs:read`, one of any user."""
+    own = yield from _own_run(call, query.session_id, removed=True, reads=True)
     return own if isinstance(own, Refusal) else json_bytes_response(200, run_json(own.row))
 
 
@@ -293,7 +294,7 @@ def run_events(
     stopped = parse_last_event_id(call.request.header(b"last-event-id"))
     if isinstance(stopped, BadEventId):
         return Invalid((Fault("header.last-event-id", stopped.reason),))
-    own = yield from _own_run(call)
+    own = yield from _own_run(call, reads=True)
     if isinstance(own, Refusal):
         return own
     row = own.row
@@ -402,7 +403,9 @@ def _go_on(
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
-    continued = yield from go_on(call.context, database, row, before, state, change, stream=stream)
+    continued = yield from go_on(
+        call.context, database, row, before, state, change, stream=stream, by=call.principal.subject
+    )
     if continued.found is None:
         return NotFound(_NO_RUN)
     if continued.over:
@@ -476,20 +479,22 @@ class _Own:
 
 
 def _own_run(
-    call: Call, *session_ids: str | None, removed: bool = False
+    call: Call, *session_ids: str | None, removed: bool = False, reads: bool = False
 ) -> Program[_Own | NotFound]:
     """Return the run that the path names, if it is one the caller may see, of these sessions.
 
     The session of the token counts before those that the request says; None is any.  `removed`:
-    also one of an agent or a team that is not hosted any more.
+    also one of an agent or a team that is not hosted any more.  `reads`: it is for reading alone,
+    for which a scope opens the runs of every owner.
     """
+    every = call.principal.sees_all or (reads and sees_every_run(call.principal))
     kind = "agent" if "agent_id" in call.params else "team"
     hosted = find_component(kind, call)
     if isinstance(hosted, Component):
-        own = yield from _run_of(call, hosted)
+        own = yield from _run_of(call, hosted, every=every)
         absent = NotFound(_NO_RUN)
     else:
-        own = (yield from _run_of_removed(call, kind)) if removed else None
+        own = (yield from _run_of_removed(call, kind, every=every)) if removed else None
         absent = hosted
     named = call.principal.session_id
     wanted = {named} if named else {*session_ids, None}
@@ -499,20 +504,19 @@ def _own_run(
     return own
 
 
-def _run_of(call: Call, hosted: Component | _Removed) -> Program[_Own | None]:
-    principal = call.principal
-    fetch = FetchRun(call.params["run_id"], principal.owner, principal.sees_all)
+def _run_of(call: Call, hosted: Component | _Removed, *, every: bool) -> Program[_Own | None]:
+    fetch = FetchRun(call.params["run_id"], call.principal.owner, any_owner=every)
     row = yield from Transact(hosted.database, fetch)
     return None if row is None or not _of(row, hosted) else _Own(hosted, row)
 
 
-def _run_of_removed(call: Call, kind: str) -> Program[_Own | None]:
+def _run_of_removed(call: Call, kind: str, *, every: bool) -> Program[_Own | None]:
     """Look for the run in every database; one that does not answer may be the one."""
     trouble: StoreFailure | None = None
     for database in call.registry.databases:
         removed = _Removed(kind, call.params[f"{kind}_id"], database)
         try:
-            own = yield from _run_of(call, removed)
+            own = yield from _run_of(call, removed, every=every)
         except StoreFailure as failure:
             trouble = failure
             continue

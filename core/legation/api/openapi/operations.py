@@ -642,10 +642,17 @@ _AUDIT: Final = {
     ),
 }
 
+# --- Runs of every user ------------------------------------------------------------------------
+
+_ALL_RUNS: Final = {
+    "get_runs": _got("Runs of every agent and team, in all databases", ref("RunPage")),
+}
+
 LINKED: Final = frozenset(
     {
         *("get_sessions", "get_session_runs", "list_agent_runs", "list_team_runs"),
         *("get_audit", "get_channel_messages", "get_channel_replies", "get_incidents"),
+        "get_runs",
     }
 )
 """The operations whose answers link to what follows."""
@@ -684,6 +691,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **_CHANNELS,
     **_KEPT,
     **_AUDIT,
+    **_ALL_RUNS,
     **{collection.operation: _empty(collection) for collection in COLLECTIONS},
 }
 """Every operation there is."""

@@ -49,6 +49,7 @@ from ..json_schema import (
     ref,
     text,
 )
+from .run_schemas import RUN_LISTS
 
 __all__ = ["SCHEMAS", "collection_schema"]
 
@@ -876,6 +877,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     **_ERRORS,
     **_PLATFORM,
     **_RUNS,
+    **RUN_LISTS,
     **_SESSIONS,
     **_DATABASES,
     **_CHANNELS,
