@@ -9,19 +9,21 @@ import { Dialogs } from "./parts/dialog.js";
 import { layout, signIn, welcome } from "./parts/layout.js";
 import { html, render } from "./vendor/lit-html.js";
 import { screen as access } from "./screens/access.js";
+import { screen as agents } from "./screens/agents.js";
 import { screen as approvals } from "./screens/approvals.js";
 import { screen as audit } from "./screens/audit.js";
 import { screen as channels } from "./screens/channels.js";
 import { screen as databases } from "./screens/databases.js";
 import { screen as incidents } from "./screens/incidents.js";
 import { screen as overview } from "./screens/overview.js";
+import { screen as playground } from "./screens/playground.js";
 import { screen as runs } from "./screens/runs.js";
 import { screen as sessions } from "./screens/sessions.js";
 import { screen as configuration } from "./screens/settings.js";
 
 /** Every screen, in the order of the menu. @type {import("../types/console").Screen[]} */
 const SCREENS = [
-  overview, runs, incidents, approvals, sessions, channels, databases, audit, access, configuration,
+  overview, runs, incidents, playground, agents, approvals, sessions, channels, databases, audit, access, configuration,
 ];
 
 /** @typedef {import("../types/console").Place} Place */

@@ -25,10 +25,14 @@ export class Visit {
     this.state = this.screen.open(this.ctx);
   }
 
+  /** @type {(() => void)[]} */
+  waiting = [];
+
   /** Fetch again what a token that has ended did not bring. @param {import("./rights.js").Rights} rights */
   goOn(rights) {
     this.ctx.rights = rights;
     for (const load of this.loads) if (load.error instanceof ApiError && load.error.status === 401) load.reload();
+    for (const done of this.waiting.splice(0)) done();
   }
 
   /** @param {import("../types/console").Place} place @param {World} world @returns {Context} */
@@ -55,6 +59,7 @@ export class Visit {
       },
       go: (to, { replace = false } = {}) => { replace ? location.replace(`#${to}`) : (location.hash = to); },
       remember: (to) => history.replaceState(history.state, "", `#${to}`),
+      signedIn: () => new Promise((done) => this.waiting.push(done)),
       confirm: async (question) => (await dialogs.ask(question)) !== null,
       ask: (question) => dialogs.ask(question),
     };

@@ -42,6 +42,8 @@ export interface Context {
   remember(place: string): void;
   /** Say something in passing; a screen reader reads it out. */
   notify(text: string, kind?: "good" | "bad"): void;
+  /** Wait until somebody has signed in again: what was refused with 401 may be tried once more. */
+  signedIn(): Promise<void>;
   /** Ask for a yes. */
   confirm(question: Question): Promise<boolean>;
   /** Ask for values by a form that is made of a JSON schema; null when it was left. */

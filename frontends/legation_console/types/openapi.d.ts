@@ -257,6 +257,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/access/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The keys that tokens are verified with, by their names */
+        get: operations["get_access_keys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/access/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Whether somebody may make a request, and what decides it
+         * @description Somebody is the bearer of `token`, or of a token with `claims`, whoever signed it; without both, it is you. Where the token is refused, `because` says why.
+         */
+        post: operations["explain_access"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit": {
         parameters: {
             query?: never;
@@ -331,6 +368,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/config/effective": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Every setting in force, without secrets
+         * @description Keys, passwords, instructions, and what else may hold a secret are shown as `[redacted]`.
+         */
+        get: operations["get_effective_config"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/models": {
         parameters: {
             query?: never;
@@ -360,6 +417,26 @@ export interface paths {
         };
         /** The settings that are unsafe, as `legation check` finds them */
         get: operations["get_posture"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Errors by the number that a caller saw, the newest first
+         * @description An incident is there some seconds after it happened. Of one process and one minute at most 100 are, of a database the newest 10,000, and none older than 30 days. The log has all of them, and more of each.
+         */
+        get: operations["get_incidents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1478,6 +1555,105 @@ export interface components {
             knowledge_instances?: {
                 [key: string]: unknown;
             }[];
+        };
+        /** @description One key of the configuration; functions stand there by their names */
+        Setting: {
+            /** @example platform.lease_seconds */
+            path: string;
+            /** @description As it is configured; what may hold a secret is `[redacted]` */
+            value: unknown;
+            /** @enum {string} */
+            source: "default" | "configuration" | "environment";
+        };
+        SettingList: {
+            data: components["schemas"]["Setting"][];
+        };
+        KeyList: {
+            data: {
+                /** @description Its name in the audit trail */
+                key_id: string;
+                /** @description Its name in tokens */
+                kid: string | null;
+                /** @enum {string} */
+                source: "configuration" | "environment" | "jwks";
+            }[];
+            meta: {
+                authorization: boolean;
+                algorithm: string | null;
+                /** @description Since when these keys are in force, if that is known */
+                loaded_at: string | null;
+                /** @description What is passed over in the JWKS */
+                notes: string[];
+                /** @description Why the keys that came last were not taken */
+                trouble: components["schemas"]["KeysTrouble"] | null;
+            };
+        };
+        KeysTrouble: {
+            at: string | null;
+            reasons: components["schemas"]["Fault"][];
+        };
+        ExplainAccessRequest: {
+            /** @example GET */
+            method: string;
+            /** @example /agents */
+            path: string;
+            token?: string | null;
+            claims?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        AccessExplanation: {
+            allowed: boolean;
+            caller: {
+                sub: string | null;
+                scopes: string[];
+                session_id: string | null;
+                admin: boolean;
+                key_id: string | null;
+            } | null;
+            method?: string;
+            /** @example /agents/{agent_id} */
+            route?: string;
+            /** @description What a caller needs, in words */
+            needs?: string;
+            /** @description What allows it */
+            by?: string;
+            /** @description The ids for which it is allowed */
+            only?: string[];
+            /** @enum {string} */
+            reason?: "scope" | "signature" | "method" | "no route" | "token";
+            /** @description A scope that would be enough */
+            missing?: string;
+            /** @description The methods that the path takes */
+            allow?: string[];
+            /** @description Why the token is refused */
+            because?: string;
+        };
+        /** @description What went wrong, without a word of what it was about */
+        Incident: {
+            /** @description As it stands in an answer, in a run and in the log */
+            incident: string;
+            /** Format: date-time */
+            at: string;
+            db_id: string;
+            node: string;
+            /** @description A class of exceptions, or why a run failed */
+            error_type: string;
+            /** @description What raised it; empty where nothing was raised */
+            place: string;
+            operation: string | null;
+            component: string | null;
+            request_id: string | null;
+            run_id: string | null;
+        };
+        IncidentPage: {
+            data: components["schemas"]["Incident"][];
+            meta: {
+                limit: number;
+                next_cursor: string | null;
+                /** @description Databases that did not answer */
+                absent: string[];
+            };
         };
         Posture: {
             data: components["schemas"]["Fault"][];
@@ -4073,6 +4249,133 @@ export interface operations {
             };
         };
     };
+    get_access_keys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The server is busy",
+                     *       "error_code": "SERVICE_UNAVAILABLE"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    explain_access: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExplainAccessRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessExplanation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description Content Too Large */
+            413: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The body is longer than 16384 bytes",
+                     *       "error_code": "PAYLOAD_TOO_LARGE"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "body.method: is required",
+                     *       "error_code": "VALIDATION_ERROR",
+                     *       "errors": [
+                     *         {
+                     *           "path": "body.method",
+                     *           "message": "is required"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ValidationErrorResponse"];
+                };
+            };
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The server is busy",
+                     *       "error_code": "SERVICE_UNAVAILABLE"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     get_audit: {
         parameters: {
             query?: {
@@ -4288,6 +4591,48 @@ export interface operations {
             };
         };
     };
+    get_effective_config: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "The server is busy",
+                     *       "error_code": "SERVICE_UNAVAILABLE"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     get_models: {
         parameters: {
             query?: never;
@@ -4382,6 +4727,67 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
+        };
+    };
+    get_incidents: {
+        parameters: {
+            query?: {
+                /** @description The database; all of them unless given */
+                db_id?: string;
+                /** @description Not before, in seconds since the epoch */
+                since?: number;
+                /** @description Before, in seconds since the epoch */
+                until?: number;
+                /** @description Incidents on a page */
+                limit?: number;
+                /** @description Where the page before ended, as its `Link` has it; `page` does not count then */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentPage"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "query.since: must be at least 0",
+                     *       "error_code": "VALIDATION_ERROR",
+                     *       "errors": [
+                     *         {
+                     *           "path": "query.since",
+                     *           "message": "must be at least 0"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ValidationErrorResponse"];
+                };
+            };
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     get_nodes: {

@@ -63,7 +63,7 @@ function field(given, label, value, change, required) {
     return html`<div class="field tick"><input type="checkbox" id=${id} aria-describedby=${described} .checked=${Boolean(value)}
       @change=${(/** @type {any} */ event) => change(event.target.checked)} /><label for=${id}>${label}</label>${about}</div>`;
   }
-  return html`<div class="field"><label for=${id}>${label}${required ? nothing : html` <span class="quiet">optional</span>`}</label>
+  return html`<div class="field"><label for=${id}>${label}</label>${required ? nothing : html` <span class="quiet">optional</span>`}
     ${about}${input(schema, id, described, value, change, required)}</div>`;
 }
 

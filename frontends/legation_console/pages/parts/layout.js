@@ -54,7 +54,7 @@ function who(rights, session, leave) {
   return html`<footer>
     <p class="cut" title=${rights.name}>${rights.name}</p>
     ${rights.me.admin ? html`<p class="quiet">Administrator</p>` : nothing}
-    ${left === null ? nothing : html`<p class="quiet">${left > 0 ? `Signed in for ${duration(left)} more` : "The sign-in has ended"}</p>`}
+    ${left === null ? nothing : html`<p class="quiet">${left > 0 ? `Signed in for ${duration(left < 60 ? left : Math.floor(left / 60) * 60).replace(/ 0 [a-z]+$/, "")} more` : "The sign-in has ended"}</p>`}
     ${session.token === null ? nothing : html`<button type="button" class="bare" @click=${leave}>${icon("out")}Sign out</button>`}
   </footer>`;
 }

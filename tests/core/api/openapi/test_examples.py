@@ -104,6 +104,8 @@ class World:
             "channel": "chat",
             "message_id": listed[0]["id"],
             "name": "page.css",
+            "digest": "0",
+            "part": "table.js",
             "agent": runs["agent"]["run_id"],
             "team": runs["team"]["run_id"],
         }
@@ -339,7 +341,7 @@ def answer_without_json(operation: Operation, _: Mapping[str, Any]) -> ClientRes
 
 def nowhere(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     """An id that no path can have."""
-    return operation.send(operation.target(**{operation.parameters[-1]: ""}), token="")
+    return operation.send(operation.target(**{operation.parameters[0]: ""}), token="")
 
 
 def workflow(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
