@@ -150,6 +150,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     # Databases.
     ("GET", "/databases"): _scope("databases", "read", lists=True),
     ("GET", "/databases/{db_id}"): _scope("databases", "read", names="db_id"),
+    ("GET", "/databases/{db_id}/size"): _scope("databases", "read", names="db_id"),
     ("GET", "/databases/{db_id}/migrations"): _scope("databases", "read", names="db_id"),
     ("GET", "/databases/{db_id}/migrations/plan"): _scope("databases", "read", names="db_id"),
     ("POST", "/databases/{db_id}/migrate"): _scope(

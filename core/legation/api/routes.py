@@ -250,6 +250,7 @@ ROUTES: Final = (
         databases.get_plan,
         "get_migration_plan",
     ),
+    _database("GET", "/databases/{db_id}/size", READ_DATABASE, databases.get_size, "get_size"),
     _migration(
         "/databases/all/migrate", _MIGRATE_ALL, databases.migrate_all, "migrate_all_databases"
     ),

@@ -99,7 +99,11 @@ ANY_MEASURE: Final = Sql(
     _MEASURED.format(_measure("length(cast({} as blob))"), _SQLITE_KEYS),
     _MEASURED.format(_measure("octet_length({})"), _POSTGRESQL_KEYS),
 )
-_READ: Final = f"select {SESSION_COLUMNS} from sessions where"
+_LAST_STATUS: Final = """(
+    select status from runs where runs.owner = sessions.owner
+    and runs.session_id = sessions.session_id and runs.parent_run_id is null
+    order by runs.run_no desc limit 1)"""
+_READ: Final = f"select {SESSION_COLUMNS}, {_LAST_STATUS} from sessions where"
 ANY_READ: Final = Sql(f"{_READ} {_SQLITE_KEYS}", f"{_READ} {_POSTGRESQL_KEYS}")
 
 

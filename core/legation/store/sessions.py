@@ -36,7 +36,10 @@ __all__ = [
 
 @frozen
 class SessionRow:
-    """One session, without its runs; times in microseconds since the epoch."""
+    """One session, without its runs; times in microseconds since the epoch.
+
+    `last_status` is the state of the newest run of a session that is listed.
+    """
 
     owner: str
     session_id: str
@@ -49,10 +52,11 @@ class SessionRow:
     runs: int
     created_us: int
     updated_us: int
+    last_status: str | None = None
 
 
-SESSION_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow))
-"""The columns of a `SessionRow`, in its order."""
+SESSION_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow)[:-1])
+"""The columns of a `SessionRow`, in its order, without that of its runs."""
 
 _RETURNED: Final = SESSION_COLUMNS.replace(" state,", f" {RETURNED_STATE},")
 """They as an update returns them."""
@@ -61,7 +65,7 @@ _STATE: Final = SESSION_COLUMNS.split(", ").index("state")
 
 
 def to_session(columns: tuple[Any, ...]) -> SessionRow:
-    """Return the session of a row of `SESSION_COLUMNS`."""
+    """Return the session of a row of `SESSION_COLUMNS`, and of its `last_status` behind them."""
     owner, session_id, kind, component, name, state, metadata, summary, *numbers = columns
     return SessionRow(
         owner,

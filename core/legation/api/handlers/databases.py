@@ -33,6 +33,7 @@ from ...migrations.plan import Drift, Move, Plan, PlanRefusal, UnknownVersion, p
 from ...migrations.schema_version import MalformedVersion, Version, parse_version
 from ...store.failures import NotServed, StoreFailure
 from ...store.health import REASONS
+from ...store.sizes import MeasureDatabase
 from ...store.units import Dialect
 from ...values import frozen
 from ..call import Call
@@ -50,6 +51,7 @@ __all__ = [
     "get_database",
     "get_migrations",
     "get_plan",
+    "get_size",
     "list_databases",
     "migrate_all",
     "migrate_one",
@@ -147,6 +149,18 @@ def get_migrations(call: Call, name: str, query: MigrationsQuery) -> Program[Res
     meta = {"page": page, "limit": limit, "total_count": total, "total_pages": -(-total // limit)}
     stands = _describe_reading(name, reading, call.registry.catalogue)
     return json_response(200, {**stands, "data": entries, "meta": meta})
+
+
+def get_size(call: Call, name: str) -> Program[Response]:
+    """Return how many bytes a database has, and of which tables; rows are estimated.
+
+    Of a file of SQLite that has more than 256 MiB, `tables` is null: nobody counts them.
+    """
+    size = yield from Transact(name, MeasureDatabase())
+    tables: list[dict[str, Any]] | None = None
+    if size.tables is not None:
+        tables = [{"name": t.name, "rows": t.rows, "bytes": t.size} for t in size.tables]
+    return json_response(200, {"id": name, "bytes": size.size, "tables": tables})
 
 
 def _read_version(read: Reader, name: str) -> Target:

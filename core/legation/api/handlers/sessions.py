@@ -537,12 +537,16 @@ def _render_item_with_owner(row: SessionRow) -> bytes:
 
 
 def _item(row: SessionRow) -> dict[str, Any]:
+    more = {f"{row.kind}_id": row.component_id} if row.component_id else {}
+    if row.last_status is not None:
+        more["last_status"] = row.last_status
     return {
         "session_id": row.session_id,
         "session_name": row.name or "",
         "session_state": row.state,
         "created_at": iso_time(row.created_us),
         "updated_at": iso_time(row.updated_us),
+        **more,
     }
 
 

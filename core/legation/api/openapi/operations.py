@@ -544,6 +544,12 @@ _DATABASES: Final = {
         "What a migration would do, statement by statement",
         ref("MigrationPlan"),
     ),
+    "get_size": Operation(
+        "How large a database is, table by table",
+        {200: _json(ref("DatabaseSize"))},
+        "Rows are estimated. Of a file of SQLite that has more than 256 MiB the tables are not"
+        " counted: they are null.",
+    ),
     "migrate_all_databases": Operation(
         "Migrate All Databases",
         {

@@ -644,7 +644,16 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "SortOrder": one_of_words(*ORDERS),
     "PaginationInfo": object_of(_PAGED, {"search_time_ms": NUMBER}),
     "SessionSchema": object_of(
-        _SESSION, {"user_id": {**TEXT, "description": "Whose it is, for those who see every owner"}}
+        _SESSION,
+        {
+            "user_id": {**TEXT, "description": "Whose it is, for those who see every owner"},
+            "agent_id": TEXT,
+            "team_id": TEXT,
+            "last_status": {
+                **_STATUS,
+                "description": "That of its newest run; absent where it has none",
+            },
+        },
     ),
     "PaginatedResponse_SessionSchema_": object_of(
         {"data": list_of(ref("SessionSchema")), "meta": ref("PaginationInfo")}
@@ -668,6 +677,24 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
 
 _DATABASES: Final[Mapping[str, Schema]] = {
     "Database": object_of(_DATABASE, _REACHED),
+    "DatabaseSize": object_of(
+        {
+            "id": TEXT,
+            "bytes": integer(minimum=0),
+            "tables": nullable(
+                list_of(
+                    object_of(
+                        {
+                            "name": TEXT,
+                            "rows": {**nullable(INTEGER), "description": "About so many"},
+                            "bytes": {**integer(minimum=0), "description": "With its indexes"},
+                        }
+                    ),
+                    description="The largest first; null where nobody counts them",
+                )
+            ),
+        }
+    ),
     "MigrationEntry": object_of(
         {
             "seq": INTEGER,

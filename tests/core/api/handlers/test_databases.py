@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from legation import Agent, Database, Platform
+from legation.api.handlers.databases import get_size
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.ledger import ReadLedger, ReadServedLedger, add_entry, read_state
@@ -15,10 +16,11 @@ from legation.migrations.migrate import Attempt, FindAttempt
 from legation.migrations.schema_version import EMPTY, Version
 from legation.store.audit import AppendAudit
 from legation.store.failures import Busy, CommitLost, StatementFailed, Unavailable
+from legation.store.sizes import DatabaseSize, MeasureDatabase
 from legation.store.units import Dialect, Statements, Unit
-from legation_testing import Client, ClientResponse
+from legation_testing import Client, ClientResponse, play
 
-from ....callers import Issuer
+from ....callers import Issuer, demo
 
 ISSUER: Final = Issuer()
 LATEST: Final = str(CATALOGUE.latest)
@@ -538,3 +540,43 @@ def test_an_older_node_speaks_for_its_own_catalogue() -> None:
         assert told["message"] == "Database migrated successfully to version 2.3.0"
         assert client.post(f"/databases/main/migrate?target_version={LATEST}").status == 400
         assert json.loads(client.get("/databases").body)[0]["latest"] == "2.3.0"
+
+
+# --- its size ------------------------------------------------------------------------------------
+
+
+def test_a_database_says_how_large_it_is_table_by_table() -> None:
+    databases = (Database("main", "sqlite://"), Database("second", "sqlite://"))
+    with Client(demo(None, databases=databases)) as client:
+        for number in range(20):
+            client.run("alpha", "hi " * 500, session_id=f"s{number}")
+        first, second = (
+            client.get(f"/databases/{name}/size").expect_success().json()
+            for name in ("main", "second")
+        )
+
+    tables = [{one["name"]: one for one in each["tables"]} for each in (first, second)]
+    assert [each["id"] for each in (first, second)] == ["main", "second"]
+    assert [each["runs"]["rows"] for each in tables] == [20, 0]
+    assert tables[0]["runs"]["bytes"] > tables[1]["runs"]["bytes"] > 0
+    assert first["bytes"] > second["bytes"]
+
+
+def test_the_size_of_a_large_file_is_that_of_the_whole() -> None:
+    nobody: Any = None
+    script = [(Transact("main", MeasureDatabase()), DatabaseSize(1 << 40, None))]
+    answer = play(get_size(nobody, "main"), script)
+
+    assert json.loads(answer.body) == {"id": "main", "bytes": 1 << 40, "tables": None}
+
+
+def test_the_size_is_for_those_who_may_read_the_database() -> None:
+    issuer = Issuer()
+    with Client(demo(issuer)) as client:
+
+        def status(scope: str, name: str = "main") -> int:
+            return client.get(f"/databases/{name}/size", token=issuer.token(scope)).status
+
+        assert status("databases:read") == status("databases:main:read") == 200
+        assert status("databases:second:read") == status("sessions:read") == 403
+        assert status("databases:read", "no-such") == 404

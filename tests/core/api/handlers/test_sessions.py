@@ -357,3 +357,26 @@ def test_an_id_that_none_can_have_does_not_swell_the_audit_trail(client: Client)
     assert client.request("DELETE", "/sessions", json=body).status == 204
     deleted = [entry for entry in client.audit if entry.operation == "delete_sessions"]
     assert [entry.resource for entry in deleted] == ["s"]
+
+
+# --- what the list says of runs ------------------------------------------------------------------
+
+
+def test_a_listed_session_has_its_component_and_the_state_of_its_newest_run(client: Client) -> None:
+    create(client, session_id="empty")
+    client.run("quick", "hi", session_id="s1")
+    client.run_team("desk", "hi", session_id="s2")
+    client.post(
+        "/agents/sloth/runs", form={"message": "x", "session_id": "s3", "background": "true"}
+    )
+    agents = {row["session_id"]: row for row in client.get("/sessions").json()["data"]}
+    (team,) = client.get("/sessions?type=team").json()["data"]
+
+    assert agents.keys() == {"empty", "s1", "s3"}
+    assert "last_status" not in agents["empty"] and "agent_id" not in agents["empty"]
+    assert [agents["s1"]["agent_id"], agents["s1"]["last_status"]] == ["quick", "COMPLETED"]
+    assert [agents["s3"]["agent_id"], agents["s3"]["last_status"]] == ["sloth", "RUNNING"]
+    assert [team["team_id"], team["last_status"]] == ["desk", "COMPLETED"]
+    client.advance(6)
+    agents = {row["session_id"]: row for row in client.get("/sessions").json()["data"]}
+    assert agents["s3"]["last_status"] == "COMPLETED"
