@@ -215,6 +215,14 @@ class World:
         assert answer.status == 200, answer
         return dict(answer.body)
 
+    def answer(self, run: dict[str, Any], *, confirmed: bool) -> None:
+        """Answer what a run waits for, as Bob."""
+        asked = run["requirements"][0]["tool_execution"]
+        form = {"tools": json.dumps([{**asked, "confirmed": confirmed}]), "stream": "false"}
+        path = f"/agents/clerk/runs/{run['run_id']}/continue"
+        token = self.token("agents:run", sub="bob")
+        assert ask(self.origin, token, "POST", path, form).status == 200
+
     def deliver(self, messages: Sequence[tuple[str, str, str]]) -> None:
         """Deliver messages of people on the channel: sender, id and text."""
         sent = whatsapp(*messages)
@@ -223,6 +231,13 @@ class World:
         request = urllib.request.Request(url, sent.body, dict(sent.headers), method="POST")
         with urllib.request.urlopen(request, timeout=20) as reply:
             assert reply.status == 200
+
+    def until_sent(self, *recipients: str) -> None:
+        """Wait until the provider has taken a message for each of these."""
+        due = time.monotonic() + 20
+        while {seen.recipient for seen in self.provider.seen} != set(recipients):
+            assert time.monotonic() < due, self.provider.seen
+            time.sleep(0.02)
 
     def until_dead(self, number: int) -> None:
         """Wait until so many replies are dead letters."""

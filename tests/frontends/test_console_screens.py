@@ -12,7 +12,7 @@ from ..browser import NoBrowser
 from .console_kit import NARROW, Console, console
 from .console_world import World, world
 
-ALWAYS: Final = {"Overview", "Access"}
+ALWAYS: Final = {"Overview", "Runs", "Access"}
 """The screens that need no scope."""
 
 
@@ -57,11 +57,13 @@ def test_without_a_scope_the_screens_are_absent(shown: Console, served: World) -
     shown.open(served.origin, served.token())
 
     assert set(shown.screens()) == ALWAYS
-    for path in ("runs", "approvals", "sessions", "channels", "databases", "audit", "settings"):
+    for path in ("approvals", "sessions", "channels", "databases", "audit", "settings"):
         shown.show(f"/{path}")
         shown.wait_text("There is no such screen, or your token does not open it.")
         shown.show("/overview")
         shown.wait_for("heading", "Overview")
+    shown.show("/runs")  # one's own, of which there is none
+    shown.wait_text("No run fits")
     shown.assert_clean()
 
 
@@ -73,6 +75,7 @@ def test_a_database_is_migrated_where_the_id_is_typed(shown: Console, served: Wo
     judge(shown, "databases")
     shown.click("archive", "link")
     shown.wait_text("there is nothing to do")
+    shown.wait_text("session_states")  # among the tables, with its size
     shown.choose("To version", "2.9.0")
     shown.wait_text("Lost with it:")
     judge(shown, "database")
@@ -148,6 +151,94 @@ def test_a_session_is_found_changed_and_deleted(shown: Console, served: World) -
     shown.click("Delete")
     shown.wait_text("The session is deleted.")
     assert served.ask("GET", f"{path}&user_id=bob").status == 404
+    shown.assert_clean()
+
+
+def test_a_run_is_found_and_read_step_by_step(shown: Console, served: World) -> None:
+    served.run("ask look up Bristol", "teams/desk", session_id="team-run")
+    shown.open(served.origin, served.token("runs:read"), "/runs")
+    assert set(shown.screens()) == ALWAYS
+    shown.wait_text("model_overloaded")
+    judge(shown, "runs")
+    shown.choose("Status", "ERROR")
+    shown.click("Filter")
+    shown.page.wait("document.querySelectorAll('tbody tr').length === 1")
+    shown.click("Clear", "link")
+    shown.click("Desk team", "link")
+
+    shown.wait_text("delegate_task_to_member")
+    steps = shown.page.wait(
+        "(rows => rows.length === 8 && rows.map((row) => row.innerText.split(' ')[0]))"
+        "([...document.querySelectorAll('.waterfall .name')])"
+    )
+    assert steps == ["Run", "Model", "Tool", "Run", "Model", "Tool", "Model", "Model"]
+    rows = shown.page.run(
+        "[...document.querySelectorAll('.waterfall button')].map((row) => row.innerText)"
+    )
+    assert "look_up" in rows[5]
+    shown.page.click(".waterfall li:nth-child(6) button")
+    shown.wait_text("Bristol: a hotel in Berlin")
+    judge(shown, "run")
+    shown.click("As JSON", "DisclosureTriangle")
+    shown.wait_text("member_responses")
+    shown.assert_clean()
+
+
+def test_a_run_is_followed_while_it_works(shown: Console, served: World) -> None:
+    paused = served.run("pay Adlon", session_id="followed")
+    query = "component=agent:clerk&db_id=main"
+    shown.open(served.origin, served.token("runs:read"), f"/runs/{paused['run_id']}?{query}")
+    shown.wait_text("waits for an answer")
+    served.answer(paused, confirmed=True)
+    shown.wait_text("120 paid to Adlon")
+    shown.page.wait("document.querySelector('.facts').innerText.includes('COMPLETED')")
+    shown.assert_clean()
+
+
+def test_an_incident_leads_to_its_run(shown: Console, served: World) -> None:
+    shown.open(served.origin, served.token("incidents:read", "runs:read"), "/incidents")
+    assert set(shown.screens()) == {*ALWAYS, "Incidents"}
+    shown.wait_text("model_overloaded")
+    judge(shown, "incidents")
+    shown.click("agent:clerk", "link")
+    shown.wait_text("The model is overloaded")
+    shown.assert_clean()
+
+
+def test_dead_letters_are_sent_again_and_discarded(shown: Console, served: World) -> None:
+    served.provider.access_token = "another"
+    served.deliver([("4911", "m1", "hello"), ("4912", "m2", "hello"), ("4913", "m3", "hello")])
+    served.until_dead(3)
+    token = served.token("channels:read", "channels:write")
+    shown.open(served.origin, token, "/channels")
+    assert set(shown.screens()) == {*ALWAYS, "Channels"}
+    shown.wait_text("whatsapp")
+    judge(shown, "channels")
+    shown.click("front-desk replies", "link")
+    shown.wait_text("HTTP 401")
+    judge(shown, "dead-letters")
+    shown.click("Retry reply-m1")
+    shown.wait_text("It is sent again.")
+    served.until_dead(3)  # in vain: the provider still refuses
+    assert served.provider.seen == []
+
+    served.provider.access_token = "access-token"
+    shown.show("/channels/front-desk?what=replies&state=dead")
+    shown.page.wait("document.querySelectorAll('tbody tr').length === 3")
+    shown.click("Retry reply-m2")
+    shown.page.wait("document.querySelectorAll('tbody tr').length === 2")
+    shown.click("Discard all")
+    shown.write("Type front-desk to go on", "front-desk")
+    shown.page.wait("!document.querySelector('dialog .danger').disabled")
+    shown.press("Enter")
+    shown.wait_text("2 letters: discarded.")
+    shown.wait_text("No dead letters")
+
+    shown.click("Send a test message")
+    shown.write("To", "4915")
+    shown.click("Send")
+    shown.wait_text("The message is on its way.")
+    served.until_sent("4912", "4915")
     shown.assert_clean()
 
 

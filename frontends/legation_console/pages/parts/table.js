@@ -9,7 +9,7 @@ import { empty, show } from "./show.js";
  * @typedef {{
  *   title: string,
  *   cell: (row: R) => import("../../types/console").View,
- *   kind?: "main" | "number" | "wide" | "wide number" | "time" | "action",
+ *   kind?: "main" | "number" | "wide" | "wide number" | "fit" | "action",
  * }} Column The kind "main" takes the room there is; "wide" is left out on a narrow page.
  */
 

@@ -43,12 +43,12 @@ function view(ctx, { entries }) {
     title: "Nothing in the trail fits",
     none: "Every decision of the platform about a change is written there; see what the filters leave.",
     columns: [
-      { title: "When", kind: "time", cell: (row) => when(row.at_us / 1e6) },
+      { title: "When", kind: "fit", cell: (row) => when(row.at_us / 1e6) },
       { title: "Who", cell: (row) => (row.subject === null ? "nobody"
         : html`<a class="cut" title=${row.subject} href="#/audit?${new URLSearchParams({ subject: row.subject })}">${row.subject}</a>`) },
       { title: "Operation", kind: "main", cell: (row) => cut(row.operation) },
       { title: "Resource", kind: "wide", cell: (row) => code(row.resource) },
-      { title: "Decision", cell: (row) => badge(row.decision) },
+      { title: "Decision", kind: "fit", cell: (row) => badge(row.decision) },
       { title: "By", kind: "wide", cell: (row) => cut(row.scope) },
       { title: "Status", kind: "number", cell: (row) => row.status },
       { title: "Request", kind: "wide", cell: (row) => code(row.request_id) },

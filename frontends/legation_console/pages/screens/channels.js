@@ -55,6 +55,7 @@ function openOne(ctx, id) {
   const { what = "replies", ...query } = chosen(ctx);
   const path = `/channels/{channel}/${what === "messages" ? "messages" : "replies"}`;
   const letters = ctx.pages((next, signal) => ctx.api.page(path, { path: { channel: id }, query, signal }, next));
+  ctx.every(5, () => { if (!letters.appends) letters.reload(); });
   return { id, what, letters, dead: (query.state ?? "dead") === "dead", busy: false };
 }
 
@@ -81,9 +82,9 @@ function viewOne(ctx, state) {
       none: dead ? "What was given up on would be here, with the reason." : nothing,
       columns: [
         { title: what === "messages" ? "From" : "To", cell: (row) => cut(row.sender ?? row.recipient) },
-        { title: "State", cell: (row) => badge(row.state) },
+        { title: "State", kind: "wide", cell: (row) => badge(row.state) },
         { title: "Error", kind: "main", cell: (row) => cut(row.error) },
-        { title: "Attempts", kind: "number", cell: (row) => count(row.attempts) },
+        { title: "Attempts", kind: "wide number", cell: (row) => count(row.attempts) },
         { title: "Since", cell: (row) => ago(row.received_at ?? row.created_at) },
         { title: "Id", kind: "wide", cell: (row) => code(row.id) },
         ...(dead && one ? [{ title: "", kind: /** @type {const} */ ("action"), cell: (/** @type {any} */ row) => html`
@@ -118,10 +119,10 @@ async function each(ctx, state, what) {
   let sum = 0;
   await attempt(ctx, async () => {
     for (let left = 1; left > 0;) {
-      const json = { what: state.what };
+      const json = { what: state.what, ...(what === "discard" && { all: true }) };
       const done = await ctx.api.ask("post", `/channels/{channel}/${what}`, { path: { channel: state.id }, json });
-      sum += done.count;
-      left = done.count ? done.left : 0;
+      sum += done.ids.length;
+      left = done.ids.length ? done.left : 0;
     }
     ctx.notify(`${plural(sum, "letter")}: ${what === "retry" ? "tried again" : "discarded"}.`, "good");
   });
@@ -133,15 +134,12 @@ async function each(ctx, state, what) {
 async function test(ctx, state) {
   const json = await ctx.ask({
     title: `Send a test message over ${state.id}`,
-    text: "It goes through the outbox, as every reply does.",
+    text: "It is sent as every reply is, and stands in the list of replies.",
     action: "Send",
     schema: {
       type: "object",
-      properties: {
-        recipient: { type: "string", title: "To", minLength: 1, maxLength: 256 },
-        text: { type: "string", title: "Text", minLength: 1, maxLength: 1000, default: "A test message" },
-      },
-      required: ["recipient", "text"],
+      properties: { recipient: { type: "string", title: "To", minLength: 1, maxLength: 256 } },
+      required: ["recipient"],
     },
   });
   if (json === null) return;

@@ -38,7 +38,7 @@ function viewAll({ databases }) {
     href: (row) => `/databases/${encodeURIComponent(row.id)}`,
     columns: [
       { title: "Database", kind: "main", cell: (row) => row.id },
-      { title: "State", cell: (row) => badge(row.state, row.serving ? undefined : "bad") },
+      { title: "State", kind: "fit", cell: (row) => badge(row.state, row.serving ? undefined : "bad") },
       { title: "Schema", cell: version },
       { title: "Engine", kind: "wide", cell: (row) => row.engine },
       { title: "Nodes", kind: "number", cell: (row) => count(row.cluster?.nodes) },
@@ -66,7 +66,7 @@ function openOne(ctx, id) {
     base: ctx.load((signal) => ctx.api.get("/databases/{db_id}", { path, signal })),
     history: ctx.load((signal) => ctx.api.get("/databases/{db_id}/migrations", { path, signal })),
     size: ctx.can("GET /databases/{db_id}/size", id)
-      ? ctx.load((signal) => ctx.api.ask("get", "/databases/{db_id}/size", { path, signal })) : null,
+      ? ctx.load((signal) => ctx.api.get("/databases/{db_id}/size", { path, signal })) : null,
   };
 }
 
@@ -86,7 +86,7 @@ function viewOne(ctx, state) {
       caption: "Migrations so far",
       rows: data,
       columns: [
-        { title: "When", kind: "time", cell: (row) => when(row.at_us / 1e6) },
+        { title: "When", kind: "fit", cell: (row) => when(row.at_us / 1e6) },
         { title: "From", cell: (row) => row.from_version },
         { title: "To", cell: (row) => row.to_version },
         { title: "By", kind: "main", cell: (row) => row.actor },
@@ -152,14 +152,14 @@ async function run(ctx, state, { loses, moves, to_version: to }, dry) {
 }
 
 /** @param {any} size */
-function viewSize({ data, bytes: whole }) {
-  return html`${whole === undefined ? nothing : html`<p>${bytes(whole)} in all.</p>`}${table({
+function viewSize({ tables, bytes: whole }) {
+  return html`<p>${bytes(whole)} in all.</p>${tables === null ? html`<p class="quiet">Its tables are too large to be counted.</p>` : table({
     caption: "Size by table",
-    rows: data,
+    rows: tables,
     columns: [
-      { title: "Table", kind: "main", cell: (row) => row.table },
-      { title: "Rows", kind: "number", cell: (row) => count(row.rows) },
-      { title: "Bytes", kind: "number", cell: (row) => bytes(row.bytes) },
+      { title: "Table", kind: "main", cell: (row) => row.name },
+      { title: "Rows, about", kind: "number", cell: (row) => count(row.rows) },
+      { title: "With indexes", kind: "number", cell: (row) => bytes(row.bytes) },
     ],
   })}`;
 }

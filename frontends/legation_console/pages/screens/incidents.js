@@ -41,7 +41,7 @@ function view(ctx, { incidents }) {
     title: "No incident",
     none: "Nobody was shown an error of this platform.",
     columns: [
-      { title: "When", kind: "time", cell: (row) => when(row.at) },
+      { title: "When", kind: "fit", cell: (row) => when(row.at) },
       { title: "Incident", cell: (row) => code(row.incident) },
       { title: "Error", kind: "main", cell: (row) => cut(row.error_type) },
       { title: "Where", kind: "wide", cell: (row) => code(row.place) },

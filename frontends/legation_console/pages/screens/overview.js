@@ -61,7 +61,7 @@ function databases(found) {
     rows: Object.values(found),
     columns: [
       { title: "Database", kind: "main", cell: (one) => cut(one.id) },
-      { title: "State", cell: (one) => badge(one.state) },
+      { title: "State", kind: "fit", cell: (one) => badge(one.state) },
       { title: "Engine", kind: "wide", cell: (one) => one.engine ?? "–" },
       { title: "Schema", kind: "wide", cell: (one) => one.version ?? "–" },
       { title: "Nodes", kind: "number", cell: (one) => count(one.cluster?.nodes) },
@@ -111,7 +111,7 @@ function nodes({ data }) {
         { title: "Release", kind: "wide", cell: (one) => one.release },
         { title: "Since", kind: "wide", cell: (one) => ago(one.since) },
         { title: "Last beat", kind: "number", cell: (one) => `${duration(one.beat_seconds)} ago` },
-        { title: "State", cell: (one) => (one.draining ? badge("draining") : badge(one.this ? "answers you" : "lives", "good")) },
+        { title: "State", kind: "fit", cell: (one) => (one.draining ? badge("draining") : badge(one.this ? "answers you" : "lives", "good")) },
       ],
     })}
   </section>`;

@@ -1,6 +1,6 @@
 // @ts-check
 // One run: its steps against time, its answer, what it cost, and what went wrong.
-import { count, plural, when } from "../format.js";
+import { count, plural } from "../format.js";
 import { attempt } from "../parts/attempt.js";
 import { follow } from "../parts/follow.js";
 import { json } from "../parts/json.js";
@@ -61,7 +61,7 @@ export function viewRun(ctx, state) {
         ["Model", cut(run.model ?? "–")],
         ["Tokens", html`${count(run.metrics?.total_tokens)} <span class="quiet">${count(run.metrics?.input_tokens)} in,
           ${count(run.metrics?.output_tokens)} out</span>`],
-        ["Begun", html`<span title=${when(run.created_at)}>${ago(run.created_at)}</span>`],
+        ["Begun", ago(run.created_at)],
         ["Run", code(state.id)],
         ...failure(run),
       ])}</section>`)}
@@ -83,7 +83,9 @@ export function viewRun(ctx, state) {
 /** @param {Context} ctx @param {any} state @param {any} run */
 function session(ctx, { kind }, run) {
   if (!ctx.can("GET /sessions/{session_id}")) return code(run.session_id);
-  return html`<a class="cut" href="#/sessions/${encodeURIComponent(run.session_id)}?type=${kind}">${run.session_id}</a>`;
+  const database = ctx.place.query.get("db_id");
+  const query = new URLSearchParams({ type: kind, ...(database && { db_id: database }) });
+  return html`<a class="cut" href="#/sessions/${encodeURIComponent(run.session_id)}?${query}">${run.session_id}</a>`;
 }
 
 /** @param {any} run @returns {[string, any][]} */
@@ -122,7 +124,7 @@ function answer(run) {
   const text = typeof content === "string" ? content : JSON.stringify(content ?? null, null, 2);
   return html`
     ${requirements.length ? html`<section><h2>Waits for</h2>${requirements.map((/** @type {any} */ one) =>
-      json(one.tool_execution ?? one, { open: 2 }))}</section>` : nothing}
+      html`<div class="call"><b>${one.tool_execution?.tool_name}</b>${json(one.tool_execution?.tool_args ?? one, { open: 2 })}</div>`)}</section>` : nothing}
     <section><h2>Answer</h2>${content === undefined || content === null ? html`<p class="none">None yet.</p>`
       : html`<pre class="text" tabindex="0">${text}</pre>`}</section>
     <details><summary>As JSON</summary>${json(run)}</details>`;

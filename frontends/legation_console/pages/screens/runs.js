@@ -60,14 +60,14 @@ function viewAll(ctx, { runs }) {
     caption: "Runs, newest first",
     title: runs.next === null ? "No run fits" : "No run on this page",
     none: "Runs are kept as long as their sessions.",
-    href: (row) => `/runs/${row.run_id}?${new URLSearchParams({ component: `${row.component.kind}:${row.component.id}` })}`,
+    href: (row) => `/runs/${row.run_id}?${new URLSearchParams({ component: `${row.component.kind}:${row.component.id}`, db_id: row.db_id })}`,
     columns: [
-      { title: "Run", kind: "main", cell: (row) => cut(row.component.name || row.component.id) },
-      { title: "Status", cell: (row) => badge(row.status) },
-      { title: "User", cell: (row) => cut(row.user_id || "–") },
-      { title: "Begun", cell: (row) => ago(row.created_at) },
+      { title: "Run", kind: "main", cell: (row) => html`${row.component.name || row.component.id} <span class="quiet">${row.component.kind}</span>` },
+      { title: "Status", kind: "fit", cell: (row) => badge(row.status) },
+      { title: "User", kind: "wide", cell: (row) => cut(row.user_id || "–") },
+      { title: "Begun", kind: "fit", cell: (row) => ago(row.created_at) },
       { title: "Took", kind: "number", cell: (row) => took(row) },
-      { title: "Tokens", kind: "number", cell: (row) => compact(row.tokens?.total_tokens) },
+      { title: "Tokens", kind: "wide number", cell: (row) => compact(row.tokens?.total_tokens) },
       { title: "Error", kind: "wide", cell: (row) => cut(row.error_type ?? "") },
     ],
   })}`;
@@ -75,5 +75,7 @@ function viewAll(ctx, { runs }) {
 
 /** @param {any} row */
 function took({ started_at: begun, ended_at: ended }) {
-  return begun && ended ? duration((Date.parse(ended) - Date.parse(begun)) / 1000) : "–";
+  if (!begun || !ended) return "–";
+  const length = (Date.parse(ended) - Date.parse(begun)) / 1000; // of times in whole seconds
+  return length < 1 ? "< 1 s" : duration(length);
 }

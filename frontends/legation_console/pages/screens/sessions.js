@@ -55,9 +55,9 @@ function viewAll(ctx, { sessions, databases, query: { type = "agent", db_id: dat
     href: (row) => `/sessions/${encodeURIComponent(row.session_id)}?${query}`,
     columns: [
       { title: "Session", kind: "main", cell: (row) => cut(row.session_name || row.session_id) },
-      { title: "User", cell: (row) => cut(row.user_id ?? row.owner ?? "–") },
+      { title: "User", cell: (row) => cut(row.user_id ?? "–") },
       { title: "Answered by", kind: "wide", cell: (row) => cut(row.agent_id ?? row.team_id ?? "–") },
-      { title: "Last run", cell: (row) => (row.last_status ? badge(row.last_status) : "–") },
+      { title: "Last run", kind: "fit", cell: (row) => (row.last_status ? badge(row.last_status) : "–") },
       { title: "Changed", cell: (row) => ago(row.updated_at) },
     ],
   })}`;
@@ -103,7 +103,7 @@ function viewOne(ctx, state) {
       href: (row) => `/runs/${row.run_id}?${runQuery(row, state)}`,
       columns: [
         { title: "Run", kind: "main", cell: (row) => cut(row.run_input || row.run_id) },
-        { title: "Status", cell: (row) => badge(row.status) },
+        { title: "Status", kind: "fit", cell: (row) => badge(row.status) },
         { title: "Tokens", kind: "number", cell: (row) => count(row.metrics?.total_tokens) },
         { title: "Begun", cell: (row) => ago(row.created_at) },
       ],
