@@ -30,6 +30,7 @@ nox.options.sessions = [
     "mypy",
     "pyright",
     "imports",
+    "console",
     "core",
     "tests",
     "lowest",
@@ -157,6 +158,21 @@ def imports(session: nox.Session) -> None:
     install(session, "lint")
     # Its cache outlives a package that was a module, and then sees imports that are not there.
     session.run("lint-imports", "--no-cache")
+
+
+@nox.session(allow_parallel=True)
+def console(session: nox.Session) -> None:
+    """Check the types of the console's modules against the OpenAPI document, with a pinned tsc."""
+    session.install("-e", ".", *groups("node"), *lock_options())
+    session.run("python", "-m", "tests.console_node", "types", str(Path(session.create_tmp())))
+
+
+@nox.session(default=False)
+def vendor(session: nox.Session) -> None:
+    """Bring what the console takes from npm, each package with the digest of `vendor.json`."""
+    session.install("-e", ".", *groups("node"), *lock_options())
+    session.run("python", "-m", "tests.console_node", "vendor")
+    session.run("git", "diff", "--stat", "--", "frontends/legation_console", external=True)
 
 
 PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer"}  # by their package of Debian
@@ -353,6 +369,9 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
     pages = {name for name in names if name.startswith("legation_host/pages/")}
     if not any(name.endswith("redoc.standalone.js") for name in pages):
         session.error("in the wheel: no files for the documentation pages")
+    shown = {f"legation_console/pages/{name}" for name in ("main.js", "vendor/lit-html.js")}
+    if missing := shown - {*names}:
+        session.error(f"in the wheel: no {sorted(missing)}")
 
 
 @nox.session(allow_parallel=True)

@@ -18,6 +18,7 @@ from legation import __version__
 from .audit import audit
 from .channels import channels
 from .check import check, explain
+from .console import console
 from .failing import CannotGoOn
 from .keys import keys
 from .migrate import migrate
@@ -65,6 +66,7 @@ def main(context: click.Context) -> None:
       legation serve                        a demonstration, no key and no file needed
       legation keys new keys                keys of your own, and how to switch authorization on
       legation serve platform.toml          your own agents
+      legation console                      the console of a running server, in a browser
       legation check platform.toml          every route with its scope, every unsafe setting
     """
     if sys.stdin is None:  # it was closed
@@ -76,6 +78,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     serve,
+    console,
     migrate,
     round_once,
     token,

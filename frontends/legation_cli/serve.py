@@ -161,6 +161,8 @@ def banner(platform: Platform, url: str, *, demo: bool) -> str:
     ]
     if demo:
         lines[-1] += f" ({unquote(platform.databases['main'].removeprefix('sqlite:///'))})"
+    if config.console and not url.startswith("unix:"):
+        lines.append(f"  console        {url}/console")
     if config.docs and not url.startswith("unix:"):
         lines.append(f"  docs           {url}/docs")
     if demo:

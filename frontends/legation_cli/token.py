@@ -15,7 +15,7 @@ from legation.access.key_material import ALGORITHMS
 
 from .failing import CannotGoOn, sentences
 
-__all__ = ["Duration", "token"]
+__all__ = ["Duration", "make_claims", "sign", "token"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -84,9 +84,15 @@ def token(
     Example:
       legation token --key keys/private.pem --sub ada --scope agents:read --scope agents:*:run
     """
-    import jwt
-
     rules = ClaimRules() if platform is None else _rules(platform)
+    claims = make_claims(rules, expires, scopes, sub, **named)
+    click.echo(sign(claims, key_path, algorithm, kid))
+
+
+def make_claims(
+    rules: ClaimRules, expires: int, scopes: tuple[str, ...], sub: str | None, **named: str | None
+) -> dict[str, Any]:
+    """Return the claims of a token that is good from now on for `expires` seconds."""
     now = int(time.time())
     claims = {
         "iss": next(iter(rules.issuers), None),
@@ -99,12 +105,22 @@ def token(
     rules.scopes[0].place(payload, [scope for group in scopes for scope in group.split()])
     if sub is not None:
         rules.user_id.place(payload, sub)
+    return payload
+
+
+def sign(payload: dict[str, Any], key_path: Path, algorithm: str, kid: str | None) -> str:
+    """Return a token with these claims.
+
+    Raises:
+        CannotGoOn: The file holds no private key for the algorithm.
+    """
+    import jwt
+
     header = {"kid": kid} if kid else None
     try:
-        signed = jwt.encode(payload, _key(key_path, algorithm), algorithm, headers=header)
+        return jwt.encode(payload, _key(key_path, algorithm), algorithm, headers=header)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, NotImplementedError):
         raise CannotGoOn(f"{key_path}: not a private key for {algorithm}, unencrypted") from None
-    click.echo(signed)
 
 
 def _rules(platform: str) -> ClaimRules:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import mmap
 import re
+import tarfile
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from legation_console import read_console
+
+from ..console_node import digests, unpack
 
 FOLDER: Final = Path(__file__).parent.parent.parent / "frontends/legation_console"
 FILES: Final = read_console()
@@ -63,6 +67,22 @@ def test_whatever_a_module_imports_is_here(name: str) -> None:
     for path in imports:
         found = Path(FOLDER / "pages", folder, path).resolve()
         assert found.relative_to(FOLDER / "pages").as_posix() in FILES
+
+
+@pytest.mark.parametrize(("wanted", "said"), [("LICENCE", "LICENCE"), ("a", "approves")])
+def test_another_package_than_the_approved_one_is_not_vendored(wanted: str, said: str) -> None:
+    packed = BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("package/a")
+        member.size = 1
+        archive.addfile(member, BytesIO(b"1"))
+    content = packed.getvalue()
+    other: dict[str, Any] = {"integrity": digests(b""), "files": {"a": {}}}
+    package: dict[str, Any] = {"integrity": digests(content), "files": {wanted: {}}}
+
+    assert unpack(content, "x", {**package, "files": {"a": {}}}) == {"a": b"1"}
+    with pytest.raises((KeyError, ValueError), match=said):
+        unpack(content, "x", other if said == "approves" else package)
 
 
 def test_what_is_vendored_is_what_was_approved() -> None:

@@ -108,6 +108,7 @@ def test_the_demonstration_says_where_its_database_and_its_pages_are(
         command.until(lambda: "Ctrl-C ends it." in command.lines)
 
     assert f"  databases      main ({data}/demonstration.db)" in command.lines
+    assert f"  console        {url}/console" in command.lines
     assert f"  docs           {url}/docs" in command.lines
     assert (data / "demonstration.db").exists()
 
