@@ -29,6 +29,7 @@ __all__ = [
     "LimitOverrides",
     "Model",
     "NodeLimits",
+    "Notify",
     "OpenAIModel",
     "Platform",
     "PlatformLimits",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         Console,
         Database,
         Model,
+        Notify,
         Team,
     )
     from .http.messages import Request, Response, Streamed
@@ -95,7 +97,9 @@ else:
         return value
 
 
-_CONFIG: Final = "Agent AuthorizationConfig Channel ConfigurationError Console Database Model Team"
+_CONFIG: Final = (
+    "Agent AuthorizationConfig Channel ConfigurationError Console Database Model Notify Team"
+)
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"

@@ -54,6 +54,7 @@ __all__ = [
     "InDoubt",
     "Mode",
     "Model",
+    "Notify",
     "OnBusy",
     "PlatformConfig",
     "Provider",
@@ -345,6 +346,28 @@ class Console:
 
 
 @frozen(kw_only=True)
+class Notify:
+    """The webhook by which somebody hears of runs that wait for a person, or have failed.
+
+    It is signed as Standard Webhooks 1.0 asks, and sent until it is taken, as a reply of a channel
+    is.
+
+    Attributes:
+        url: Where it is sent.
+        secret_env: The environment variable that holds the secret: base64 of 24 to 64 bytes.
+        previous_secret_env: That of the one before, while it is replaced: it signs as well.
+        on: Of what: `paused`, `failed`.
+        components: Of the runs of which agents and teams, as `agent:clerk`; of all, unless given.
+    """
+
+    url: str
+    secret_env: str
+    previous_secret_env: str | None = None
+    on: tuple[str, ...] = field(default=("paused", "failed"), converter=strings)
+    components: tuple[str, ...] = field(default=(), converter=strings)
+
+
+@frozen(kw_only=True)
 class PlatformConfig:
     """The whole tree.  `id` is the audience of tokens and the platform's name in `/info`.
 
@@ -357,6 +380,8 @@ class PlatformConfig:
     `unhosted_minutes` for what no node hosts is an incident.
 
     `limits` are what each caller may take at most, so that none takes what is another's.
+
+    `notify` says who hears of runs that pause or fail.
 
     `readers` are functions by a media type: each returns the text of such a file, for the models
     that do not take it.
@@ -375,6 +400,7 @@ class PlatformConfig:
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
     limits: PlatformLimits = PlatformLimits()
+    notify: Notify | None = None
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
     models: tuple[AnyModel, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
@@ -402,6 +428,7 @@ _READERS: Final = "readers"
 _AUTHORIZATION: Final = "authorization_config"
 _CONSOLE: Final = "console"
 _LIMITS: Final = "limits"
+_NOTIFY: Final = "notify"
 _LIMIT_TABLES: Final = ("scopes", "subjects")
 
 Found: TypeAlias = dict[str, Any]
@@ -414,7 +441,7 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
     """
     faults: list[Fault] = []
-    known = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _READERS, *_KEYED, *_LISTED}
+    known = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _NOTIFY, _READERS, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
     if _READERS in mapping:
@@ -426,6 +453,8 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
     if _CONSOLE in mapping:
         sign_in = _one(Console, mapping[_CONSOLE], _CONSOLE, faults)
         found[_CONSOLE] = found[_CONSOLE] and sign_in
+    if _NOTIFY in mapping:
+        found[_NOTIFY] = _one(Notify, mapping[_NOTIFY], _NOTIFY, faults)
     if _LIMITS in mapping:
         found[_LIMITS] = _structure_limits(mapping[_LIMITS], faults)
     for key, (name, cls) in _KEYED.items():

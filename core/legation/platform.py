@@ -36,6 +36,7 @@ from .config import (
     ConfigurationError,
     Console,
     Database,
+    Notify,
     OnBusy,
     PlatformConfig,
     Reader,
@@ -137,6 +138,7 @@ class Platform:
         lease_seconds: float = 30.0,
         unhosted_minutes: float = 10.0,
         limits: PlatformLimits = PlatformLimits(),  # noqa: B008  frozen
+        notify: Notify | None = None,
         databases: Iterable[Database] = (),
         models: Iterable[AnyModel] = (),
         agents: Iterable[Agent] = (),
@@ -164,6 +166,7 @@ class Platform:
             lease_seconds=lease_seconds,
             unhosted_minutes=unhosted_minutes,
             limits=limits,
+            notify=notify,
             databases=databases,
             models=models,
             agents=agents,

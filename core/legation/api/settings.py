@@ -25,9 +25,10 @@ REDACTED: Final = "[redacted]"
 _ROOT: Final = "platform"
 _PLAIN: Final = (str, int, float, bool)
 _CONSOLE: Final = "console"
+_NOTIFY: Final = "notify"
 _DATABASES: Final = "databases"
 _LISTED: Final = (_DATABASES, "models", "agents", "teams", "channels")
-_TABLES: Final = (*_LISTED, "authorization_config", "limits", "readers")
+_TABLES: Final = (*_LISTED, "authorization_config", "limits", "notify", "readers")
 _NAMED: Final[Mapping[str, str]] = {"databases": "id", "models": "name", "channels": "id"}
 """The tables of a file whose key is a member here, and what that is called."""
 
@@ -60,6 +61,8 @@ class Settings:
                 # Where people sign in has a table of its own.
                 shown = value if name != _CONSOLE else bool(value)
                 yield self._line(f"{_ROOT}.{name}", name, shown, default)
+        if config.notify is not None:
+            yield from self._list_members(_NOTIFY, config.notify)
         if isinstance(config.console, Console):
             yield from self._list_members(_CONSOLE, config.console)
         yield from self._list_members("authorization_config", config.authorization_config)
@@ -170,11 +173,11 @@ def _show_variables(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _show_database(url: str) -> str:
-    """Return the URL of a database without its user, its password and its options."""
+def _show_url(url: str) -> str:
+    """Return a URL without user, password and options; that of a webhook without its path."""
     if url.startswith("sqlite:"):
         return url.partition("?")[0]
-    return _show_place(url)
+    return _show_host(url) if url.startswith("http") else _show_place(url)
 
 
 def _show_place(url: str) -> str:
@@ -204,7 +207,7 @@ _SHOWN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "verification_keys": _hide_each,
     "instructions": _hide,
     "settings": _show_variables,
-    "url": _show_database,
+    "url": _show_url,
     "base_url": _show_place,
     "api_base_url": _show_place,
     "reply_url": _show_host,

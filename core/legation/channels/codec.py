@@ -26,6 +26,7 @@ class Codec(ABC):
     Attributes:
         kind: The name of the kind in a configuration.
         text_limit: The characters that one reply may have; a longer one is sent in parts.
+        receives: Whether messages come in; else it only sends.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
         name: The id of the channel.
@@ -35,6 +36,7 @@ class Codec(ABC):
 
     kind: ClassVar[str]
     text_limit: ClassVar[int]
+    receives: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-__all__ = ["base_url", "check_base_url", "check_segment", "check_token"]
+__all__ = ["base_url", "check_base_url", "check_segment", "check_token", "check_url"]
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -29,7 +29,12 @@ def base_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def check_url(value: str) -> str | None:
+    """Return what is wrong with `value` as an absolute http or https URL, or None."""
+    return None if _BASE_URL.fullmatch(value) else "must be an http or https URL"
+
+
 def check_base_url(_: object, attribute: Any, value: str) -> None:
     """Refuse what is not an absolute http or https URL."""
-    if not _BASE_URL.fullmatch(value):
-        raise ValueError(f"{attribute.name} must be an http or https URL")
+    if (wrong := check_url(value)) is not None:
+        raise ValueError(f"{attribute.name} {wrong}")

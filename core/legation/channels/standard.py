@@ -78,16 +78,19 @@ class Standard(Codec):
                 "written_us": reply.created_us,
             },
         }
-        body = compact_json(content).encode()
+        return self.sign(reply.key, compact_json(content).encode(), now_us)
+
+    def sign(self, key: str, body: bytes, now_us: int) -> Fetch:
+        """Return the signed request that sends `body` under the id `key`."""
         seconds = str(now_us // 1_000_000)
-        signatures = sign_standard(self.secrets, reply.key.encode(), seconds.encode(), body)
+        signatures = sign_standard(self.secrets, key.encode(), seconds.encode(), body)
         return Fetch(
             "POST",
             self.reply_url,
             (
                 ("content-type", "application/json"),
-                ("idempotency-key", reply.key),
-                ("webhook-id", reply.key),
+                ("idempotency-key", key),
+                ("webhook-id", key),
                 ("webhook-timestamp", seconds),
                 ("webhook-signature", b" ".join(signatures).decode()),
             ),

@@ -45,6 +45,7 @@ _TABLES: Final = {
     "teams",
     "channels",
     "limits",
+    "notify",
     "readers",
 }
 # The list of each kind of thing, and the field that names one of them in a path.

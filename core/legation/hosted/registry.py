@@ -46,6 +46,7 @@ from ..tools import Tool
 from ..values import frozen
 from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .channel_kinds import find_kinds, read_settings
+from .notify import NOTIFY, NotifyRule, make_notices, notify_faults
 from .providers import model_of
 from .sign_in import sign_in_faults
 
@@ -203,6 +204,7 @@ class Registry:
     Attributes:
         catalogue: The schema of its databases.
         limits: Those of callers.
+        notices: Of which runs somebody hears, by database.
         hosted: What its components host, sorted: of that its nodes claim the runs that wait.
     """
 
@@ -213,6 +215,7 @@ class Registry:
     channels: Mapping[str, HostedChannel]
     catalogue: Catalogue = CATALOGUE
     limits: LimitTable = field(factory=LimitTable, repr=False)
+    notices: Mapping[str, NotifyRule] = field(factory=dict[str, NotifyRule])
     hosted: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -342,7 +345,33 @@ class _Builder:
         self._check_places()
         self._check_senders(by_id)
         limits = self._limits()
-        return Registry(config, agents, teams, self.databases, by_id, limits=limits)
+        rules = self._notices((*agents.values(), *teams.values()), by_id)
+        return Registry(config, agents, teams, self.databases, by_id, limits=limits, notices=rules)
+
+    def _notices(
+        self, components: tuple[Component, ...], channels: dict[str, HostedChannel]
+    ) -> dict[str, NotifyRule]:
+        """Add a channel of notices for each database with runs; return who hears of which runs."""
+        notify, faults = self.config.notify, len(self.faults)
+        if notify is None:
+            return {}
+        names = (f"{one.kind}:{one.id}" for one in components)
+        self.faults += notify_faults(notify, self.environ, names, channels)
+        rules: dict[str, NotifyRule] = {}
+        if len(self.faults) > faults:
+            return rules
+        on, named = frozenset(notify.on), frozenset(notify.components)
+        for number, database in enumerate(self.databases):
+            first = next((one for one in components if one.database == database), None)
+            channel = f"{NOTIFY}.{database}" if number else NOTIFY
+            if (
+                first is None
+                or (codec := make_notices(notify, self.environ, channel, self._fault)) is None
+            ):
+                continue
+            channels[channel] = HostedChannel(codec, first, APOLOGY)
+            rules[database] = NotifyRule(channel, on, named)
+        return rules
 
     def _limits(self) -> LimitTable:
         """Return the table of limits; report each that is out of range."""

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from ..effects import Interrupted, Log, Program, Publish, RandomBytes
+from ..effects import Interrupted, Log, Nudge, Program, Publish, RandomBytes
 from ..http.messages import compact_json
 from ..incidents import trace, where
 from ..models.conversation import ModelFailed
 from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
 from ..store.once import WORTH, shorten_output
+from ..store.outbox import Letter
 from ..store.run_rows import RunLease
 from ..store.run_states import RunState
 from ..store.runs import Ended, FinishRun
@@ -37,6 +38,7 @@ from .events import (
     mark_final,
     members_of,
 )
+from .notices import write_notice
 from .output import (
     Failure,
     RunSummary,
@@ -305,6 +307,21 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         subject=run.subject,
         model=end.output.get("model"),
         incident=end.output.get("incident"),
+        notice=_notice(journal, end),
+    )
+
+
+def _notice(journal: Journal, end: End) -> Letter | None:
+    if journal.notify is None:
+        return None
+    return write_notice(
+        journal.notify,
+        journal.run,
+        database=journal.database,
+        state=end.state,
+        output=end.output,
+        seq=journal.seq,
+        now_us=journal.now_us,
     )
 
 
@@ -336,4 +353,6 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
             last = events[-1]
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         yield from Publish(run.run_id, events, journal.database)
+        if finish.notice is not None:
+            yield from Nudge(f"outbox:{journal.database}", journal.database)
     return ended

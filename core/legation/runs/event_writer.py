@@ -17,6 +17,7 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
+from ..hosted.notify import NotifyRule
 from ..models.conversation import storable
 from ..shares.budgets import Spending
 from ..store.member_runs import CheckLease, MemberMove, Root
@@ -88,6 +89,7 @@ class Journal:
         model_calls: How many calls of models its subject may have at once, as the run was asked
             for; None where that is as for anybody.
         incidents: Where errors are noted; nowhere, where there is none.
+        notify: Who hears of runs that pause or fail.
     """
 
     database: str
@@ -115,6 +117,7 @@ class Journal:
     counted: int = 0
     model_calls: int | None = None
     incidents: IncidentBook | None = None
+    notify: NotifyRule | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 

@@ -247,6 +247,7 @@ class ExecuteRun(Job):
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
             incidents=self.context.cluster.incidents,
+            notify=self.context.registry.notices.get(self.database),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:

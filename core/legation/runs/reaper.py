@@ -174,6 +174,7 @@ class KeepRuns(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
             incidents=self.context.cluster.incidents,
+            notify=self.context.registry.notices.get(self.database),
         )
         if row.events:
             yield from self._add_uncounted(journal, asked.get("answered", {}))

@@ -16,7 +16,7 @@ from .leased_queue import STANDS, ClaimedItem, LeasedQueue
 from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due, lapsed
 from .units import Dialect, Statements, Unit
 
-__all__ = ["OUTBOX", "ClaimedReply", "NewReply", "PutReply", "ReplyRow", "put_replies"]
+__all__ = ["OUTBOX", "ClaimedReply", "Letter", "NewReply", "PutReply", "ReplyRow", "put_replies"]
 
 
 @frozen
@@ -103,6 +103,14 @@ PUT: Final = clocked(
     values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0)
     on conflict do nothing returning idempotency_key"""
 )
+
+
+@frozen
+class Letter:
+    """A reply and the channel that sends it, to be stored with something else."""
+
+    channel: str
+    reply: NewReply
 
 
 @frozen

@@ -103,7 +103,7 @@ def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Su
     summary: Summary = {
         "id": hosted.id,
         "kind": hosted.codec.kind,
-        f"{component.kind}_id": component.id,
+        **({f"{component.kind}_id": component.id} if hosted.codec.receives else {}),
         "db_id": component.database,
         "messages": None,
         "replies": None,

@@ -87,6 +87,7 @@ def _interfaces(registry: Registry) -> list[dict[str, str]]:
     return [
         {"type": channel.codec.kind, "version": "1.0", "route": f"/{name}"}
         for name, channel in registry.channels.items()
+        if channel.codec.receives
     ]
 
 

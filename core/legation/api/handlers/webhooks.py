@@ -108,7 +108,8 @@ def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None
 
 def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
     """Return the channel that the path names, to whoever does not know of channels otherwise."""
-    return call.registry.channels.get(call.params["channel"]) or NotFound()
+    channel = call.registry.channels.get(call.params["channel"])
+    return channel if channel is not None and channel.codec.receives else NotFound()
 
 
 def _status(status: str) -> Response:

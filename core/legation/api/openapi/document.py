@@ -122,7 +122,7 @@ def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
     if route.operation not in CHANNEL_ONLY:
         yield route.template, route.operation
         return
-    for channel in registry.channels:
+    for channel in (one.id for one in registry.channels.values() if one.codec.receives):
         yield route.template.replace("{channel}", channel), f"{route.operation}_{channel}"
 
 
