@@ -137,6 +137,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     # Sessions: no scope names one.
     ("GET", "/sessions"): _scope("sessions", "read"),
     ("GET", "/sessions/{session_id}"): _scope("sessions", "read", owned=SESSION),
+    ("GET", "/sessions/{session_id}/export"): _scope("sessions", "read", owned=SESSION),
     ("GET", "/sessions/{session_id}/runs"): _scope("sessions", "read", owned=SESSION),
     ("GET", "/sessions/{session_id}/runs/{run_id}"): _scope(
         "sessions", "read", owned=("session_id", "run_id")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
 from ..shares.limits import PlatformLimits
@@ -18,6 +19,7 @@ __all__ = ["Finding", "posture"]
 # Beside the default ones, what a load balancer asks: it tells states, and nothing of anybody.
 _HARMLESS = frozenset({*DEFAULT_EXCLUDED_ROUTES, "/ready"})
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_HOSTS = ("localhost", "127.0.0.1", "::1")
 # As browsers write it (RFC 6454 section 6.2): small letters, no path, no port that is the usual.
 _ORIGIN: Final = re.compile(
     r"(?!http://[^/]*:80\Z|https://[^/]*:443\Z)"
@@ -52,7 +54,17 @@ def _findings(config: PlatformConfig) -> Iterator[Finding]:
             yield Finding(where, _NO_ORIGIN.format(origin))
         elif parts[1] != "https" and parts[2] not in _LOOPBACK:
             yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
+    if config.notify is not None and _is_open(config.notify.url):
+        yield Finding("notify.url", "is not HTTPS: what it is told of runs can be read on the way")
     yield from _limit_findings(config.limits)
+
+
+def _is_open(url: str) -> bool:
+    """Return whether `url` is plain HTTP to another machine."""
+    try:
+        return url.startswith("http://") and urlsplit(url).hostname not in _HOSTS
+    except ValueError:  # a host that is none
+        return True
 
 
 _OF_NODE: Final = ("runs", "model_calls", "streams", "followers")

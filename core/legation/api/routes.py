@@ -29,6 +29,7 @@ from .handlers import (
     nodes,
     refusals,
     runs,
+    session_export,
     sessions,
     system,
     webhooks,
@@ -221,6 +222,13 @@ ROUTES: Final = (
         sessions.rename_session,
         "rename_session",
         body_limit=SMALL_BODY,
+    ),
+    _session(
+        "GET",
+        "/sessions/{session_id}/export",
+        _READ,
+        session_export.export_session,
+        "export_session",
     ),
     _session(
         "GET", "/sessions/{session_id}/runs", _READ, sessions.get_session_runs, "get_session_runs"

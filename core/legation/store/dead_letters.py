@@ -67,7 +67,7 @@ class ChooseLetters:
     """The dead letters of a channel that are meant.
 
     Attributes:
-        table: `inbox` for messages, `outbox` for replies.
+        queue: Messages, or replies.
         limit: So many are touched at most.
         ids: Those of these ids; None for any.
         error: Those whose error has this in it; None for any.
@@ -76,7 +76,7 @@ class ChooseLetters:
     """
 
     channel: str
-    table: str
+    queue: LeasedQueue[Any, Any]
     limit: int
     ids: tuple[str, ...] | None = None
     error: str | None = None
@@ -118,10 +118,10 @@ def _touch(
     by_table: Mapping[str, Sql], chosen: ChooseLetters, dialect: Dialect
 ) -> Statements[Chosen | Undo[Chosen]]:
     ids = text_array(dialect, chosen.ids)
-    rows = yield by_table[chosen.table].of(chosen, ids=ids)
+    rows = yield by_table[chosen.queue.table].of(chosen, ids=ids)
     if not rows:
         return Undo(Chosen((), 0))
-    ((left,),) = yield LEFT[chosen.table].of(chosen, ids=ids)
+    ((left,),) = yield LEFT[chosen.queue.table].of(chosen, ids=ids)
     return Chosen(tuple(sorted(name for (name,) in rows)), left)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.access.posture import Finding, posture
-from legation.config import AuthorizationConfig, PlatformConfig
+from legation.config import AuthorizationConfig, Notify, PlatformConfig
 from legation.shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 
 
@@ -35,6 +35,24 @@ def test_a_route_that_is_open_beyond_the_usual_is_a_finding() -> None:
     assert found(authorization_config=config) == [
         ("authorization_config.excluded_routes[1]", "/agents is open to everybody")
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "paths"),
+    [
+        ("https://hooks.test/in", []),
+        ("http://hooks.test/in", ["notify.url"]),
+        ("http://localhost.a.test/in", ["notify.url"]),
+        ("http://localhost:8080/in", []),
+        ("http://127.0.0.1", []),
+        ("http://[", ["notify.url"]),
+        ("http://[::1]:8080/in", []),
+    ],
+)
+def test_a_webhook_that_can_be_read_on_the_way_is_a_finding(url: str, paths: list[str]) -> None:
+    notify = Notify(url=url, secret_env="HOOK")
+
+    assert [path for path, _ in found(notify=notify)] == paths
 
 
 @pytest.mark.parametrize(

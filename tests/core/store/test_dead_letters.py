@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -21,10 +21,11 @@ from legation.store.units import Dialect, Undo
 
 from ...one_database import Database
 
+QUEUES: Final[dict[str, LeasedQueue[Any, Any]]] = {"inbox": INBOX, "outbox": OUTBOX}
+
 
 def kill(database: Database, error: str = "no") -> None:
-    queues: tuple[LeasedQueue[Any, Any], ...] = (INBOX, OUTBOX)
-    for queue in queues:
+    for queue in QUEUES.values():
         while items := database.run(ClaimItems(queue, "n", 99, 20)).items:
             for item in items:
                 database.run(FailItem(item.lease, error, None))
@@ -57,7 +58,7 @@ def states(database: Database, table: str, channel: str = "c") -> dict[str, str]
 
 
 def choose(table: str, limit: int = 1_000, **more: Any) -> ChooseLetters:
-    return ChooseLetters("c", table, limit, **more)
+    return ChooseLetters("c", QUEUES[table], limit, **more)
 
 
 BOTH = pytest.mark.parametrize("table", ["inbox", "outbox"])

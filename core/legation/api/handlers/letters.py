@@ -6,6 +6,7 @@ replies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from ...channels.replies import Reply, outbox_rows
@@ -15,10 +16,12 @@ from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, Fault, Invalid, NotFound
 from ...store.dead_letters import ChooseLetters, Chosen, DiscardLetters, FetchReply, RetryLetters
-from ...store.outbox import PutReply
+from ...store.inbox import INBOX
+from ...store.leased_queue import LeasedQueue
+from ...store.outbox import OUTBOX, PutReply
 from ...values import frozen
 from ..call import Call
-from ..fields import boolean, choice, declare, integer, text
+from ..fields import NoQuery, boolean, choice, declare, integer, text
 from ..json_schema import TEXT, list_of
 
 __all__ = [
@@ -34,7 +37,7 @@ __all__ = [
 _MOST: Final = 1_000
 _SECOND: Final = 1_000_000
 _LAST_SECOND: Final = 1 << 40
-_TABLES: Final = {"messages": "inbox", "replies": "outbox"}
+_QUEUES: Final[Mapping[str, LeasedQueue[Any, Any]]] = {"messages": INBOX, "replies": OUTBOX}
 
 
 def _read_ids(read: Reader, name: str) -> tuple[str, ...] | None:
@@ -50,7 +53,7 @@ def _read_ids(read: Reader, name: str) -> tuple[str, ...] | None:
 class LettersRequest:
     """The dead letters of a channel that are meant: all of them, unless it says more."""
 
-    what: str = choice(tuple(_TABLES), "Messages, or replies", default="messages")
+    what: str = choice(tuple(_QUEUES), "Messages, or replies", default="messages")
     ids: tuple[str, ...] | None = declare(
         list_of(TEXT, minItems=1, maxItems=_MOST), _read_ids, "Those of these ids"
     )
@@ -69,7 +72,7 @@ class LettersRequest:
         """Return what is asked of the database."""
         return ChooseLetters(
             channel,
-            _TABLES[self.what],
+            _QUEUES[self.what],
             self.limit,
             self.ids,
             self.error,
@@ -91,7 +94,9 @@ class DiscardRequest(LettersRequest):
         return not self.all and all(one is None for one in given)
 
 
-def retry_letters(call: Call, channel: HostedChannel, body: LettersRequest) -> Program[Response]:
+def retry_letters(
+    call: Call, channel: HostedChannel, query: NoQuery, body: LettersRequest
+) -> Program[Response]:
     """Take dead letters out for one attempt more each; `left` says how many more there are."""
     database = channel.component.database
     chosen = yield from call.change(database, RetryLetters(body.choose(channel.id)))
@@ -104,7 +109,7 @@ _OPEN: Final = Fault("body.all", "has to be true where neither ids nor a filter 
 
 
 def discard_letters(
-    call: Call, channel: HostedChannel, body: DiscardRequest
+    call: Call, channel: HostedChannel, query: NoQuery, body: DiscardRequest
 ) -> Program[Response | Invalid]:
     """Give dead letters up for good.  A message is done then, without an answer."""
     if body.is_open:
@@ -135,7 +140,7 @@ NotDead: TypeAlias = Annotated[Conflict, _NOT_DEAD]
 def retry_reply(call: Call, channel: HostedChannel) -> Program[Response | NoReply | NotDead]:
     """Take one reply out of the dead letters for one attempt more."""
     reply_id, database = call.params["reply_id"], channel.component.database
-    chosen = ChooseLetters(channel.id, "outbox", 1, (reply_id,))
+    chosen = ChooseLetters(channel.id, OUTBOX, 1, (reply_id,))
     retried = yield from call.change(database, RetryLetters(chosen))
     if not retried.ids:
         state = yield from Transact(database, FetchReply(channel.id, reply_id))

@@ -68,6 +68,7 @@ __all__ = [
     "CreateSessionRequest",
     "DeleteSessionRequest",
     "ListSessionsQuery",
+    "NoSession",
     "RenameSessionRequest",
     "SessionQuery",
     "SessionRunsQuery",
@@ -75,8 +76,10 @@ __all__ = [
     "create_session",
     "delete_session",
     "delete_sessions",
+    "describe_session",
     "find_database",
     "find_listed",
+    "find_visible_session",
     "get_session",
     "get_session_run",
     "get_session_runs",
@@ -217,7 +220,7 @@ ChangeAnswer: TypeAlias = Program[Answer | NoSession | SeveralUsers | StateTooLa
 
 def get_session(call: Call, database: str, query: SessionQuery) -> SessionAnswer:
     """Return one session with its conversation."""
-    row = yield from _find_session(call, database, query)
+    row = yield from find_visible_session(call, database, query)
     if isinstance(row, Refusal):
         return row
     return (yield from _answer_detail(call, database, row))
@@ -243,7 +246,7 @@ class SessionRunsQuery(SessionQuery):
 
 def get_session_runs(call: Call, database: str, query: SessionRunsQuery) -> SessionAnswer:
     """Return the runs of a session in their order, between two times if they are given."""
-    row = yield from _find_session(call, database, query)
+    row = yield from find_visible_session(call, database, query)
     if isinstance(row, Refusal):
         return row
     after, before = query.created_after, query.created_before
@@ -265,7 +268,7 @@ def get_session_run(
     call: Call, database: str, query: SessionQuery
 ) -> Program[Response | NoSession | SeveralUsers | NoRun]:
     """Return one run of a session."""
-    session = yield from _find_session(call, database, query)
+    session = yield from find_visible_session(call, database, query)
     if isinstance(session, Refusal):
         return session
     run_id, session_id = call.params["run_id"], session.session_id
@@ -275,7 +278,7 @@ def get_session_run(
     return json_response(200, run_row(row))
 
 
-def _find_session(
+def find_visible_session(
     call: Call, database: str, query: SessionQuery
 ) -> Program[SessionRow | NoSession | SeveralUsers]:
     """Return the session that the path names, if it is one the caller may see."""
@@ -373,7 +376,7 @@ def create_session(
         return Conflict(_EXISTS.format(session_id))
     if isinstance(row, NoRoom):
         return storage_full(account.limits)
-    return json_response(call.success, {**_head(call, row, Usage()), "chat_history": []})
+    return json_response(call.success, {**describe_session(call, row, Usage()), "chat_history": []})
 
 
 @frozen
@@ -408,7 +411,7 @@ def _check_state(limits: Limits, state: Mapping[str, Any] | None) -> StateTooLar
 
 
 def _update(call: Call, database: str, query: SessionQuery, change: SessionChange) -> ChangeAnswer:
-    found = yield from _find_session(call, database, query)
+    found = yield from find_visible_session(call, database, query)
     if isinstance(found, Refusal):
         return found
     limits = call.account(found.owner).limits
@@ -555,7 +558,7 @@ def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Answer
     newest = ReadRuns(row.owner, row.session_id, _render_chat, newest=True)
     page = yield from Transact(database, newest)
     usage = yield from Transact(database, SumUsage(row.owner, row.session_id))
-    head = compact_json(_head(call, row, Usage(**usage)))
+    head = compact_json(describe_session(call, row, Usage(**usage)))
     return answer_list(database, page, f'{head[:-1]},"chat_history":['.encode(), b"]}")
 
 
@@ -566,7 +569,7 @@ def _render_chat(run: RunRow) -> bytes:
     return compact_json(chat)[1:-1].encode()
 
 
-def _head(call: Call, row: SessionRow, cost: Usage) -> dict[str, Any]:
+def describe_session(call: Call, row: SessionRow, cost: Usage) -> dict[str, Any]:
     """Return a session without what was said, in the shape of its kind; absent members left out."""
     fields: dict[str, Any] = {
         "user_id": name_of(row.owner),

@@ -198,6 +198,7 @@ _PLATFORM: Final = {
         "The processes that live, by database",
         {200: _json(ref("NodeList"))},
         "As the last beat of the process that answers showed them: no database is asked.",
+        errors=(_SERVER_BUSY,),
     ),
     "get_me": _got(
         "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
@@ -506,6 +507,20 @@ _SESSIONS: Final = {
             404: "Session not found",
             422: "Invalid session type or validation error",
         },
+    ),
+    "export_session": Operation(
+        "Export Session",
+        {
+            200: Reply(
+                "The session, its runs and their events",
+                {JSON: ref("SessionExport"), "application/x-ndjson": TEXT},
+            )
+        },
+        "All that is stored of a session, streamed: the session, each run in its order, those of"
+        " members of teams too, and each event of a run. As NDJSON a line has one of `session`,"
+        " `run`, `event` (with `run_id` and `seq`) and `end`: what lacks the last is not whole.",
+        parameters=_place("query session from", session_id="Session ID to export"),
+        meanings={404: "Session not found", 422: "Invalid session type"},
     ),
     "get_session_runs": Operation(
         "Get Session Runs",

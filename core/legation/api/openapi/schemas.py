@@ -658,6 +658,19 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
     "PaginatedResponse_SessionSchema_": object_of(
         {"data": list_of(ref("SessionSchema")), "meta": ref("PaginationInfo")}
     ),
+    "SessionExport": object_of(
+        {
+            "session": OBJECT,
+            "runs": list_of(
+                object_of(
+                    {
+                        "run": OBJECT,
+                        "events": list_of(object_of({"seq": INTEGER, "event": OBJECT})),
+                    }
+                )
+            ),
+        }
+    ),
     "AgentSessionDetailSchema": _session_detail("agent"),
     "TeamSessionDetailSchema": _session_detail("team"),
     "RunSchema": _run_row("agent"),

@@ -227,10 +227,6 @@ def under_way(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     return operation.send(headers=KEY)
 
 
-def without_words(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
-    return operation.send(json={})
-
-
 def of_several(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
     operation.world.share()
     return operation.send()
@@ -406,7 +402,6 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     ("receive_webhook", 503): without_the_inbox,
     ("retry_channel_message", 409): unsigned,
     ("retry_channel_reply", 409): unsigned,
-    ("discard_channel_letters", 422): without_words,
 }
 
 
