@@ -20,7 +20,7 @@ from typing import Any, Final
 from attrs import define, field
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["Browser", "NoBrowser", "browser", "chromium"]
+__all__ = ["Browser", "CallFailed", "NoBrowser", "browser", "chromium"]
 
 SECONDS: Final = 30.0  # a page of two megabytes on a busy machine
 _LISTENING: Final = re.compile(r"DevTools listening on (ws://\S+)")
@@ -36,6 +36,10 @@ _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome
 
 class NoBrowser(Exception):
     """There is no Chromium on this machine; the tests that need it are skipped."""
+
+
+class CallFailed(AssertionError):
+    """The developer tools refuse a call: what it names may have gone, with its page."""
 
 
 def chromium() -> str:
@@ -80,7 +84,8 @@ class Browser:
         while True:
             received = json.loads(self._socket.recv(timeout=SECONDS))
             if received.get("id") == self._number:
-                assert "error" not in received, (method, received["error"])
+                if "error" in received:
+                    raise CallFailed(f"{method}: {received['error']}")
                 return received["result"]
             if received.get("sessionId") == self._session:
                 self._hear(received)

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 from attrs import define
 
 from .. import axe
-from ..browser import SECONDS, Browser, browser
+from ..browser import SECONDS, Browser, CallFailed, browser
 
 __all__ = ["NARROW", "PICTURES", "Console", "console"]
 
@@ -93,11 +93,20 @@ class Console:
     # What is on the page
 
     def find(self, role: str, name: str) -> list[int]:
-        """Return the nodes of the page that have a role and exactly this name."""
-        document = self.page.call("Runtime.evaluate", expression="document")["result"]["objectId"]
-        found = self.page.call(
-            "Accessibility.queryAXTree", objectId=document, role=role, accessibleName=name
-        )
+        """Return the nodes of the page that have a role and exactly this name.
+
+        None has while the page gives way to the next.
+        """
+        try:
+            made = self.page.call("Runtime.evaluate", expression="document")["result"]
+            found = self.page.call(
+                "Accessibility.queryAXTree",
+                objectId=made["objectId"],
+                role=role,
+                accessibleName=name,
+            )
+        except CallFailed:
+            return []
         return [n["backendDOMNodeId"] for n in found["nodes"] if not n.get("ignored")]
 
     def wait_for(self, role: str, name: str) -> int:
@@ -118,7 +127,10 @@ class Console:
     def text(self, selector: str = "body") -> str:
         """Return what can be read on the page, or a part of it; nothing where that is not there."""
         found = f"document.querySelector({json.dumps(selector)})"
-        return str(self.page.run(f"{found} ? {found}.innerText : ''"))
+        try:
+            return str(self.page.run(f"{found} ? {found}.innerText : ''"))
+        except CallFailed:  # the page gives way to the next
+            return ""
 
     def screens(self) -> list[str]:
         """Return the names of the screens that the page leads to."""
@@ -128,11 +140,16 @@ class Console:
     # What a person does
 
     def click(self, name: str, role: str = "button") -> None:
-        """Click what has this name."""
-        node = self.wait_for(role, name)
+        """Click what has this name; once more where it was drawn anew meanwhile."""
+        try:
+            self._click(self.wait_for(role, name))
+        except CallFailed:
+            self._click(self.wait_for(role, name))
+
+    def _click(self, node: int) -> None:
         self.page.call("DOM.scrollIntoViewIfNeeded", backendNodeId=node)
         quads = self.page.call("DOM.getContentQuads", backendNodeId=node)["quads"]
-        assert quads, f"{role} {name!r} cannot be seen"
+        assert quads, "it cannot be seen"
         x, y = (sum(quads[0][at::2]) / 4 for at in (0, 1))
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}

@@ -21,6 +21,7 @@ from attrs import define, frozen
 
 from legation import Agent, AuthorizationConfig, Channel, Database, Platform, Team, tool
 from legation.models.conversation import ModelFailed, Prompt
+from legation_server import Settings
 from legation_testing import Says, ScriptedModel, call
 
 from ..callers import Issuer
@@ -29,7 +30,7 @@ from ..providers.server import Faults, listening
 from ..providers.strict import WhatsAppApi
 from .hosted import hosted
 
-__all__ = ["PLANTED", "World", "ask", "environment", "office", "platform", "world"]
+__all__ = ["BRIEF", "PLANTED", "World", "ask", "environment", "office", "platform", "world"]
 
 PLANTED: Final = (
     "<script>window.ran = 1</script>",
@@ -54,6 +55,9 @@ PLANTED: Final = (
     "</title></textarea></style></script><script>window.ran = 1</script>",
 )
 """What somebody writes who hopes that a page runs it."""
+
+BRIEF: Final = Settings(grace_seconds=0.1)
+"""A browser keeps its connections; nobody has to wait for them at the end."""
 
 _DONE: Final = "The payment was made."
 
@@ -163,7 +167,8 @@ def platform() -> Platform:
     keys = (os.environ["OFFICE_KEY"],)
     authorization = AuthorizationConfig(verification_keys=keys, algorithm="RS256")
     url, base = os.environ["OFFICE_DATABASE"], os.environ["OFFICE_BASE"]
-    return office(url, base, authorization, gate=os.environ["OFFICE_GATE"])
+    gate = os.environ["OFFICE_GATE"]
+    return office(url, base, authorization, gate=gate, lease_seconds=5.0)
 
 
 @frozen
@@ -257,5 +262,5 @@ def world(folder: Path, *, mount: str = "", **configuration: Any) -> Generator[W
     with listening(provider, faults) as base:
         url = f"sqlite:///{folder / 'office.db'}"
         served = office(url, base, issuer.authorization(), **configuration)
-        with hosted(served) as origin:
+        with hosted(served, BRIEF) as origin:
             yield World(f"{origin}{mount}", issuer, provider, faults)

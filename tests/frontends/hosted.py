@@ -11,13 +11,13 @@ import trio
 
 from legation import Platform
 from legation_host.hosting import open_platform
-from legation_server import open_listeners, serve
+from legation_server import DEFAULT, Settings, open_listeners, serve
 
 __all__ = ["hosted"]
 
 
 @contextmanager
-def hosted(platform: Platform) -> Generator[str]:
+def hosted(platform: Platform, settings: Settings = DEFAULT) -> Generator[str]:
     """Serve `platform` until the block ends; yield its base address."""
     listeners = open_listeners("127.0.0.1", 0)
     port = listeners[0].getsockname()[1]
@@ -26,7 +26,7 @@ def hosted(platform: Platform) -> Generator[str]:
 
     async def serving() -> None:
         async with open_platform(platform) as host, trio.open_nursery() as nursery:
-            server = await nursery.start(partial(serve, platform, host, listeners))
+            server = await nursery.start(partial(serve, platform, host, listeners, settings))
             while not stopped.is_set():
                 await trio.sleep(0.02)
             server.drain()

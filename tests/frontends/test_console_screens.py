@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from ..browser import NoBrowser
 from .console_kit import NARROW, Console, console
-from .console_world import World, world
+from .console_world import PLANTED, World, world
 
 ALWAYS: Final = {"Overview", "Runs", "Access"}
 """The screens that need no scope."""
@@ -282,3 +283,43 @@ def test_a_setting_is_found(shown: Console, served: World) -> None:
     shown.wait_text("lease_seconds")
     assert "BEGIN PUBLIC KEY" not in shown.text()
     shown.assert_clean()
+
+
+def test_nothing_that_people_write_is_run(shown: Console, tmp_path: Path) -> None:
+    with world(tmp_path, title=PLANTED[0]) as office:
+        for number, text in enumerate(PLANTED):
+            office.run(f"look up {text}", session_id="planted")
+            if number < 3:
+                office.run(f"pay {text}", session_id=f"waits-{number}")
+        last = office.run(f"look up {' '.join(PLANTED)}", session_id="last")
+        office.provider.access_token = "another"
+        office.deliver([("4911", "m1", PLANTED[1])])
+        office.until_dead(1)
+        shown.open(office.origin, office.token("platform:admin", sub=PLANTED[2]))
+        for place, seen in (
+            ("/overview", PLANTED[2]),
+            ("/agents", PLANTED[0]),
+            ("/playground", PLANTED[2]),
+            ("/runs", PLANTED[0]),
+            (f"/runs/{last['run_id']}?component=agent:clerk&db_id=main", PLANTED[-1]),
+            ("/sessions?db_id=main", "look up"),
+            ("/sessions/planted?type=agent&db_id=main&user_id=bob", PLANTED[-1]),
+            ("/channels/front-desk", "reply-m1"),
+            ("/audit", PLANTED[2]),
+            ("/access", PLANTED[2]),
+            ("/settings", PLANTED[0]),
+        ):
+            shown.show(place)
+            shown.wait_text(seen)
+            assert shown.page.run("'ran' in window") is False, place
+        shown.show("/sessions/planted?type=agent&db_id=main&user_id=bob")
+        shown.wait_text(f"look up {PLANTED[-1]}")
+        read = shown.text("main")
+        assert [text for text in PLANTED if text not in read] == []
+        # What a page would have to do to look at it has happened: details are open, all is drawn.
+        shown.page.run(
+            "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+        )
+        assert shown.page.run("'ran' in window") is False
+        shown.assert_clean()
+        shown.page.go("about:blank")

@@ -9,13 +9,20 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from legation import Console as SignIn
+
+from ..browser import NoBrowser
 from ..callers import Issuer
 from ..providers.openid import CLIENT, OpenIdProvider, signing_in
+from .console_kit import Console, console
+from .console_world import BRIEF, office
+from .hosted import hosted
 
 BACK: Final = "http://127.0.0.1:1/console"
 VERIFIER: Final = "v" * 43
@@ -156,3 +163,45 @@ def test_a_parameter_is_there_once(provider: OpenIdProvider) -> None:
     send(f"{provider.base}/authorize?{urlencode(ASKED)}&state=t")
 
     assert provider.refused == ["a parameter is there twice"]
+
+
+# --- In a browser ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shown() -> Generator[Console]:
+    try:
+        with console() as started:
+            yield started
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
+
+
+def test_a_person_signs_in_at_the_provider(signer: Issuer, shown: Console, tmp_path: Path) -> None:
+    provider = OpenIdProvider(signer, "office", ("audit:read",), sub="grace")
+    with signing_in(provider) as issuer:
+        authorization = signer.authorization(issuer=issuer, verify_audience=True)
+        asked_at = SignIn(issuer=issuer, client_id=CLIENT)
+        url = f"sqlite:///{tmp_path / 'office.db'}"
+        platform = office(url, "http://127.0.0.1:9", authorization, console=asked_at)
+        with hosted(platform, BRIEF) as origin:
+            provider.redirect_uris.add(f"{origin}/console")
+            shown.open(origin)
+            shown.wait_for("heading", "Sign in")
+            assert shown.violations() == []
+            shown.picture("sign-in")
+            shown.show("/audit")
+            shown.click(f"Sign in at {urlsplit(issuer).netloc}")
+            shown.click("Sign in as grace")
+            shown.wait_for("heading", "Audit")
+            shown.wait_text("grace")
+            assert shown.page.run("location.pathname + location.search") == "/console"
+            assert provider.refused == []
+            shown.assert_clean(issuer)
+
+            # An answer that nobody asked for signs nobody in.
+            shown.open(origin)
+            shown.page.go(f"{origin}/console?code=stolen&state=guessed")
+            shown.wait_text("was not asked for in this tab")
+            assert provider.refused == []
+            shown.page.go("about:blank")

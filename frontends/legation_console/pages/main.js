@@ -7,6 +7,7 @@ import { Session } from "./session.js";
 import { Visit } from "./visit.js";
 import { Dialogs } from "./parts/dialog.js";
 import { layout, signIn, welcome } from "./parts/layout.js";
+import { trouble } from "./parts/show.js";
 import { html, render } from "./vendor/lit-html.js";
 import { screen as access } from "./screens/access.js";
 import { screen as agents } from "./screens/agents.js";
@@ -82,10 +83,20 @@ function view() {
     leave,
     notes: app.notes,
     content: visit
-      ? visit.screen.view(visit.ctx, visit.state)
+      ? contentOf(visit)
       : html`<p>There is no such screen, or your token does not open it.</p>`,
     over: app.expired ? signIn({ ...signing, again: true }) : dialogs.view(),
   });
+}
+
+/** A fault in a screen is its own: the rest of the page goes on. @param {NonNullable<typeof app.visit>} visit */
+function contentOf({ screen, ctx, state }) {
+  try {
+    return screen.view(ctx, state);
+  } catch (error) {
+    console.error(error);
+    return trouble(/** @type {Error} */ (error));
+  }
 }
 
 // --- Places -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // @ts-check
 // A stream of events that is followed for as long as a screen is shown, over losses of the connection.
 
-const LONGEST = 20; // seconds between two tries
+const LONGEST = 5; // seconds between two tries
 const AT_ONCE = 250; // events that are taken before the browser may draw
 
 /**
@@ -33,6 +33,24 @@ export async function follow(ctx, where, take, lost = () => {}) {
     seconds = Math.min(LONGEST, seconds * 2);
   }
   return null;
+}
+
+/**
+ * Call `renew` whenever a run begins, pauses, goes on or ends, at most once a second.
+ * @param {import("../../types/console").Context} ctx @param {() => void} renew
+ */
+export function live(ctx, renew) {
+  if (!ctx.can("GET /runs/events")) return ctx.every(5, renew);
+  let first = true, planned = false;
+  const plan = () => {
+    if (planned) return;
+    planned = true;
+    sleep(1, ctx.signal).then(() => { planned = false; if (!ctx.signal.aborted) renew(); });
+  };
+  follow(ctx, () => ({ path: "/runs/events", options: {} }), () => {
+    if (!first) plan();
+    first = false; // a stream begins with the counts as they are
+  }, (error) => { if (error === null) plan(); });
 }
 
 /** @param {number} seconds @param {AbortSignal} signal @returns {Promise<void>} */

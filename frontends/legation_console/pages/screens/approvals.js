@@ -3,8 +3,8 @@
 import { plural } from "../format.js";
 import { attempt } from "../parts/attempt.js";
 import { chosen, filters } from "../parts/filters.js";
-import { follow } from "../parts/follow.js";
-import { json } from "../parts/json.js";
+import { live } from "../parts/follow.js";
+import { argumentsView } from "../parts/requirement.js";
 import { ago, badge, code, cut, empty, facts, show } from "../parts/show.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
@@ -24,28 +24,18 @@ export const screen = {
   view: (ctx, state) => (ctx.place.ids[0] ? viewOne(ctx, state) : viewAll(ctx, state)),
 };
 
-/** Load it again whenever a run pauses, goes on or ends. @param {Context} ctx @param {import("../store.js").Load<any>} load */
-function renew(ctx, load) {
-  if (!ctx.can("GET /runs/events")) return ctx.every(5, () => load.reload());
-  let first = true; // a stream begins with the counts as they are
-  follow(ctx, () => ({ path: "/runs/events", options: {} }), () => {
-    if (!first) load.reload();
-    first = false;
-  }, (error) => { if (error === null) load.reload(); });
-}
-
 /** @param {Context} ctx */
 function openAll(ctx) {
   const query = { status: "pending", limit: 100, ...chosen(ctx) };
   const approvals = ctx.load((signal) => ctx.api.get("/approvals", { query, signal }));
-  renew(ctx, approvals);
+  live(ctx, () => approvals.reload());
   return { approvals, status: query.status };
 }
 
 /** @param {Context} ctx @param {string} id */
 function openOne(ctx, id) {
   const approval = ctx.load((signal) => ctx.api.ask("get", "/approvals/{approval_id}", { path: { approval_id: id }, signal }));
-  renew(ctx, approval);
+  live(ctx, () => approval.reload());
   return { approvals: approval, id };
 }
 
@@ -60,7 +50,7 @@ function viewAll(ctx, state) {
     ])}
     ${show(state.approvals, ({ data, meta }) => (data.length
       ? html`<p class="quiet" role="status">${plural(meta.total_count, "approval")}</p>
-        ${data.map((/** @type {any} */ one) => viewCard(ctx, state, one))}`
+        ${(state.status === "pending" ? [...data].reverse() : data).map((/** @type {any} */ one) => viewCard(ctx, state, one))}`
       : empty(state.status === "pending" ? "Nobody waits" : "Nothing here",
         "A run pauses before a call that a person has to allow; it is shown here.")))}`;
 }
@@ -74,7 +64,9 @@ function viewOne(ctx, state) {
 /** @param {Context} ctx @param {any} state @param {any} approval */
 function viewCard(ctx, state, approval) {
   const { run_id: run, status, requirements, tool_name: tool } = approval;
-  const component = approval.team_id ? `team:${approval.team_id}` : `agent:${approval.agent_id}`;
+  const { team_id: team, agent_id: agent } = approval;
+  const component = team ? `team:${team}` : `agent:${agent}`;
+  const reads = ctx.can(team ? "GET /teams/{team_id}/runs/{run_id}" : "GET /agents/{agent_id}/runs/{run_id}", team ?? agent);
   const open = status === "pending" && ctx.can(RESOLVE);
   return html`<article class="approval" aria-label="${tool ?? "call"} for ${approval.user_id || "nobody"}">
     <h2>${tool ?? "A call"} ${badge(status)}</h2>
@@ -83,7 +75,7 @@ function viewCard(ctx, state, approval) {
       ["Asked by", cut(approval.source_name || component)],
       ["For", cut(approval.user_id || "–")],
       ["Waits since", ago(approval.created_at)],
-      ["Run", ctx.can("GET /runs") ? html`<a class="cut" href="#/runs/${run}?${new URLSearchParams({ component })}">${run}</a>` : code(run)],
+      ["Run", reads ? html`<a class="cut" href="#/runs/${run}?${new URLSearchParams({ component, db_id: approval.context?.db_id ?? "" })}">${run}</a>` : code(run)],
       ...(approval.resolved_by ? [/** @type {[string, any]} */ (["Answered by", cut(approval.resolved_by)])] : []),
     ])}
     ${open ? html`<div class="row">
@@ -96,7 +88,7 @@ function viewCard(ctx, state, approval) {
 /** @param {any} call */
 function viewCall({ tool_name: name, tool_args: args, in_doubt: doubt }) {
   return html`<div class="call"><p><b>${name}</b> ${doubt ? badge("whether it was made is not known", "warn") : nothing}</p>
-    ${json(args ?? {}, { open: 2 })}</div>`;
+    ${argumentsView(args ?? {})}</div>`;
 }
 
 /** @param {Context} ctx @param {any} state @param {any} approval @param {"approved" | "rejected"} status */

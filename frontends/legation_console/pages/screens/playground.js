@@ -115,7 +115,7 @@ function turnView(ctx, turn, it) {
     ${run && !turn.busy ? html`<div class="row tools">
       <button type="button" class="bare" @click=${() => copy(curl(ctx.api.address(path, ids), asked, token), ctx.notify, "The command")}>${icon("copy")}Copy as curl</button>
       <button type="button" class="bare" @click=${() => copy(pytest(asked, run), ctx.notify, "The test")}>${icon("copy")}Copy as pytest</button>
-      ${ctx.can("GET /runs") ? html`<a class="quiet" href="#/runs/${encodeURIComponent(run.id)}">Show the run</a>` : nothing}
+      ${ctx.can("GET /runs") ? html`<a class="quiet" href="#/runs/${encodeURIComponent(run.id)}?component=${/** @type {any} */ (ids).team_id ? "team" : "agent"}:${Object.values(ids)[0]}">Show the run</a>` : nothing}
     </div>` : nothing}
   </article>`;
 }

@@ -4,6 +4,7 @@ import { count, plural } from "../format.js";
 import { attempt } from "../parts/attempt.js";
 import { follow } from "../parts/follow.js";
 import { json } from "../parts/json.js";
+import { argumentsView } from "../parts/requirement.js";
 import { ago, badge, code, cut, facts, show, trouble } from "../parts/show.js";
 import { Steps } from "../parts/steps.js";
 import { waterfall } from "../parts/waterfall.js";
@@ -124,7 +125,7 @@ function answer(run) {
   const text = typeof content === "string" ? content : JSON.stringify(content ?? null, null, 2);
   return html`
     ${requirements.length ? html`<section><h2>Waits for</h2>${requirements.map((/** @type {any} */ one) =>
-      html`<div class="call"><b>${one.tool_execution?.tool_name}</b>${json(one.tool_execution?.tool_args ?? one, { open: 2 })}</div>`)}</section>` : nothing}
+      html`<div class="call"><b>${one.tool_execution?.tool_name}</b>${argumentsView(one.tool_execution?.tool_args ?? {})}</div>`)}</section>` : nothing}
     <section><h2>Answer</h2>${content === undefined || content === null ? html`<p class="none">None yet.</p>`
       : html`<pre class="text" tabindex="0">${text}</pre>`}</section>
     <details><summary>As JSON</summary>${json(run)}</details>`;

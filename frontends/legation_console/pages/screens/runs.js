@@ -2,7 +2,7 @@
 // Runs: all that the caller may see, newest first; each leads to its steps.
 import { compact, duration } from "../format.js";
 import { chosen, filters, seconds } from "../parts/filters.js";
-import { follow } from "../parts/follow.js";
+import { live } from "../parts/follow.js";
 import { ago, badge, cut } from "../parts/show.js";
 import { paged } from "../parts/table.js";
 import { html } from "../vendor/lit-html.js";
@@ -40,17 +40,7 @@ function openAll(ctx) {
   const named = component && !component.includes(":") ? `agent:${component}` : component;
   const query = { ...rest, component: named, since: seconds(since), until: seconds(until) };
   const runs = ctx.pages((next, signal) => ctx.api.page("/runs", { query, signal }, next));
-  let planned = false;
-  const renew = () => {
-    if (planned || runs.appends) return;
-    planned = true;
-    setTimeout(() => { planned = false; if (!ctx.signal.aborted) runs.reload(); }, 1000);
-  };
-  let first = true; // a stream begins with the counts as they are
-  if (ctx.can("GET /runs/events")) {
-    follow(ctx, () => ({ path: "/runs/events", options: {} }), () => { if (!first) renew(); first = false; },
-      (error) => { if (error === null) renew(); });
-  }
+  live(ctx, () => { if (!runs.appends) runs.reload(); });
   return { runs };
 }
 

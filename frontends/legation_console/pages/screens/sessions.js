@@ -33,13 +33,15 @@ const FIELDS = [
 function openAll(ctx) {
   /** @type {Record<string, any>} */
   const query = { limit: 50, ...chosen(ctx) };
-  const state = { query, databases: /** @type {string[]} */ ([]), sessions: ctx.pages(async (next, signal) => {
+  /** @type {{query: Record<string, any>, databases: string[], sessions: any}} */
+  const state = { query, databases: [], sessions: null };
+  state.sessions = ctx.pages(async (next, signal) => {
     if (ctx.can("GET /databases") && state.databases.length === 0) {
       state.databases = (await ctx.api.get("/databases", { signal })).map(({ id }) => id);
       if (state.databases.length > 1) query.db_id ||= state.databases[0]; // of several one has to be named
     }
     return ctx.api.page("/sessions", { query, signal }, next);
-  }) };
+  });
   return state;
 }
 

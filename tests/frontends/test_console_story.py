@@ -1,0 +1,97 @@
+"""One story in the console: a run is started, allowed, broken off by a crash, and goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ..browser import NoBrowser
+from ..callers import Issuer
+from ..ports import free_port
+from ..providers.server import Faults, listening
+from ..providers.strict import WhatsAppApi
+from .command_kit import running
+from .console_kit import Console, console
+from .console_world import World, environment
+
+ROOT: Final = Path(__file__).parents[2]
+MODULE: Final = """
+from tests.frontends.console_world import platform
+office = platform()
+"""
+SCOPES: Final = (
+    *("agents:read", "agents:run", "runs:read", "approvals:read", "approvals:write"),
+    *("channels:read", "channels:write", "audit:read"),
+)
+
+
+@pytest.fixture
+def shown() -> Generator[Console]:
+    try:
+        with console() as started:
+            yield started
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
+
+
+def start_and_allow(shown: Console) -> None:
+    """Ask for a payment, allow it, and see it under way."""
+    shown.write("Message", "pay Adlon")
+    shown.click("Send")
+    shown.click("Approve")
+    shown.click("Go on")
+    shown.show("/runs?status=RUNNING")
+    shown.click("Clerk agent", "link")
+    shown.page.wait("document.querySelector('.facts')?.innerText.includes('RUNNING')")
+    shown.wait_text("goes on")
+
+
+def look_after_a_dead_letter(shown: Console, world: World) -> None:
+    """Find a reply that was given up, and send it again."""
+    world.deliver([("4911", "m1", "hello")])
+    world.until_dead(1)
+    world.provider.access_token = "access-token"
+    shown.show("/channels")
+    shown.click("front-desk replies", "link")
+    shown.click("Retry reply-m1")
+    shown.wait_text("No dead letters")
+    world.until_sent("4911")
+
+
+def read_the_trail(shown: Console) -> None:
+    """Find both in the trail, with who did it."""
+    for operation in ("create_agent_run", "continue_agent_run", "retry_channel_reply"):
+        shown.show(f"/audit?subject=ada&operation={operation}")
+        shown.page.wait(
+            f"document.querySelector('tbody')?.innerText.includes({json.dumps(operation)})"
+        )
+        assert "allow" in shown.text("tbody")
+
+
+def test_a_run_that_somebody_allows_goes_on_after_a_crash(shown: Console, tmp_path: Path) -> None:
+    issuer, provider, gate = Issuer(), WhatsAppApi(access_token="another"), tmp_path / "gate"
+    (tmp_path / "story.py").write_text(MODULE)
+    port = free_port()
+    with listening(provider, Faults()) as base:
+        env = {**environment(tmp_path, base, issuer, gate), "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+        serve = ("story:office", "--port", str(port))
+        world = World(f"http://127.0.0.1:{port}", issuer, provider, Faults())
+        with running(*serve, env=env) as first:
+            first.until_served()
+            shown.open(world.origin, world.token(*SCOPES), "/playground/agent/clerk")
+            start_and_allow(shown)
+            first.signal(signal.SIGKILL)
+            first.ended()
+        shown.wait_text("The server does not answer.")
+        gate.touch()
+        with running(*serve, env=env) as second:
+            second.until_served()
+            shown.wait_text("120 paid to Adlon")
+            look_after_a_dead_letter(shown, world)
+            read_the_trail(shown)
+            second.signal(signal.SIGKILL)  # a browser keeps its connections: nobody waits for them
