@@ -191,8 +191,13 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/trace_session_stats"): _scope("traces", "read"),
     ("GET", "/metrics"): _scope("metrics", "read"),
     ("GET", "/schedules"): _scope("schedules", "read"),
-    ("GET", "/approvals"): _scope("approvals", "read"),
-    ("GET", "/approvals/count"): _scope("approvals", "read"),
+    # Any token sees and answers its own; scopes on approvals open those of others.
+    ("GET", "/approvals"): TOKEN,
+    ("GET", "/approvals/count"): TOKEN,
+    ("GET", "/approvals/{approval_id}"): TOKEN,
+    ("GET", "/approvals/{approval_id}/status"): TOKEN,
+    ("POST", "/approvals/{approval_id}/resolve"): TOKEN,
+    ("DELETE", "/approvals/{approval_id}"): _scope("approvals", "delete"),
     ("GET", "/audit"): _scope("audit", "read"),
     ("GET", "/audit/refusals"): _scope("audit", "read"),
 }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from legation import Agent, Platform, Team, tool
+from legation import Agent, Model, Platform, Team, tool
 from legation.models.conversation import ModelFailed
 from legation_testing import Client, ScriptedModel, call
 
@@ -28,12 +28,26 @@ def token(sub: str, *scopes: str, **claims: Any) -> str:
 class Office:
     """Agents that ask before they delete, and what was deleted.
 
-    `clerk` asks once and `twice` two times; `hand` leaves its call to the client, and `echo` asks
-    nothing.  `keeper` is as `clerk`, in the other database; the team `desk` has a clerk.
+    `clerk` asks once and `twice` two times; `hand` leaves its call to the client; `echo` asks
+    nothing, nor does `slow`.  `keeper` is as `clerk`, in the other database; the team `desk` has
+    one as well.
     """
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
+        once = (call("delete", path="/x"), "Done.")
+        asked = call("delegate_task_to_member", member_id="member", task="tidy up")
+        scripts: dict[str, tuple[Any, ...]] = {
+            "clerk": once,
+            "twice": (once[0], call("delete", path="/y"), ""),
+            "hand": (call("shell", command="ls"), "Listed."),
+            "broken": (ModelFailed("refused", "The model refused"),),
+            "keeper": once,
+            "member": once,
+            "desk": (asked, "Good."),
+        }
+        # Each goes on where it was, also in another process.
+        self.models = {name: ScriptedModel([*steps] * 20) for name, steps in scripts.items()}
 
     def platform(self, **more: Any) -> Platform:
         """Return the platform anew, as after a start."""
@@ -49,26 +63,21 @@ class Office:
             """Run a command."""
             raise AssertionError
 
-        def script(*steps: Any) -> ScriptedModel:
-            return ScriptedModel([*steps] * 20)
-
-        once = (call("delete", path="/x"), "Done.")
         tools: Any = [delete, shell]
-        member = Agent(id="member", model=script(*once), tools=tools)
-        lead = script(call("delegate_task_to_member", member_id="member", task="tidy up"), "Good.")
+        models = self.models
         return Platform(
             agents=(
-                Agent(id="clerk", name="The clerk", model=script(*once), tools=tools),
-                Agent(
-                    id="twice", model=script(once[0], call("delete", path="/y"), ""), tools=tools
-                ),
-                Agent(id="hand", model=script(call("shell", command="ls"), "Listed."), tools=tools),
-                Agent(id="broken", model=script(ModelFailed("refused", "The model refused"))),
-                Agent(id="keeper", model=script(*once), database="second", tools=tools),
+                Agent(id="clerk", name="The clerk", model=models["clerk"], tools=tools),
+                Agent(id="twice", model=models["twice"], tools=tools),
+                Agent(id="hand", model=models["hand"], tools=tools),
+                Agent(id="broken", model=models["broken"]),
+                Agent(id="keeper", model=models["keeper"], database="second", tools=tools),
+                Agent(id="member", model=models["member"], tools=tools),
                 Agent(id="echo"),
-                member,
+                Agent(id="slow", model="slow"),
             ),
-            teams=(Team(id="desk", members=("member",), model=lead),),
+            teams=(Team(id="desk", members=("member",), model=models["desk"]),),
+            models=(Model("slow", "echo", delay_seconds=5.0),),
             databases=IN_MEMORY,
             authorization=True,
             authorization_config=ISSUER.authorization(),

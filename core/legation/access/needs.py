@@ -9,7 +9,17 @@ from attrs import evolve
 
 from .scopes import Scoped
 
-__all__ = ["FOLLOW_RUNS", "LIST_CHANNELS", "READ_DATABASE", "READ_RUN", "READ_RUNS"]
+__all__ = [
+    "DELETE_APPROVALS",
+    "FOLLOW_RUNS",
+    "LIST_CHANNELS",
+    "READ_APPROVALS",
+    "READ_DATABASE",
+    "READ_RUN",
+    "READ_RUNS",
+    "RUN",
+    "WRITE_APPROVALS",
+]
 
 READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
 LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
@@ -26,3 +36,14 @@ READ_RUN: Final[Mapping[str, Scoped]] = {
     kind: evolve(need, also=(READ_RUNS.scope,)) for kind, need in FOLLOW_RUNS.items()
 }
 """By kind: who may read one run, and its events."""
+
+RUN: Final[Mapping[str, Scoped]] = {
+    kind: Scoped(f"{kind}s", ("run",), parameter=f"{kind}_id") for kind in ("agent", "team")
+}
+"""By kind: who may start runs, and go on with its own."""
+
+READ_APPROVALS: Final = Scoped("approvals", ("read", "write"), parameter="component_id")
+WRITE_APPROVALS: Final = Scoped("approvals", ("write",), parameter="component_id")
+"""Of the agent or team that an approval is for; these show and answer those of every owner."""
+
+DELETE_APPROVALS: Final = Scoped("approvals", ("delete",))

@@ -9,12 +9,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ..access.needs import FOLLOW_RUNS, LIST_CHANNELS, READ_DATABASE, READ_RUN
+from ..access.needs import (
+    DELETE_APPROVALS,
+    FOLLOW_RUNS,
+    LIST_CHANNELS,
+    READ_DATABASE,
+    READ_RUN,
+    RUN,
+)
 from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
 from .call import SMALL_BODY
 from .handlers import (
     access,
     all_runs,
+    approvals,
     audit,
     channels,
     collections,
@@ -64,7 +72,7 @@ def _runs(kind: str) -> tuple[Route, ...]:
     """Return the routes of the runs of agents or of teams."""
     all_runs = f"/{kind}s/{{{kind}_id}}/runs"
     one_run = f"{all_runs}/{{run_id}}"
-    follow, read, run = FOLLOW_RUNS[kind], READ_RUN[kind], _component(kind, "run")
+    follow, read, run = FOLLOW_RUNS[kind], READ_RUN[kind], RUN[kind]
     find = partial(components.find_component, kind)
     get, post = (partial(Route, m, tag=f"{kind.capitalize()}s") for m in ("GET", "POST"))
     small = partial(post, body_limit=SMALL_BODY)
@@ -76,6 +84,60 @@ def _runs(kind: str) -> tuple[Route, ...]:
         small(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
         post(f"{one_run}/continue", run, runs.continue_run, f"continue_{kind}_run"),
         small(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
+    )
+
+
+def _approvals() -> tuple[Route, ...]:
+    """Return the routes of the runs that wait for a person.
+
+    Any token: without a scope on them a caller sees and answers its own.
+    """
+    route = partial(Route, tag="Approvals")
+    one = "/approvals/{approval_id}"
+    return (
+        route(
+            "GET",
+            "/approvals",
+            AnyToken(),
+            approvals.list_approvals,
+            "list_approvals_approvals_get",
+        ),
+        route(
+            "GET",
+            "/approvals/count",
+            AnyToken(),
+            approvals.count_approvals,
+            "get_approval_count_approvals_count_get",
+        ),
+        route(
+            "GET",
+            f"{one}/status",
+            AnyToken(),
+            approvals.get_approval_status,
+            "get_approval_status_approvals__approval_id__status_get",
+        ),
+        route(
+            "GET",
+            one,
+            AnyToken(),
+            approvals.get_approval,
+            "get_approval_approvals__approval_id__get",
+        ),
+        route(
+            "POST",
+            f"{one}/resolve",
+            AnyToken(),
+            approvals.resolve_approval,
+            "resolve_approval_approvals__approval_id__resolve_post",
+        ),
+        route(
+            "DELETE",
+            one,
+            DELETE_APPROVALS,
+            approvals.delete_approval,
+            "delete_approval_approvals__approval_id__delete",
+            success=204,
+        ),
     )
 
 
@@ -344,6 +406,7 @@ ROUTES: Final = (
         )
         for empty in collections.COLLECTIONS
     ),
+    *_approvals(),
     _channel("GET", "/{channel}/status", AnyToken(), channels.status, "channel_status"),
     _webhook("GET", "/{channel}/webhook", Signed(), webhooks.verify, "verify_webhook"),
     _webhook(

@@ -22,7 +22,7 @@ from ..values import frozen
 from .payloads import NOT_KNOWN, find_waiting
 from .turn_state import CallState, Standing, TurnState
 
-__all__ = ["Reply", "apply_replies", "calls_answered", "read_replies"]
+__all__ = ["Reply", "apply_replies", "calls_answered", "read_replies", "reject_waiting"]
 
 _REJECTED: Final = "Function call was rejected by the user"
 _SHOWN: Final = 80
@@ -140,6 +140,11 @@ def apply_replies(
         else:
             done.append(_reject(call, None))
     return tuple(faults) if faults else _replace_waiting(state, iter(done))
+
+
+def reject_waiting(state: TurnState, note: str | None) -> TurnState:
+    """Return the turn with no to every call that waits, those of the client's among them."""
+    return _replace_waiting(state, iter([_reject(call, note) for call, _ in find_waiting(state)]))
 
 
 _UNKNOWN: Final = "answers no call that waits, or one a second time"

@@ -25,6 +25,7 @@ from .units import Dialect, ReadUnit, Rows, Sql, Statements, text_array
 
 __all__ = [
     "WINDOW",
+    "FindListed",
     "ListRuns",
     "ListedPage",
     "ListedRun",
@@ -173,6 +174,12 @@ PAUSES: Final = Sql(
     _pauses("octet_length(e.data)", "= any (cast(:runs as text[]))"),
 )
 
+_FOUND: Final = f"select {_ROW} from runs where {OF_A_CLIENT} and run_id"
+FIND: Final = Sql(
+    f"{_FOUND} in (select value from json_each(:runs))",
+    f"{_FOUND} = any (cast(:runs as text[]))",
+)
+
 
 @frozen
 class ListedPage:
@@ -290,3 +297,17 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
             return list(runs)
         found: dict[str, str | None] = dict((yield PAUSES(runs=text_array(dialect, paused))))
         return [evolve(run, pause=found.get(run.run_id)) for run in runs]
+
+
+@frozen
+class FindListed(ReadUnit[tuple[ListedRun, ...]]):
+    """The runs that have these ids, as far as there are any, in no order."""
+
+    long: ClassVar[bool] = True
+
+    runs: tuple[str, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[ListedRun, ...]]:
+        """Yield one read by ids."""
+        rows = yield FIND(runs=text_array(dialect, self.runs))
+        return tuple(ListedRun(*row) for row in rows)

@@ -74,6 +74,7 @@ SMALL, STATE, IDS, RUN, DELIVERY = 16 << 10, 2 << 20, 1 << 20, 10 << 20, 4 << 20
 TAKES = {
     "explain_request": SMALL,
     "explain_access": SMALL,
+    "resolve_approval_approvals__approval_id__resolve_post": RUN,
     **{f"create_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"continue_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"cancel_{kind}_run": SMALL for kind in ("agent", "team")},

@@ -40,7 +40,8 @@ def test_what_changes_something_needs_more_than_any_token() -> None:
 
     assert changing
     assert {r.template for r in changing if not isinstance(r.need, Scoped | Signed)} == {
-        "/me/explain"  # tells, and changes nothing
+        "/me/explain",  # tells, and changes nothing
+        "/approvals/{approval_id}/resolve",  # of one's own run, what one may run as well
     }
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from legation.store import listed_runs
 from legation.store.listed_runs import (
     PAUSE_BYTES,
+    FindListed,
     ListedRun,
     ListRuns,
     RunPlace,
@@ -177,6 +178,12 @@ def test_the_calls_of_paused_runs_are_read_where_they_are_asked_for_and_short() 
     assert pauses(pauses=True) == [None, "{}", "x" * PAUSE_BYTES, None]
     assert pauses() == [None] * 4
     assert database.run(ListRuns(pauses=True, statuses=("COMPLETED",))).runs[0].pause is None
+
+
+def test_runs_are_found_by_their_ids_but_for_those_of_members(database: Database) -> None:
+    found = database.run(FindListed(("r00001", "r00005", "none", "r00003")))
+
+    assert sorted(run.run_id for run in found) == ["r00001", "r00003"]
 
 
 @pytest.mark.parametrize("narrowed", NARROWED.values(), ids=NARROWED)

@@ -173,29 +173,6 @@ COLLECTIONS: Final = (
         page_size=100,
         shape="PaginatedResponse_ScheduleResponse_",
     ),
-    Collection(
-        "/approvals",
-        "list_approvals_approvals_get",
-        "Approvals",
-        "List Approvals",
-        "approvals",
-        (
-            *("status", "source_type", "approval_type", "pause_type", "user_id", "schedule_id"),
-            *("run_id", *_OF),
-        ),
-        page_size=100,
-        shape="PaginatedResponse_ApprovalResponse_",
-    ),
-    Collection(
-        "/approvals/count",
-        "get_approval_count_approvals_count_get",
-        "Approvals",
-        "Get Approval Count",
-        "approvals",
-        ("user_id",),
-        body={"count": 0},
-        shape="ApprovalCountResponse",
-    ),
 )
 
 

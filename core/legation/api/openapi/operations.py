@@ -669,6 +669,27 @@ _ALL_RUNS: Final = {
     "get_runs": _got("Runs of every agent and team, in all databases", ref("RunPage")),
 }
 
+# --- Approvals ---------------------------------------------------------------------------------
+
+_APPROVALS: Final = {
+    "list_approvals_approvals_get": _got(
+        "List Approvals", ref("PaginatedResponse_ApprovalResponse_")
+    ),
+    "get_approval_count_approvals_count_get": _got(
+        "Get Approval Count", ref("ApprovalCountResponse")
+    ),
+    "get_approval_approvals__approval_id__get": _got("Get Approval", ref("ApprovalResponse")),
+    "get_approval_status_approvals__approval_id__status_get": _got(
+        "Get Approval Status", ref("ApprovalStatusResponse")
+    ),
+    "resolve_approval_approvals__approval_id__resolve_post": _got(
+        "Resolve Approval", ref("ApprovalResponse")
+    ),
+    "delete_approval_approvals__approval_id__delete": Operation(
+        "Delete Approval", {204: Reply("Forgotten", {})}
+    ),
+}
+
 LINKED: Final = frozenset(
     {
         *("get_sessions", "get_session_runs", "list_agent_runs", "list_team_runs"),
@@ -713,6 +734,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **_KEPT,
     **_AUDIT,
     **_ALL_RUNS,
+    **_APPROVALS,
     **{collection.operation: _empty(collection) for collection in COLLECTIONS},
 }
 """Every operation there is."""

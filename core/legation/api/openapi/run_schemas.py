@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...store.run_states import RunState
+from ..fields import describe_body
+from ..handlers.approvals import ApprovalResolve
 from ..json_schema import (
     INTEGER,
+    NUMBER,
     OBJECT,
     TEXT,
     TIME,
+    UNIX_TIME,
     Schema,
+    integer,
     list_of,
     nullable,
     object_of,
@@ -20,7 +25,7 @@ from ..json_schema import (
     text,
 )
 
-__all__ = ["RUN_LISTS"]
+__all__ = ["APPROVALS", "RUN_LISTS"]
 
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _OBJECTS: Final = list_of(OBJECT)
@@ -85,4 +90,66 @@ RUN_LISTS: Final[Mapping[str, Schema]] = {
             "meta": object_of({"limit": INTEGER, "next_cursor": nullable(TEXT)}, _ABSENT),
         }
     ),
+}
+
+_APPROVAL_STATUS: Final = one_of_words("pending", "approved", "rejected", "cancelled")
+_RESOLVED: Final[Mapping[str, Schema]] = {
+    "resolved_at": nullable(UNIX_TIME),
+    "resolved_by": {**nullable(TEXT), "description": "The user who answered, as the token said"},
+}
+
+APPROVALS: Final[Mapping[str, Schema]] = {
+    "ApprovalResponse": object_of(
+        {
+            "id": text(description="The run, and how many events it had at the pause"),
+            "run_id": TEXT,
+            "session_id": TEXT,
+            "status": _APPROVAL_STATUS,
+            "source_type": one_of_words("agent", "team"),
+            "approval_type": one_of_words("required"),
+            "pause_type": one_of_words("confirmation", "external_execution"),
+            "tool_name": {**nullable(TEXT), "description": "Of the first call that waits"},
+            "tool_args": {**nullable(OBJECT), "description": "Of the first call that waits"},
+            "expires_at": nullable(INTEGER),
+            "agent_id": nullable(TEXT),
+            "team_id": nullable(TEXT),
+            "workflow_id": nullable(TEXT),
+            "user_id": text(description="Whose run it is"),
+            "schedule_id": nullable(TEXT),
+            "schedule_run_id": nullable(TEXT),
+            "source_name": TEXT,
+            "requirements": {
+                **nullable(_OBJECTS),
+                "description": "The calls that wait; null in a list where they are long",
+            },
+            "context": object_of({"db_id": TEXT}),
+            "resolution_data": {
+                **nullable(object_of({"calls": _OBJECTS})),
+                "description": "How each call was answered, once the run has gone on",
+            },
+            **_RESOLVED,
+            "created_at": {**UNIX_TIME, "description": "When the run paused"},
+            "updated_at": UNIX_TIME,
+            "run_status": _STATUS,
+        },
+        description="A run that waits for a person, or that was answered",
+    ),
+    "ApprovalStatusResponse": object_of(
+        {"approval_id": TEXT, "status": _APPROVAL_STATUS, "run_id": TEXT, **_RESOLVED}
+    ),
+    "ApprovalCountResponse": object_of({"count": integer(minimum=0)}),
+    "PaginatedResponse_ApprovalResponse_": object_of(
+        {
+            "data": list_of(ref("ApprovalResponse")),
+            "meta": object_of(
+                {
+                    **dict.fromkeys(("page", "limit"), integer(minimum=1)),
+                    **dict.fromkeys(("total_pages", "total_count"), integer(minimum=0)),
+                    "search_time_ms": NUMBER,
+                },
+                _ABSENT,
+            ),
+        }
+    ),
+    "ApprovalResolve": describe_body(ApprovalResolve),
 }

@@ -35,7 +35,6 @@ def client() -> Generator[Client]:
         ("/workflows", []),
         ("/memory_topics", []),
         ("/metrics", {"metrics": [], "updated_at": None}),
-        ("/approvals/count", {"count": 0}),
         (
             "/knowledge/config",
             {

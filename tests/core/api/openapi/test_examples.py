@@ -22,6 +22,7 @@ from legation_testing import Client, ClientResponse
 
 from ....callers import ENVIRON, Issuer, demo
 from ....contract import contract_of
+from ....paused_runs import Office, begin, token
 
 INCIDENT: Final = re.compile(r"incident [0-9a-f]{16}")
 LIMIT: Final = 10 << 20
@@ -55,6 +56,7 @@ BODIES: Final[Mapping[str, Any]] = {
     "discard_channel_letters": {"all": True},
     "send_channel_test": {"recipient": "49"},
     "explain_access": {"method": "GET", "path": "/"},
+    "resolve_approval_approvals__approval_id__resolve_post": {"status": "approved"},
     "create_session": {"session_id": "s2"},
     "delete_sessions": {"session_ids": ["s1"], "session_types": ["agent"]},
     "rename_session": {"session_name": "Another"},
@@ -105,6 +107,7 @@ class World:
             "message_id": listed[0]["id"],
             "name": "page.css",
             "digest": "0",
+            "approval_id": "none.1",
             "part": "table.js",
             "agent": runs["agent"]["run_id"],
             "team": runs["team"]["run_id"],
@@ -378,6 +381,22 @@ def without_the_inbox(operation: Operation, _: Mapping[str, Any]) -> ClientRespo
     return answer
 
 
+def of_an_approval(operation: Operation, example: Mapping[str, Any]) -> ClientResponse:
+    """Answer what may only be read, or what was answered; delete what waits."""
+    root = token("root", "platform:admin")
+    with Client(Office().platform) as client:
+        begin(client, "ada")
+        (waiting,) = client.get("/approvals", token=root).json()["data"]
+        path = operation.path.replace("{approval_id}", waiting["id"])
+        body = BODIES.get(operation.name)
+        if "pending" in example["detail"]:
+            return client.request(operation.method, path, token=root)
+        if "already" in example["detail"]:
+            client.request(operation.method, path, json=body, token=root).expect_success()
+        who = root if "already" in example["detail"] else token("desk", "approvals:read")
+        return client.request(operation.method, path, json=body, token=who)
+
+
 RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     **{(name, 404): without_pages for name in ("get_openapi", "get_docs", "get_redoc")},
     ("get_console", 404): without_pages,
@@ -402,6 +421,9 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     ("receive_webhook", 503): without_the_inbox,
     ("retry_channel_message", 409): unsigned,
     ("retry_channel_reply", 409): unsigned,
+    ("resolve_approval_approvals__approval_id__resolve_post", 403): of_an_approval,
+    ("resolve_approval_approvals__approval_id__resolve_post", 409): of_an_approval,
+    ("delete_approval_approvals__approval_id__delete", 409): of_an_approval,
 }
 
 
