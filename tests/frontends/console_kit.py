@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -122,6 +122,13 @@ class Console:
         deadline = time.monotonic() + SECONDS
         while text not in self.text():
             assert time.monotonic() < deadline, f"no {text!r} in {self.text()!r}"
+            time.sleep(0.05)
+
+    def until(self, happened: Callable[[], object]) -> None:
+        """Wait for something outside of the page."""
+        deadline = time.monotonic() + SECONDS
+        while not happened():
+            assert time.monotonic() < deadline, self.text()
             time.sleep(0.05)
 
     def text(self, selector: str = "body") -> str:

@@ -228,6 +228,18 @@ class World:
         token = self.token("agents:run", sub="bob")
         assert ask(self.origin, token, "POST", path, form).status == 200
 
+    def outcome(self, run: dict[str, Any]) -> tuple[str, bool, str | None]:
+        """Return how a run ended, once it has, and how its payment was answered."""
+        due = time.monotonic() + 20
+        token = self.token("runs:read")
+        while True:
+            found = ask(self.origin, token, "GET", f"/agents/clerk/runs/{run['run_id']}").body
+            if found["status"] not in ("PENDING", "RUNNING", "PAUSED"):
+                (call,) = (one for one in found["tools"] if one["tool_name"] == "pay")
+                return found["status"], call["confirmed"], call["confirmation_note"]
+            assert time.monotonic() < due, found
+            time.sleep(0.02)
+
     def deliver(self, messages: Sequence[tuple[str, str, str]]) -> None:
         """Deliver messages of people on the channel: sender, id and text."""
         sent = whatsapp(*messages)

@@ -13,7 +13,7 @@ from ..browser import NoBrowser
 from .console_kit import NARROW, Console, console
 from .console_world import PLANTED, World, world
 
-ALWAYS: Final = {"Overview", "Runs", "Access"}
+ALWAYS: Final = {"Overview", "Runs", "Approvals", "Access"}
 """The screens that need no scope."""
 
 
@@ -58,7 +58,7 @@ def test_without_a_scope_the_screens_are_absent(shown: Console, served: World) -
     shown.open(served.origin, served.token())
 
     assert set(shown.screens()) == ALWAYS
-    for path in ("approvals", "sessions", "channels", "databases", "audit", "settings"):
+    for path in ("sessions", "channels", "databases", "audit", "settings"):
         shown.show(f"/{path}")
         shown.wait_text("There is no such screen, or your token does not open it.")
         shown.show("/overview")
@@ -123,7 +123,9 @@ def test_the_trail_is_filtered(shown: Console, served: World) -> None:
     judge(shown, "audit")
 
 
-def test_a_session_is_found_changed_and_deleted(shown: Console, served: World) -> None:
+def test_a_session_is_found_changed_and_deleted(
+    shown: Console, served: World, tmp_path: Path
+) -> None:
     served.run("look up Excelsior", session_id="to-be-deleted")
     scopes = ("sessions:read", "sessions:write", "sessions:delete")
     token = served.token(*scopes, sub="bob")
@@ -146,6 +148,13 @@ def test_a_session_is_found_changed_and_deleted(shown: Console, served: World) -
     shown.wait_text("The state is saved.")
     path = "/sessions/to-be-deleted?db_id=main"
     assert served.ask("GET", f"{path}&user_id=bob").body["session_state"] == {"room": 7}
+
+    saved = tmp_path / "to-be-deleted.json"
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    shown.page.call("Page.setDownloadBehavior", **behavior)
+    shown.click("Export")
+    shown.until(saved.exists)
+    assert "Excelsior: a hotel in Berlin" in saved.read_text()
 
     shown.click("Delete")
     shown.wait_for("heading", "Delete look up Excelsior")
@@ -194,6 +203,62 @@ def test_a_run_is_followed_while_it_works(shown: Console, served: World) -> None
     shown.wait_text("120 paid to Adlon")
     shown.page.wait("document.querySelector('.facts').innerText.includes('COMPLETED')")
     shown.assert_clean()
+
+
+def test_who_may_answers_for_somebody_else(shown: Console, served: World) -> None:
+    token = served.token("approvals:read", "approvals:write")
+    shown.open(served.origin, token, "/approvals")
+    assert set(shown.screens()) == ALWAYS
+    shown.wait_text("Nobody waits")
+    waiting = [
+        served.run(f"pay {name}", session_id=f"pay-{name}") for name in ("Ada", "Eve", "Zoe")
+    ]
+    shown.wait_text("3 approvals")  # nobody has asked for it
+    for name in ("Ada", "Eve", "Zoe"):
+        shown.wait_text(name)
+    assert "Let me see" not in shown.text()  # of others what is asked, and no more
+    judge(shown, "approvals")
+
+    shown.click("Approve pay Ada")
+    shown.write("Note", "It is due")
+    judge(shown, "approve")
+    shown.click("Approve")
+    shown.wait_text("Approved: the run goes on.")
+    shown.wait_text("2 approvals")
+    shown.click("Reject pay Eve")
+    shown.write("Note", "Not hers")
+    shown.click("Reject")
+    shown.wait_text("Rejected: the run goes on without it.")
+    shown.wait_text("1 approval")
+
+    served.answer(waiting[2], confirmed=True)  # Bob is quicker
+    shown.wait_text("Nobody waits")
+    assert [served.outcome(run) for run in waiting] == [
+        ("COMPLETED", True, "It is due"),
+        ("COMPLETED", False, "Not hers"),
+        ("COMPLETED", True, None),
+    ]
+    shown.choose("Status", "rejected")
+    shown.click("Filter")
+    shown.wait_text("Answered by")
+    assert "ada" in shown.text("article")
+    shown.assert_clean()
+
+
+def test_an_answer_that_is_too_late_is_told(shown: Console, served: World) -> None:
+    run = served.run("pay late", session_id="late")
+    (approval,) = served.ask("GET", f"/approvals?status=pending&run_id={run['run_id']}").body[
+        "data"
+    ]
+    token = served.token("approvals:read", "approvals:write")
+    shown.open(served.origin, token, f"/approvals/{approval['id']}")
+    shown.click("Approve pay late")
+    shown.wait_for("textbox", "Note")
+    served.answer(run, confirmed=False)
+    shown.click("Approve")
+    shown.wait_text("Approval is already 'rejected' and cannot be resolved")
+    shown.page.wait("document.querySelector('article').innerText.includes('rejected')")
+    assert shown.find("button", "Approve pay late") == []
 
 
 def test_an_incident_leads_to_its_run(shown: Console, served: World) -> None:

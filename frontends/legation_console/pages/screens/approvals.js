@@ -26,7 +26,7 @@ export const screen = {
 
 /** @param {Context} ctx */
 function openAll(ctx) {
-  const query = { status: "pending", limit: 100, ...chosen(ctx) };
+  const query = /** @type {any} */ ({ status: "pending", limit: 100, ...chosen(ctx) });
   const approvals = ctx.load((signal) => ctx.api.get("/approvals", { query, signal }));
   live(ctx, () => approvals.reload());
   return { approvals, status: query.status };
@@ -34,7 +34,7 @@ function openAll(ctx) {
 
 /** @param {Context} ctx @param {string} id */
 function openOne(ctx, id) {
-  const approval = ctx.load((signal) => ctx.api.ask("get", "/approvals/{approval_id}", { path: { approval_id: id }, signal }));
+  const approval = ctx.load((signal) => ctx.api.get("/approvals/{approval_id}", { path: { approval_id: id }, signal }));
   live(ctx, () => approval.reload());
   return { approvals: approval, id };
 }
@@ -68,6 +68,8 @@ function viewCard(ctx, state, approval) {
   const component = team ? `team:${team}` : `agent:${agent}`;
   const reads = ctx.can(team ? "GET /teams/{team_id}/runs/{run_id}" : "GET /agents/{agent_id}/runs/{run_id}", team ?? agent);
   const open = status === "pending" && ctx.can(RESOLVE);
+  const [first] = Object.values(approval.tool_args ?? {});
+  const name = `${tool ?? "the call"}${typeof first === "string" ? ` ${first.slice(0, 40)}` : ""}`;
   return html`<article class="approval" aria-label="${tool ?? "call"} for ${approval.user_id || "nobody"}">
     <h2>${tool ?? "A call"} ${badge(status)}</h2>
     ${(requirements ?? []).map((/** @type {any} */ one) => viewCall(one.tool_execution ?? one))}
@@ -79,8 +81,8 @@ function viewCard(ctx, state, approval) {
       ...(approval.resolved_by ? [/** @type {[string, any]} */ (["Answered by", cut(approval.resolved_by)])] : []),
     ])}
     ${open ? html`<div class="row">
-      <button type="button" class="primary" aria-label="Approve ${tool ?? "the call"}" @click=${() => resolve(ctx, state, approval, "approved")}>Approve</button>
-      <button type="button" class="danger" aria-label="Reject ${tool ?? "the call"}" @click=${() => resolve(ctx, state, approval, "rejected")}>Reject</button>
+      <button type="button" class="primary" aria-label="Approve ${name}" @click=${() => resolve(ctx, state, approval, "approved")}>Approve</button>
+      <button type="button" class="danger" aria-label="Reject ${name}" @click=${() => resolve(ctx, state, approval, "rejected")}>Reject</button>
     </div>` : nothing}
   </article>`;
 }
@@ -112,7 +114,7 @@ async function resolve(ctx, state, approval, status) {
   const data = { ...(said && { note: said }), ...(outside.length && { results: given }) };
   const json = { status, ...(Object.keys(data).length && { resolution_data: data }) };
   const path = { approval_id: approval.id };
-  await attempt(ctx, () => ctx.api.ask("post", "/approvals/{approval_id}/resolve", { path, json }),
+  await attempt(ctx, () => ctx.api.post("/approvals/{approval_id}/resolve", { path, json }),
     yes ? "Approved: the run goes on." : "Rejected: the run goes on without it.");
   state.approvals.reload();
 }
