@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["read_console"]
 
-_SERVED: Final = {".css", ".js", ".txt"}
+_SERVED: Final = {".css", ".js"}
 
 
 def read_console() -> Mapping[str, memoryview]:

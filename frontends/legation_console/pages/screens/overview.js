@@ -2,13 +2,15 @@
 // Overview: whether it serves, what runs, and what wants attention.  The model of a screen.
 import { ApiError } from "../api.js";
 import { bytes, compact, count, duration, plural } from "../format.js";
-import { share } from "../parts/chart.js";
+import { chart, share } from "../parts/chart.js";
 import { ago, badge, code, cut, show } from "../parts/show.js";
 import { table } from "../parts/table.js";
 import { html, nothing } from "../vendor/lit-html.js";
 
 /** @typedef {import("../../types/console").Context} Context */
 /** @typedef {ReturnType<typeof open>} State */
+
+const HOURS = 24;
 
 /** @type {import("../../types/console").Screen<State>} */
 export const screen = { path: "overview", title: "Overview", group: "Watch", icon: "overview", needs: [], open, view };
@@ -20,6 +22,10 @@ function open(ctx) {
   const allowed = (operation, fetch) => (ctx.can(operation) ? ctx.load(fetch) : null);
   const state = {
     ready: ctx.load((signal) => readiness(ctx, signal)),
+    summary: allowed("GET /runs/summary", (signal) => {
+      const query = { by: "hour", since: Math.floor(Date.now() / 3_600_000 - HOURS + 1) * 3600 };
+      return api.ask("get", "/runs/summary", { query, signal });
+    }),
     nodes: allowed("GET /nodes", (signal) => api.get("/nodes", { signal })),
     posture: allowed("GET /posture", (signal) => api.get("/posture", { signal })),
     me: ctx.load((signal) => api.get("/me", { signal })),
@@ -43,6 +49,7 @@ async function readiness(ctx, signal) {
 /** @param {Context} ctx @param {State} state */
 function view(ctx, state) {
   return html`
+    ${state.summary ? show(state.summary, runs) : nothing}
     ${show(state.ready, (ready) => html`
       <section aria-labelledby="state">
         <h2 id="state">State ${badge(ready.status)}</h2>
@@ -52,6 +59,38 @@ function view(ctx, state) {
     ${state.posture ? show(state.posture, posture) : nothing}
     ${state.nodes ? show(state.nodes, nodes) : nothing}
     ${show(state.me, limits)}`;
+}
+
+/** Runs of a day, hour by hour. @param {{data: any[], total: any}} found */
+function runs({ data, total }) {
+  const hours = new Map(data.map((one) => [Date.parse(one.key), one]));
+  const now = Math.floor(Date.now() / 3_600_000) * 3_600_000;
+  const columns = Array.from({ length: HOURS }, (_, index) => {
+    const at = now - (HOURS - 1 - index) * 3_600_000, found = hours.get(at);
+    const failed = found?.errors ?? 0;
+    const parts = [
+      { kind: "busy", word: "runs", value: (found?.runs ?? 0) - failed },
+      { kind: "bad", word: "failed", value: failed },
+    ];
+    return { label: new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" }), parts };
+  });
+  return html`<section aria-labelledby="day">
+    <h2 id="day">Runs of the last day</h2>
+    <div class="tiles">
+      ${tile("/runs", count(total.runs), "runs")}
+      ${tile("/runs?status=PAUSED", count(total.states.PAUSED), "wait for a person")}
+      ${tile("/runs?status=ERROR", count(total.errors), "failed")}
+      ${tile("", compact(total.input_tokens + total.output_tokens), `tokens, ${compact(total.output_tokens)} of them out`)}
+      ${tile("", duration(total.seconds_p95), `for 95 %, ${duration(total.seconds_p50)} for half`)}
+    </div>
+    ${total.runs ? chart({ name: "Runs by hour", columns }) : nothing}
+  </section>`;
+}
+
+/** @param {string} place @param {string} value @param {string} words */
+function tile(place, value, words) {
+  const inside = html`<b>${value}</b><span>${words}</span>`;
+  return place ? html`<a class="tile" href="#${place}">${inside}</a>` : html`<div class="tile">${inside}</div>`;
 }
 
 /** @param {Record<string, any>} found By id, as the caller may see each. */
