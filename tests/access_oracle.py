@@ -94,6 +94,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/metrics/prometheus"): _scope("metrics", "read", also=("system:read", "config:read")),
     ("GET", "/models"): _scope("config", "read", also=("system:read",)),
     ("GET", "/runs"): TOKEN,
+    ("GET", "/runs/summary"): TOKEN,
+    ("GET", "/runs/events"): TOKEN,
     # Agents.
     ("GET", "/agents"): _scope("agents", "read", "run", lists=True),
     ("GET", "/agents/{agent_id}"): _scope("agents", "read", names="agent_id"),

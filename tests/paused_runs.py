@@ -11,7 +11,7 @@ from legation import Agent, Model, Platform, Team, tool
 from legation.models.conversation import ModelFailed
 from legation_testing import Client, ScriptedModel, call
 
-from .callers import Issuer
+from .callers import NOW, Issuer
 from .two_databases import IN_MEMORY
 
 __all__ = ["ISSUER", "OWN", "Office", "begin", "token"]
@@ -22,7 +22,7 @@ OWN: Final = ("agents:run", "teams:run")
 
 def token(sub: str, *scopes: str, **claims: Any) -> str:
     """Return the token of `sub`; one that only runs agents and teams, unless scopes are named."""
-    return ISSUER.token(*(scopes or OWN), sub=sub, **claims)
+    return ISSUER.token(*(scopes or OWN), sub=sub, **{"exp": NOW + 1_000_000, **claims})
 
 
 class Office:

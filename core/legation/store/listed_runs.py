@@ -25,6 +25,7 @@ from .units import Dialect, ReadUnit, Rows, Sql, Statements, text_array
 
 __all__ = [
     "WINDOW",
+    "CountListed",
     "FindListed",
     "ListRuns",
     "ListedPage",
@@ -179,6 +180,20 @@ FIND: Final = Sql(
     f"{_FOUND} in (select value from json_each(:runs))",
     f"{_FOUND} = any (cast(:runs as text[]))",
 )
+_COUNTED: Final = ", ".join(
+    f"""(select count(*) from (select 1 as one from runs where {OF_A_CLIENT} and {head}
+        and {_WITHIN} and {_NARROWED} and $ALLOWED limit :most) as of_{state.value.lower()})"""
+    for state in RunState
+    for head in [
+        f"{ACTIVE_RUN} and status = {literal(state)}"
+        if state in _ACTIVE_STATES
+        else f"status = {literal(state)} and {_INDEXED}"
+    ]
+)
+COUNT: Final = Sql(
+    f"select {_COUNTED}".replace("$ALLOWED", _ALLOWED),
+    f"select {_COUNTED}".replace("$ALLOWED", _ANY_ALLOWED),
+)
 
 
 @frozen
@@ -311,3 +326,17 @@ class FindListed(ReadUnit[tuple[ListedRun, ...]]):
         """Yield one read by ids."""
         rows = yield FIND(runs=text_array(dialect, self.runs))
         return tuple(ListedRun(*row) for row in rows)
+
+
+@frozen
+class CountListed(NarrowedRuns, ReadUnit[Mapping[str, int]]):
+    """How many runs there are in each state; at most `most` of each are counted."""
+
+    long: ClassVar[bool] = True
+
+    most: int = 1_000
+
+    def statements(self, dialect: Dialect) -> Statements[Mapping[str, int]]:
+        """Yield one read."""
+        (counts,) = yield COUNT.of(self, **self.chosen(dialect))
+        return dict(zip((state.value for state in RunState), counts, strict=True))

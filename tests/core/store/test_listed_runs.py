@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from legation.store import listed_runs
 from legation.store.listed_runs import (
     PAUSE_BYTES,
+    CountListed,
     FindListed,
     ListedRun,
     ListRuns,
@@ -20,7 +21,7 @@ from legation.store.listed_runs import (
 from legation.store.run_rows import StoredEvent
 from legation.store.units import Dialect
 
-from ...listed_runs import INSERT, expect, follow, make_rows, row
+from ...listed_runs import INSERT, STATES, expect, follow, make_rows, row
 from ...one_database import Database
 
 ROWS = make_rows(200)
@@ -184,6 +185,18 @@ def test_runs_are_found_by_their_ids_but_for_those_of_members(database: Database
     found = database.run(FindListed(("r00001", "r00005", "none", "r00003")))
 
     assert sorted(run.run_id for run in found) == ["r00001", "r00003"]
+
+
+@pytest.mark.parametrize(
+    "narrowed", [{}, {"owner": "ada", "alias": "ada"}, {"allowed": ("team:*",)}]
+)
+def test_runs_are_counted_by_state(database: Database, narrowed: dict[str, Any]) -> None:
+    counts = database.run(CountListed(**narrowed))
+
+    assert counts == {
+        state: len(expect(ROWS, ListRuns(**narrowed, statuses=(state,)))) for state in STATES
+    }
+    assert set(database.run(CountListed(most=2)).values()) == {2}
 
 
 @pytest.mark.parametrize("narrowed", NARROWED.values(), ids=NARROWED)

@@ -667,6 +667,13 @@ _AUDIT: Final = {
 
 _ALL_RUNS: Final = {
     "get_runs": _got("Runs of every agent and team, in all databases", ref("RunPage")),
+    "get_runs_summary": _got(
+        "Runs by agent, model, user or hour: how many, tokens, errors, times", ref("RunSummary")
+    ),
+    "get_runs_events": Operation(
+        "Changes of the states of runs, as they happen",
+        {200: Reply("A snapshot, and then each run that changes", {EVENTS: _EVENT_STREAM})},
+    ),
 }
 
 # --- Approvals ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from ...store.run_states import RunState
 from ..fields import describe_body
 from ..handlers.approvals import ApprovalResolve
 from ..json_schema import (
+    BOOLEAN,
     INTEGER,
     NUMBER,
     OBJECT,
@@ -25,7 +26,7 @@ from ..json_schema import (
     text,
 )
 
-__all__ = ["APPROVALS", "RUN_LISTS"]
+__all__ = ["APPROVALS", "RUN_LISTS", "RUN_SUMS"]
 
 _STATUS: Final = one_of_words(*(state.value for state in RunState))
 _OBJECTS: Final = list_of(OBJECT)
@@ -88,6 +89,51 @@ RUN_LISTS: Final[Mapping[str, Schema]] = {
         {
             "data": list_of(ref("ListedRun")),
             "meta": object_of({"limit": INTEGER, "next_cursor": nullable(TEXT)}, _ABSENT),
+        }
+    ),
+}
+
+_SECONDS: Final[Schema] = nullable(NUMBER)
+_SUM: Final[Mapping[str, Schema]] = {
+    "runs": integer(minimum=0),
+    "states": object_of({state.value: integer(minimum=0) for state in RunState}),
+    "errors": integer(minimum=0),
+    "input_tokens": INTEGER,
+    "output_tokens": INTEGER,
+    "seconds_p50": {**_SECONDS, "description": "Half of those that ended took no longer"},
+    "seconds_p95": {**_SECONDS, "description": "95 of 100 of those that ended took no longer"},
+}
+RUN_SUMS: Final[Mapping[str, Schema]] = {
+    "RunSum": object_of(
+        {
+            "key": {
+                **nullable(TEXT),
+                "description": "`agent:ID` or `team:ID`, the id of a model, a user, or an hour;"
+                " null where nothing is known of it",
+            },
+            **_SUM,
+        },
+        description="The sum of the runs of one group",
+    ),
+    "RunTotal": object_of(_SUM, description="The sum of all runs that were read"),
+    "RunSummary": object_of(
+        {
+            "data": list_of(ref("RunSum"), description="The largest first; hours in order"),
+            "total": ref("RunTotal"),
+            "meta": object_of(
+                {
+                    "by": one_of_words("agent", "model", "user", "hour"),
+                    "truncated": {
+                        **BOOLEAN,
+                        "description": "Whether there are more runs than were read",
+                    },
+                    "groups": {
+                        **integer(minimum=0),
+                        "description": "How many there are, of which the first 1,000 are shown",
+                    },
+                },
+                _ABSENT,
+            ),
         }
     ),
 }

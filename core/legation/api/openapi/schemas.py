@@ -49,7 +49,7 @@ from ..json_schema import (
     ref,
     text,
 )
-from .run_schemas import APPROVALS, RUN_LISTS
+from .run_schemas import APPROVALS, RUN_LISTS, RUN_SUMS
 
 __all__ = ["SCHEMAS", "collection_schema"]
 
@@ -918,6 +918,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     **_PLATFORM,
     **_RUNS,
     **RUN_LISTS,
+    **RUN_SUMS,
     **APPROVALS,
     **_SESSIONS,
     **_DATABASES,
