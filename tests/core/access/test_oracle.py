@@ -157,6 +157,10 @@ BODIES: Final[Mapping[str, tuple[bytes, bytes]]] = {
     "/sessions": (b"application/json", b'{"session_ids": ["s-new"], "session_types": ["agent"]}'),
     "/sessions/{session_id}": (b"application/json", b'{"session_name": "new"}'),
     "/sessions/{session_id}/rename": (b"application/json", b'{"session_name": "new"}'),
+    "/access/explain": (b"application/json", b'{"method": "GET", "path": "/agents"}'),
+    "/approvals/{approval_id}/resolve": (b"application/json", b'{"status": "approved"}'),
+    "/channels/{channel}/discard": (b"application/json", b'{"all": true}'),
+    "/channels/{channel}/test": (b"application/json", b'{"recipient": "49"}'),
     "/me/explain": (b"application/json", b'{"method": "GET", "path": "/agents"}'),
 }
 QUERIES: Final[Mapping[str, str]] = {
@@ -296,6 +300,10 @@ HOSTED: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
     "db_id": (("main", True), ("second", True), ("ghost", False)),
     "channel": (("chat", True), ("ghost", False)),
     "message_id": (("1", False),),
+    "reply_id": (("1", False),),
+    "approval_id": (("no-such.1", False),),
+    "digest": (("0", False),),
+    "part": (("ghost.js", False),),
     "name": (("ghost.css", False),),
 }
 
