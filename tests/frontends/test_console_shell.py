@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from pathlib import Path
 
+import httpx2
 import pytest
 
 from ..browser import NoBrowser
@@ -280,3 +282,93 @@ def test_a_sign_in_that_ends_is_asked_for_over_the_screen(
     assert shown.text("h1") == "Playground"
     say(shown, "Hello again")
     shown.wait_text("You said: Hello again")
+
+
+CUT = """
+(() => {
+  const real = window.fetch;
+  window.fetch = async (address, options) => {
+    const answer = await real(address, options);
+    if (options?.method !== "POST" || !String(address).endsWith("/runs")) return answer;
+    let pieces = 0;
+    const cut = new TransformStream({
+      transform(piece, control) {
+        pieces += 1;
+        if (pieces > 3) control.error(new TypeError("cut"));
+        else control.enqueue(piece);
+      },
+    });
+    return new Response(answer.body.pipeThrough(cut), {status: 200, headers: answer.headers});
+  };
+  return true;
+})()
+"""
+
+
+def spoil_token(shown: Console, token: str) -> None:
+    key = "Object.keys(sessionStorage)[0]"
+    shown.page.run(f"sessionStorage.setItem({key}, {json.dumps(token)})")
+
+
+def test_a_sign_in_that_ends_in_the_middle_of_a_stream_loses_nothing_of_it(
+    origin: str, issuer: Issuer, shown: Console
+) -> None:
+    shown.open(origin, bearer(issuer, *TALK), "/playground/agent/concierge")
+    shown.wait_for("textbox", "Message")
+    shown.page.run(CUT)
+    say(shown, f"say slowly {' '.join(str(number) for number in range(20))} end")
+    shown.wait_text("You said:")
+    spoil_token(shown, bearer(issuer, *TALK, seconds=-60))
+    shown.wait_for("heading", "Sign in again")
+    shown.write("Token", bearer(issuer, *TALK))
+    shown.click("Sign in")
+    shown.wait_for("button", "Copy as curl")
+
+    numbers = " ".join(str(number) for number in range(20))
+    assert f"You said: say slowly {numbers} end" in shown.text(".run")
+
+
+def test_a_call_that_somebody_else_answered_is_shown_as_answered(
+    origin: str, issuer: Issuer, shown: Console
+) -> None:
+    token = bearer(issuer, *TALK)
+    shown.open(origin, token, "/playground/agent/concierge")
+    shown.wait_for("textbox", "Message")
+    say(shown, "refund it")
+    shown.wait_text("wants to be approved")
+    run_id = shown.page.run(
+        "document.querySelector('.tools a').hash.split('/').at(-1).split('?')[0]"
+    )
+    body = {"tools": json.dumps([]), "stream": "false"}
+    path = f"{origin}/agents/concierge/runs/{run_id}/continue"
+    with httpx2.Client(headers={"authorization": f"Bearer {token}"}, timeout=20) as other:
+        assert other.post(path, data=body).status_code == 200
+
+    shown.click("Approve")
+    shown.click("Go on")
+    shown.wait_text("Take a coat.")
+    assert shown.find("button", "Go on") == []
+    assert "rejected" in shown.text(".run")
+
+
+def test_files_and_an_output_schema_go_with_a_message(
+    origin: str, issuer: Issuer, shown: Console, tmp_path: Path
+) -> None:
+    note = tmp_path / "a note.txt"
+    note.write_text("Bring a coat.")
+    shown.open(origin, bearer(issuer, *TALK), "/playground/agent/long")
+    shown.wait_for("textbox", "Message")
+    document = shown.page.call("DOM.getDocument")["root"]["nodeId"]
+    found = shown.page.call("DOM.querySelector", nodeId=document, selector="input[type=file]")
+    shown.page.call("DOM.setFileInputFiles", nodeId=found["nodeId"], files=[str(note)])
+    shown.wait_for("button", "Without files")
+    say(shown, "Read it")
+    shown.wait_text("Bring a coat.")
+    assert "a note.txt" in shown.text(".mine")
+
+    shown.page.run("document.querySelector('.options').open = true")
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    shown.write("Output schema", json.dumps(schema))
+    say(shown, '{"city": "Oslo"}')
+    shown.page.wait("[...document.querySelectorAll('.run .json .key')].length === 1")
+    assert '"Oslo"' in shown.text(".run .json")
