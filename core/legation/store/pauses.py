@@ -23,6 +23,11 @@ _OF_ANY_KEYS: Final = """from unnest(cast(:ids as text[]), cast(:seqs as bigint[
     join runs r on r.run_id = k.id join events e on e.run_id = r.run_id and e.seq = k.seq"""
 
 
+def _true(member: str) -> str:
+    """Return a member that is true, in two parts: a colon before a letter makes a parameter."""
+    return f"""'"{member}":' || 'true'"""
+
+
 def _pauses(length: str, keys: str) -> str:
     """Return what reads pauses, and what happened next; a text that is too long is left out.
 
@@ -34,8 +39,8 @@ def _pauses(length: str, keys: str) -> str:
         return f"case when {short} then {whole_data(events, 'r')} end"
 
     return f"""select e.run_id, e.seq, e.at_us,
-        case when instr(e.data, '"external_execution_required":true') > 0 then 1 else 0 end,
-        case when instr(e.data, '"requires_confirmation":true') > 0 then 1 else 0 end,
+        case when instr(e.data, {_true("external_execution_required")}) > 0 then 1 else 0 end,
+        case when instr(e.data, {_true("requires_confirmation")}) > 0 then 1 else 0 end,
         {text("e")}, n.name, {text("n")}
     {keys} left join events n on n.run_id = e.run_id and n.seq = e.seq + 1
     where e.name in ('RunPaused', 'TeamRunPaused')
