@@ -59,7 +59,7 @@ PLANTED: Final = (
 BRIEF: Final = Settings(grace_seconds=0.1)
 """A browser keeps its connections; nobody has to wait for them at the end."""
 
-_DONE: Final = "The payment was made."
+_DONE: Final = "Done."
 
 
 def _answer(prompt: Prompt) -> Says:

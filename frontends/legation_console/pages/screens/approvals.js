@@ -24,18 +24,25 @@ export const screen = {
   view: (ctx, state) => (ctx.place.ids[0] ? viewOne(ctx, state) : viewAll(ctx, state)),
 };
 
+/** The stream of changes has the runs that one may read; an approval may be of another.
+ * @param {Context} ctx @param {import("../store.js").Load<any>} load */
+function watch(ctx, load) {
+  live(ctx, () => load.reload());
+  ctx.every(3, () => load.reload());
+}
+
 /** @param {Context} ctx */
 function openAll(ctx) {
   const query = /** @type {any} */ ({ status: "pending", limit: 100, ...chosen(ctx) });
   const approvals = ctx.load((signal) => ctx.api.get("/approvals", { query, signal }));
-  live(ctx, () => approvals.reload());
+  watch(ctx, approvals);
   return { approvals, status: query.status };
 }
 
 /** @param {Context} ctx @param {string} id */
 function openOne(ctx, id) {
   const approval = ctx.load((signal) => ctx.api.get("/approvals/{approval_id}", { path: { approval_id: id }, signal }));
-  live(ctx, () => approval.reload());
+  watch(ctx, approval);
   return { approvals: approval, id };
 }
 
@@ -72,7 +79,7 @@ function viewCard(ctx, state, approval) {
   const name = `${tool ?? "the call"}${typeof first === "string" ? ` ${first.slice(0, 40)}` : ""}`;
   return html`<article class="approval" aria-label="${tool ?? "call"} for ${approval.user_id || "nobody"}">
     <h2>${tool ?? "A call"} ${badge(status)}</h2>
-    ${(requirements ?? []).map((/** @type {any} */ one) => viewCall(one.tool_execution ?? one))}
+    ${viewCalls(requirements)}
     ${facts([
       ["Asked by", cut(approval.source_name || component)],
       ["For", cut(approval.user_id || "–")],
@@ -87,10 +94,11 @@ function viewCard(ctx, state, approval) {
   </article>`;
 }
 
-/** @param {any} call */
-function viewCall({ tool_name: name, tool_args: args, in_doubt: doubt }) {
-  return html`<div class="call"><p><b>${name}</b> ${doubt ? badge("whether it was made is not known", "warn") : nothing}</p>
-    ${argumentsView(args ?? {})}</div>`;
+/** @param {any[] | null} requirements */
+function viewCalls(requirements) {
+  return (requirements ?? []).map(({ tool_execution: { tool_name: name, tool_args: args, in_doubt: doubt } }, _, all) => html`<div class="call">
+    ${all.length > 1 ? html`<b>${name}</b>` : nothing} ${doubt ? badge("whether it was made is not known", "warn") : nothing}
+    ${argumentsView(args ?? {})}</div>`);
 }
 
 /** @param {Context} ctx @param {any} state @param {any} approval @param {"approved" | "rejected"} status */
@@ -106,6 +114,7 @@ async function resolve(ctx, state, approval, status) {
     title: `${yes ? "Approve" : "Reject"} ${approval.tool_name ?? "the call"}`,
     action: yes ? "Approve" : "Reject",
     danger: !yes,
+    text: viewCalls(approval.requirements),
     schema: { type: "object", properties: { ...results, note }, required: Object.keys(results) },
     value: {},
   }));

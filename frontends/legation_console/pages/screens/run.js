@@ -114,8 +114,11 @@ function actions(ctx, state, run) {
 
 /** @param {import("../parts/steps.js").Step} step */
 function viewStep({ label, events }) {
+  const tool = events.at(-1)?.tool;
   return html`<div class="step" role="region" aria-label="Step ${label}">
-    ${events.map((event) => html`<h3>${event.event}</h3>${json(event.tool ?? event, { open: 2 })}`)}
+    ${tool ? html`<h3>${label}</h3>${argumentsView(tool.tool_args ?? {})}
+      ${tool.result === null ? nothing : html`<pre class="text" tabindex="0">${tool.result}</pre>`}` : nothing}
+    ${events.map((event) => html`<details ?open=${!tool}><summary>${event.event}</summary>${json(event)}</details>`)}
   </div>`;
 }
 

@@ -95,7 +95,7 @@ function viewOne(ctx, state) {
       ["Changed", ago(session.updated_at)],
     ])}</section>
     <section><h2>Conversation</h2>
-      ${session.chat_history?.length ? html`<ol class="said">${session.chat_history.map(viewMessage)}</ol>`
+      ${session.chat_history?.length ? html`<ol class="chat">${session.chat_history.map(viewMessage)}</ol>`
         : html`<p class="none">Nothing was said yet.</p>`}
     </section>
     <section><h2>State</h2>${viewState(ctx, state, session)}</section>
