@@ -53,20 +53,22 @@ const app = {
 // --- Drawing: once for each frame, whatever changed --------------------------------------------
 
 let planned = false;
+const body = /** @type {HTMLElement} */ (document.getElementById("console"));
 
 function draw() {
   if (planned) return;
   planned = true;
   requestAnimationFrame(() => {
     planned = false;
-    render(view(), /** @type {HTMLElement} */ (document.getElementById("console")));
+    body.querySelector(":scope > [data-early]")?.remove(); // what the page shows until the scripts are there
+    render(view(), body);
     Dialogs.reveal();
   });
 }
 
 function view() {
   const { rights, visit } = app;
-  const signing = { session, platform, use: signInWith, go: () => session.go().catch(fail) };
+  const signing = { session, platform, use: signInWith, go: () => session.go().catch((error) => { session.trouble = error.message; draw(); }) };
   if (rights === null) {
     return session.needed || app.error instanceof ApiError && app.error.status === 401
       ? signIn(signing)
@@ -182,12 +184,6 @@ function leave() {
   app.visit?.stop.abort();
   Object.assign(app, { rights: null, visit: null, expired: false, error: null });
   start();
-}
-
-/** @param {Error} error */
-function fail(error) {
-  session.trouble = error.message;
-  draw();
 }
 
 addEventListener("hashchange", () => (new URLSearchParams(location.hash.slice(1)).has("token") ? begin() : visit()));

@@ -51,7 +51,7 @@ _LINKS: Final = {
     "js": '<link rel="modulepreload" href="{}">\n',
 }
 _SCRIPT: Final = '<script type="module" src="{}"></script>\n'
-_WITHOUT_SCRIPT: Final = """<div id="console"></div>
+_BODY: Final = """<div id="console"><p class="opening" data-early>{title}</p></div>
 <noscript><p>The console is made by scripts of this server. \
 <a href="{root}docs">The documentation of the interface</a> may be read instead.</p></noscript>
 """
@@ -130,7 +130,7 @@ def _make_page(call: Call, config: PlatformConfig) -> str:
         for name in files.assets
         if (kind := name.rpartition(".")[2]) in _LINKS
     )
-    body = _WITHOUT_SCRIPT.format(root=root) + _SCRIPT.format(folder + _MAIN)
+    body = _BODY.format(root=root, title=title) + _SCRIPT.format(folder + _MAIN)
     settings = "".join(
         f' data-{name}="{escape(value)}"' for name, value in _settings(config, root).items()
     )

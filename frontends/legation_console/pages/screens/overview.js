@@ -23,8 +23,8 @@ function open(ctx) {
   const state = {
     ready: ctx.load((signal) => readiness(ctx, signal)),
     summary: allowed("GET /runs/summary", (signal) => {
-      const query = { by: "hour", since: Math.floor(Date.now() / 3_600_000 - HOURS + 1) * 3600 };
-      return api.ask("get", "/runs/summary", { query, signal });
+      const since = Math.floor(Date.now() / 3_600_000 - HOURS + 1) * 3600;
+      return api.get("/runs/summary", { query: { by: "hour", since }, signal });
     }),
     nodes: allowed("GET /nodes", (signal) => api.get("/nodes", { signal })),
     posture: allowed("GET /posture", (signal) => api.get("/posture", { signal })),
