@@ -2,10 +2,10 @@
 
     python benchmarks/console_lists.py [ROUNDS]
 
-A page of `GET /runs` is asked of the platform in this process, on a SQLite file: the median of the
-rounds at each size, and their ratio, which is asked to be at most 1.5.  Then a server of its own
-sums up 100,000 runs again and again, while `/health` is asked: its 99th percentile in ms, asked to
-be under 50.
+A page of `GET /runs` is asked of a server of its own, on a SQLite file: the median of the rounds at
+each size, which has a whole page, and their ratio, which is asked to be at most 1.5.  Then the
+server sums up 100,000 runs again and again, while `/health` is asked: its 99th percentile in ms,
+asked to be under 50.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from health_under_long_message import run_server
 SIZES: Final = (100, 100_000)
 PAGES: Final = {
     "newest": "/runs",
-    "paused": "/runs?status=PAUSED",
-    "failed": "/runs?status=ERROR&error_type=timeout",
+    "paused": "/runs?status=PAUSED&limit=1",
+    "failed": "/runs?status=ERROR&error_type=timeout&limit=9",
     "an agent": "/runs?component=agent:echo",
-    "200 of them": "/runs?limit=200",
 }
 COLUMNS: Final = (
     "owner, session_id, run_no, run_id, kind, component_id, status, input, output, reason,"

@@ -21,7 +21,7 @@ from ..values import frozen
 from .once import whole_data
 from .run_rows import ACTIVE_RUN, OF_A_CLIENT, literal
 from .run_states import RunState
-from .units import Dialect, ReadUnit, Rows, Sql, Statements, text_array
+from .units import NO_ROWS, Dialect, ReadUnit, Rows, Sql, Statements, text_array
 
 __all__ = [
     "WINDOW",
@@ -39,6 +39,10 @@ WINDOW: Final = 10_000
 
 FEW: Final = 2_000
 """The runs of an owner with so many are read without the index."""
+
+_NEAR: Final = 8
+"""A narrowed page is looked for among as many runs as it has, then among so many times as many, and
+then in the window."""
 
 PAUSE_BYTES: Final = 64 << 10
 """How long the calls that a paused run waits for may be in a list, in bytes."""
@@ -265,7 +269,7 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
             rows = yield OWN[self.newest_first].of(self, **self._parameters(dialect))
             end = None
         else:
-            rows = yield LISTED[self.newest_first].of(self, **self._parameters(dialect))
+            rows = yield from self._list(dialect)
             end = yield from self._find_end(rows)
         runs = tuple(ListedRun(*row) for row in rows)
         if len(runs) > self.size:
@@ -275,9 +279,19 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
             runs = tuple((yield from self._fill(dialect, runs)))
         return ListedPage(runs, end)
 
+    def _list(self, dialect: Dialect) -> Statements[Rows]:
+        """Return the rows of the page: where most runs belong to it, few are looked at."""
+        parameters, rows = self._parameters(dialect), NO_ROWS
+        for window in self._windows:
+            rows = yield LISTED[self.newest_first].of(self, **parameters, window=window)
+            if len(rows) > self.size:
+                break
+        return rows
+
     @property
-    def _window(self) -> int:
-        return WINDOW if self.narrowed else self.size + 1
+    def _windows(self) -> tuple[int, ...]:
+        few = self.size + 1
+        return (few, _NEAR * few, WINDOW) if self.narrowed else (few,)
 
     def _parameters(self, dialect: Dialect) -> Mapping[str, Any]:
         beginning = RunPlace((1 << 63) - 1, "") if self.newest_first else RunPlace(-1, "")
@@ -287,7 +301,6 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
             "statuses": f",{','.join(self.statuses)},",
             "at_us": place.at_us,
             "behind": place.run_id,
-            "window": self._window,
             "most": self.size + 1,
         }
 
@@ -302,7 +315,11 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
         """Return where the window ends in which too few were found; None at the end of all."""
         if not self.narrowed or len(rows) > self.size:
             return None
-        parameters = {**self._parameters(Dialect.SQLITE), "before_end": WINDOW - 1}
+        parameters = {
+            **self._parameters(Dialect.SQLITE),
+            "window": WINDOW,
+            "before_end": WINDOW - 1,
+        }
         found = yield END_OF_WINDOW[self.newest_first].of(self, **parameters)
         return RunPlace(*found[0]) if found else None
 
