@@ -64,7 +64,14 @@ def request_of(scope: Scope, mount: str = "") -> Request | BadRequest:
     path = _below_mounts(target, scope.get("root_path", ""), mount)
     client = scope.get("client")
     peer = (client and client[0]) or ""
-    return Request(scope["method"], path.decode("ascii"), headers, peer)
+    folder = _find_folder(target) if path[:1] == b"/" and path[1:2] in (b"", b"?") else ""
+    return Request(scope["method"], path.decode("ascii"), headers, peer, folder)
+
+
+def _find_folder(target: bytes) -> str:
+    """Return where links of the root lead from `target`, which has no slash at its end."""
+    name = target.partition(b"?")[0].rpartition(b"/")[2]
+    return f"./{name.decode('ascii')}/" if name else ""
 
 
 def _raw_path(scope: Scope) -> bytes | None:

@@ -735,3 +735,22 @@ def test_a_web_socket_handshake_is_refused_by_the_server() -> None:
         connection.sendall(handshake)
 
         assert connection.recv(4096).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize(
+    ("path", "root_path", "folder"),
+    [
+        (b"/api/x", "/api/x", "./x/"),
+        (b"/api/x/", "/api/x", ""),
+        (b"/api/x/agents", "/api/x", ""),
+        (b"/a%3Ab", "/a:b", "./a%3Ab/"),
+        (b"/", "", ""),
+    ],
+)
+def test_a_mount_without_its_slash_says_where_links_lead(
+    path: bytes, root_path: str, folder: str
+) -> None:
+    found = request_of(scope(path, root_path=root_path))
+
+    assert isinstance(found, Request)
+    assert found.folder == folder

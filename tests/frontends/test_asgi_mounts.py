@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -131,6 +132,22 @@ async def exercise(ask: Ask, base: str) -> None:
     assert (await ask("GET", f"{base}/sessions/hers", None)).status == 401
 
 
+BROWSER: Final = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+async def open_console(client: httpx2.AsyncClient) -> None:
+    """A browser is led to the console below the mount, with and without a slash at its end."""
+    for start in ("/mission", "/mission/"):
+        shown = await client.get(start, headers=BROWSER, follow_redirects=True)
+        assert (shown.status_code, shown.url.path) == (200, "/mission/console")
+        links = re.findall(r'(?:src|href)="([^"]*assets[^"]*)"', shown.text)
+        assert len(links) > 20
+        for link in links:
+            found = await client.get(str(shown.url.join(link)))
+            assert found.status_code == 200
+            assert "immutable" in found.headers["cache-control"]
+
+
 def judge_trail(*, unreadable: int) -> None:
     """The trail names who asked, and that the outer application said so.
 
@@ -178,6 +195,7 @@ def test_a_platform_is_mounted_and_knows_the_users_of_the_outer_application(
             home = await ask("GET", "/", None)
             assert home == Reply(200, b"The agents are below /mission.")
             await exercise(ask, "/mission")
+            await open_console(client)
 
     asyncio.run(main())
     judge_trail(unreadable=0)

@@ -50,12 +50,15 @@ class Request:
 
     `target` is the raw origin-form (RFC 9112 section 3.2.1) below the mount point of the host,
     ASCII, undecoded.  `client` is the peer's address as the host trusts it, for the audit alone.
+    `folder` is what a relative link of the root begins with, where a mount was asked for without
+    the slash at its end: `./mission/`, else nothing.
     """
 
     method: str
     target: str
     headers: Headers = ()
     client: str = ""
+    folder: str = ""
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value under `name` (lower case), or None."""

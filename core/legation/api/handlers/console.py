@@ -63,16 +63,18 @@ _MAIN: Final = "main.js"
 
 def welcome(call: Call) -> Response:
     """Return where a browser that opens the root goes: to the console, or a plain page."""
-    config = call.registry.config
+    config, folder = call.registry.config, call.request.folder
     if config.console and _is_open(config):
-        return empty_response(303, ((b"location", b"console"), _VARY))
+        return empty_response(303, ((b"location", f"{folder}console".encode()), _VARY))
     title = escape(config.name)
     lines = [f"<h1>{title}</h1>", "<p>This is a server that hosts AI agents, for programs.</p>"]
     links = {"info": "Information", "health": "Health"}
     if config.docs:
         links = {"docs": "Documentation of the interface", **links}
     lines += ["<ul>"]
-    lines += [f'<li><a href="{link}">{words}</a></li>' for link, words in links.items()]
+    lines += [
+        f'<li><a href="{escape(folder + link)}">{words}</a></li>' for link, words in links.items()
+    ]
     lines += ["</ul>", ""]
     text = _PAGE.format(title=title, head="", settings="", body="\n".join(lines))
     more: Headers = ((b"content-security-policy", _PLAIN_POLICY), _VARY)

@@ -9,7 +9,9 @@ import pytest
 
 from legation import Console, Platform
 from legation.api.routes import ROUTES
-from legation_testing import Client, ClientResponse
+from legation.effects import Now
+from legation.http.messages import Answer, Request, Response
+from legation_testing import Client, ClientResponse, play
 
 from ....callers import Issuer, demo
 
@@ -251,6 +253,18 @@ def test_a_browser_is_led_to_the_console(client: Client) -> None:
     assert answer.header("location") == "console"
     assert answer.header("vary") == "accept"
     assert client.request("HEAD", "/", headers=BROWSER).status == 303
+
+
+@pytest.mark.parametrize("console", [True, False])
+def test_below_a_mount_without_a_slash_links_begin_with_its_name(console: bool) -> None:
+    platform = built(demo(None, console=console))
+    headers = ((b"accept", b"text/html"), (b"x-request-id", b"id"))
+    request = Request("GET", "/", headers, folder="./a&b/")
+    answer: Answer = play(platform.answer(request), [(Now(), 10), (Now(), 20)])
+
+    assert isinstance(answer, Response)
+    assert dict(answer.headers).get(b"location") == (b"./a&b/console" if console else None)
+    assert (b'href="./a&amp;b/docs"' in answer.body) is not console
 
 
 @pytest.mark.parametrize(
