@@ -43,8 +43,12 @@ def start_and_allow(shown: Console) -> None:
     """Ask for a payment, allow it, and see it under way."""
     shown.write("Message", "pay Adlon")
     shown.click("Send")
+    shown.wait_for("button", "Approve")
+    shown.show("/approvals")
+    shown.click("Approve pay Adlon")
+    shown.wait_for("textbox", "Note")
     shown.click("Approve")
-    shown.click("Go on")
+    shown.wait_text("Approved: the run goes on.")
     shown.show("/runs?status=RUNNING")
     shown.click("Clerk agent", "link")
     shown.page.wait("document.querySelector('.facts')?.innerText.includes('RUNNING')")
@@ -65,7 +69,8 @@ def look_after_a_dead_letter(shown: Console, world: World) -> None:
 
 def read_the_trail(shown: Console) -> None:
     """Find both in the trail, with who did it."""
-    for operation in ("create_agent_run", "continue_agent_run", "retry_channel_reply"):
+    resolve = "resolve_approval_approvals__approval_id__resolve_post"
+    for operation in ("create_agent_run", resolve, "retry_channel_reply"):
         shown.show(f"/audit?subject=ada&operation={operation}")
         shown.page.wait(
             f"document.querySelector('tbody')?.innerText.includes({json.dumps(operation)})"
