@@ -104,8 +104,8 @@ _ACTIVE_STATES: Final = (RunState.PENDING, RunState.RUNNING)
 _SETTLED: Final = tuple(state for state in RunState if state not in _ACTIVE_STATES)
 
 _WITHIN: Final = "created_us >= :since_us and created_us < :until_us"
-_NARROWED: Final = """(cast(:owner as text) is null or owner in (:owner, :alias))
-    and (cast(:session_id as text) is null or session_id = :session_id)
+_OWNED: Final = "owner in (:owner, :alias) and "
+_NARROWED: Final = """(cast(:session_id as text) is null or session_id = :session_id)
     and (cast(:component as text) is null or kind || ':' || component_id = :component)
     and (cast(:error_type as text) is null or reason = :error_type)
     and (cast(:resolved as bigint) = 0 or resolved_us is not null)"""
@@ -135,14 +135,14 @@ def _heads(columns: str, order: str, behind: str) -> str:
     return " union all ".join(arms)
 
 
-def _listed(order: str, behind: str, allowed: str) -> str:
+def _listed(order: str, behind: str, whose: str, allowed: str) -> str:
     by = f"order by created_us {order}, run_id {order}"
     return f"""select {_ROW} from (select {_ROW} from ({_heads(_ROW, order, behind)}) as merged
-        {by} limit :window) as listed where {_NARROWED} and {allowed} {by} limit :most"""
+        {by} limit :window) as listed where {whose}{_NARROWED} and {allowed} {by} limit :most"""
 
 
 def _own(order: str, behind: str, allowed: str) -> str:
-    return f"""select {_ROW} from runs where owner in (:owner, :alias) and {OF_A_CLIENT}
+    return f"""select {_ROW} from runs where {_OWNED}{OF_A_CLIENT}
         and {_WITHIN} and ({_PLACE}) {behind} (:at_us, :behind)
         and instr(:statuses, ',' || status || ',') > 0 and {_NARROWED} and {allowed}
         order by created_us {order}, run_id {order} limit :most"""
@@ -154,17 +154,21 @@ def _end(order: str, behind: str) -> str:
 
 
 LISTED: Final = {
-    newest: Sql(_listed(*words, _ALLOWED), _listed(*words, _ANY_ALLOWED))
+    newest: Sql(_listed(*words, _OWNED, _ALLOWED), _listed(*words, _OWNED, _ANY_ALLOWED))
+    for newest, words in _ORDERS.items()
+}
+ANY_LISTED: Final = {
+    newest: Sql(_listed(*words, "", _ALLOWED), _listed(*words, "", _ANY_ALLOWED))
     for newest, words in _ORDERS.items()
 }
 OWN: Final = {
     newest: Sql(_own(*words, _ALLOWED), _own(*words, _ANY_ALLOWED))
     for newest, words in _ORDERS.items()
 }
-END_OF_WINDOW: Final = {newest: Sql(_end(*words)) for newest, words in _ORDERS.items()}
+ANY_END_OF_WINDOW: Final = {newest: Sql(_end(*words)) for newest, words in _ORDERS.items()}
 COUNT_FEW: Final = Sql(
-    f"""select count(*) from (select 1 as one from runs where owner in (:owner, :alias)
-    and (cast(:session_id as text) is null or session_id = :session_id) limit {FEW + 1}) as few"""
+    f"""select count(*) from (select 1 as one from runs where {_OWNED}
+    (cast(:session_id as text) is null or session_id = :session_id) limit {FEW + 1}) as few"""
 )
 
 
@@ -174,19 +178,20 @@ def _pauses(length: str, among: str) -> str:
     from runs r join events e on e.run_id = r.run_id and e.seq = r.events where r.run_id {among}"""
 
 
-PAUSES: Final = Sql(
+ANY_PAUSE: Final = Sql(
     _pauses("length(cast(e.data as blob))", "in (select value from json_each(:runs))"),
     _pauses("octet_length(e.data)", "= any (cast(:runs as text[]))"),
 )
 
 _FOUND: Final = f"select {_ROW} from runs where {OF_A_CLIENT} and run_id"
-FIND: Final = Sql(
+ANY_FOUND: Final = Sql(
     f"{_FOUND} in (select value from json_each(:runs))",
     f"{_FOUND} = any (cast(:runs as text[]))",
 )
 _COUNTED: Final = ", ".join(
     f"""(select count(*) from (select 1 as one from runs where {OF_A_CLIENT} and {head}
-        and {_WITHIN} and {_NARROWED} and $ALLOWED limit :most) as of_{state.value.lower()})"""
+        and {_WITHIN} and $WHOSE{_NARROWED} and $ALLOWED
+        limit :most) as of_{state.value.lower()})"""
     for state in RunState
     for head in [
         f"{ACTIVE_RUN} and status = {literal(state)}"
@@ -194,10 +199,16 @@ _COUNTED: Final = ", ".join(
         else f"status = {literal(state)} and {_INDEXED}"
     ]
 )
-COUNT: Final = Sql(
-    f"select {_COUNTED}".replace("$ALLOWED", _ALLOWED),
-    f"select {_COUNTED}".replace("$ALLOWED", _ANY_ALLOWED),
-)
+
+
+def _count(whose: str) -> Sql:
+    """Return the count of runs in each state."""
+    text = f"select {_COUNTED}".replace("$WHOSE", whose)
+    return Sql(text.replace("$ALLOWED", _ALLOWED), text.replace("$ALLOWED", _ANY_ALLOWED))
+
+
+COUNT_LISTED: Final = _count(_OWNED)
+ANY_COUNT_LISTED: Final = _count("")
 
 
 @frozen
@@ -282,8 +293,9 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
     def _list(self, dialect: Dialect) -> Statements[Rows]:
         """Return the rows of the page: where most runs belong to it, few are looked at."""
         parameters, rows = self._parameters(dialect), NO_ROWS
+        listed = (ANY_LISTED if self.owner is None else LISTED)[self.newest_first]
         for window in self._windows:
-            rows = yield LISTED[self.newest_first].of(self, **parameters, window=window)
+            rows = yield listed.of(self, **parameters, window=window)
             if len(rows) > self.size:
                 break
         return rows
@@ -320,14 +332,14 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
             "window": WINDOW,
             "before_end": WINDOW - 1,
         }
-        found = yield END_OF_WINDOW[self.newest_first].of(self, **parameters)
+        found = yield ANY_END_OF_WINDOW[self.newest_first].of(self, **parameters)
         return RunPlace(*found[0]) if found else None
 
     def _fill(self, dialect: Dialect, runs: tuple[ListedRun, ...]) -> Statements[list[ListedRun]]:
         paused = [run.run_id for run in runs if run.status == RunState.PAUSED]
         if not paused:
             return list(runs)
-        found: dict[str, str | None] = dict((yield PAUSES(runs=text_array(dialect, paused))))
+        found: dict[str, str | None] = dict((yield ANY_PAUSE(runs=text_array(dialect, paused))))
         return [evolve(run, pause=found.get(run.run_id)) for run in runs]
 
 
@@ -341,7 +353,7 @@ class FindListed(ReadUnit[tuple[ListedRun, ...]]):
 
     def statements(self, dialect: Dialect) -> Statements[tuple[ListedRun, ...]]:
         """Yield one read by ids."""
-        rows = yield FIND(runs=text_array(dialect, self.runs))
+        rows = yield ANY_FOUND(runs=text_array(dialect, self.runs))
         return tuple(ListedRun(*row) for row in rows)
 
 
@@ -355,5 +367,6 @@ class CountListed(NarrowedRuns, ReadUnit[Mapping[str, int]]):
 
     def statements(self, dialect: Dialect) -> Statements[Mapping[str, int]]:
         """Yield one read."""
-        (counts,) = yield COUNT.of(self, **self.chosen(dialect))
+        count = ANY_COUNT_LISTED if self.owner is None else COUNT_LISTED
+        (counts,) = yield count.of(self, **self.chosen(dialect))
         return dict(zip((state.value for state in RunState), counts, strict=True))

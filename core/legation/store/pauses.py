@@ -47,7 +47,7 @@ def _pauses(length: str, keys: str) -> str:
     and instr(e.data, '"run_id":"' || r.run_id || '"') > 0"""
 
 
-PAUSES: Final = Sql(
+ANY_PAUSES: Final = Sql(
     _pauses("length(cast({} as blob))", _OF_KEYS), _pauses("octet_length({})", _OF_ANY_KEYS)
 )
 FORGET: Final = Sql(
@@ -90,10 +90,10 @@ class FetchPauses(ReadUnit[Mapping[PauseKey, Pause]]):
     def statements(self, dialect: Dialect) -> Statements[Mapping[PauseKey, Pause]]:
         """Yield one read by keys."""
         if dialect is Dialect.SQLITE:
-            rows = yield PAUSES(keys=json.dumps(self.keys), most=self.most)
+            rows = yield ANY_PAUSES(keys=json.dumps(self.keys), most=self.most)
         else:
             ids, seqs = [run_id for run_id, _ in self.keys], [seq for _, seq in self.keys]
-            rows = yield PAUSES(ids=ids, seqs=seqs, most=self.most)
+            rows = yield ANY_PAUSES(ids=ids, seqs=seqs, most=self.most)
         return {
             (run_id, seq): Pause(at_us, bool(external), bool(confirms), *texts)
             for run_id, seq, at_us, external, confirms, *texts in rows
