@@ -126,6 +126,12 @@ SPOKEN: Final = (
 REFUSED: Final[Mapping[str, int]] = {
     "continue_agent_run": 409,  # that run waits for nobody
     "continue_team_run": 409,
+    "delete_approval_approvals__approval_id__delete": 404,  # nothing has paused yet
+    "get_approval_approvals__approval_id__get": 404,
+    "get_approval_status_approvals__approval_id__status_get": 404,
+    "get_console_asset": 404,  # nobody has brought the files yet
+    "get_console_part": 404,
+    "resolve_approval_approvals__approval_id__resolve_post": 404,
     "receive_webhook": 403,  # without a signature
     "retry_channel_message": 409,  # it is not dead
     "retry_channel_reply": 409,
@@ -225,7 +231,24 @@ def use_runs(client: Client) -> None:
     client.post("/agents/alpha/runs", form={"message": "later", "background": True})
     paused = client.run("clerk", "Book room 7", session_id="paused")
     assert client.go_on(paused, confirmed=True)["status"] == "COMPLETED"
+    client.run("clerk", "Book room 7", session_id="approved")
+    (waiting,) = client.get("/approvals?status=pending").json()["data"]
+    approval = f"/approvals/{waiting['id']}"
+    for path in (approval, f"{approval}/status"):
+        client.get(path).expect_success()
+    client.post(f"{approval}/resolve", json={"status": "approved"}).expect_success()
+    client.settle()
+    client.delete(approval).expect_success()
     client.advance(300)  # what was broken off is found, what was answered is sent
+
+
+def use_console(world: World) -> None:
+    """Have the page of the console sent, and its files."""
+    world.platform.load_console({"main.js": b"//", "parts/table.js": b"//"})
+    page = world.client.get("/console").expect_success().text
+    digest = page.partition("console/assets/")[2].partition("/")[0]
+    for name in ("main.js", "parts/table.js"):
+        world.client.get(f"/console/assets/{digest}/{name}").expect_success()
 
 
 async def count(message: str) -> AsyncIterator[str]:
@@ -266,7 +289,7 @@ def use_providers() -> Client:
 
 def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
     issuer = Issuer(ed25519.Ed25519PrivateKey.generate())
-    model = ScriptedModel([call("book", room=7), "Booked."])
+    model = ScriptedModel([call("book", room=7), "Booked."] * 2)
     clerk = Agent(id="clerk", model=model, tools=[book])
     hub = {"hub.mode": "subscribe", "hub.verify_token": "a-verify-token", "hub.challenge": "1158"}
     units = [make(cls) for cls in all_units()]
@@ -276,6 +299,7 @@ def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
         challenged = world.client.get("/chat/webhook", query=hub)
         statuses = drive_routes(world)
         use_runs(world.client)
+        use_console(world)
         failed = [unit for unit in units if not run_unit(world.client, unit)]
         world.client.simulation.run(world.platform.shutdown(1.0), "shutdown")
         _, wrong = run_examples()

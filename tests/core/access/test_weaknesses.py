@@ -100,11 +100,12 @@ def test_3_no_route_but_those_for_any_token_answers_one_without_scopes(
     answered = {
         route.template
         for route in ROUTES
-        if client.request(route.method, _filled(route.template), token=token).status < 400
+        if route.template != "/runs/events"  # it has no end
+        and client.request(route.method, _filled(route.template), token=token).status < 400
     }
 
     documents = {"/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/console"}
-    empty = {"/runs", "/runs/summary", "/runs/events", "/approvals", "/approvals/count"}
+    empty = {"/runs", "/runs/summary", "/approvals", "/approvals/count"}
     assert answered - documents - empty <= {
         "/",
         "/health",

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import define, evolve, field
 
 from ...effects import Emit, Now, Program, Sleep, Transact
-from ...http.messages import Streamed, Unfinished, compact_json
+from ...http.messages import Streamed, compact_json
 from ...http.refusals import Fault, TooManyRequests
 from ...http.sse import encode, heartbeat
 from ...store.failures import StoreFailure
@@ -87,7 +87,7 @@ def _moved(run: ListedRun) -> tuple[int, str]:
 
 def watch_runs(
     call: Call, databases: tuple[str, ...], query: RunChangesQuery
-) -> Streamed | TooManyRequests:
+) -> Program[Streamed | TooManyRequests]:
     """Stream the changes of the states of runs that the caller may see.
 
     The first event, `snapshot`, has how many runs there are in each state, as far as 1,000.  Each
@@ -99,10 +99,11 @@ def watch_runs(
         return refusal
     visible = narrow_to_visible(call, ListRuns(size=_MOST), None)
     watches = [_Watch(name, visible) for name in databases] if visible else []
-    return Streamed(200, SSE_HEADERS, _count(call, _watch(call, watches)))
+    snapshot = yield from _begin(watches)
+    return Streamed(200, SSE_HEADERS, _count(call, _watch(call, watches, snapshot)))
 
 
-def _count(call: Call, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
+def _count(call: Call, body: Program[None]) -> Program[None]:
     """Run `body`, as one stream that the end of the process waits for."""
     call.context.followers += 1
     try:
@@ -111,11 +112,8 @@ def _count(call: Call, body: Program[Unfinished | None]) -> Program[Unfinished |
         call.context.followers -= 1
 
 
-def _watch(call: Call, watches: list[_Watch]) -> Program[Unfinished | None]:
-    try:
-        yield from _begin(watches)
-    except StoreFailure:
-        return Unfinished()
+def _watch(call: Call, watches: list[_Watch], snapshot: bytes) -> Program[None]:
+    yield from Emit(snapshot)
     emitted_us = yield from Now()
     while not call.context.leaving:
         yield from Sleep(_LOOK_SECONDS)
@@ -127,11 +125,10 @@ def _watch(call: Call, watches: list[_Watch]) -> Program[Unfinished | None]:
         elif not 0 <= now_us - emitted_us < _HEARTBEAT_US:
             yield from Emit(heartbeat())
             emitted_us = now_us
-    return None
 
 
-def _begin(watches: Iterable[_Watch]) -> Program[None]:
-    """Look for the first time, and emit how many there are."""
+def _begin(watches: Iterable[_Watch]) -> Program[bytes]:
+    """Look for the first time; return the event that says how many there are."""
     counts = dict.fromkeys((state.value for state in RunState), 0)
     for watch in watches:
         visible = watch.visible
@@ -147,7 +144,7 @@ def _begin(watches: Iterable[_Watch]) -> Program[None]:
         )
         counts = {state: counts[state] + counted[state] for state in counts}
         yield from watch.look()
-    yield from Emit(encode("snapshot", compact_json({"counts": counts})))
+    return encode("snapshot", compact_json({"counts": counts}))
 
 
 def _look(call: Call, watches: Iterable[_Watch]) -> Program[list[str]]:
