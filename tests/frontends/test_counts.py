@@ -24,8 +24,9 @@ pytestmark = [
 LIMITS: Final[dict[str, dict[str, int]]] = {
     "GET /agents": {"calls": 43, "statements": 0, "commits": 0, "bytes": 0},
     # A statement, and the page that it changes, counts in `usage` what a run has stored and used.
-    "joined run": {"calls": 553, "statements": 11, "commits": 2, "bytes": 115_360},
-    "streamed run": {"calls": 611, "statements": 10, "commits": 2, "bytes": 123_600},
+    # Another page is that of the index in which lists find a run that is over.
+    "joined run": {"calls": 553, "statements": 11, "commits": 2, "bytes": 119_480},
+    "streamed run": {"calls": 611, "statements": 10, "commits": 2, "bytes": 127_720},
     # Before steps were stored: 962 calls, 14 statements, 4 commits, 177,160 bytes; streamed 1061
     # calls, 13 statements, 4 commits, 177,160 bytes.  How many pages a batch fills varies by one.
     "joined run, one call": {"calls": 1050, "statements": 17, "commits": 4, "bytes": 197_760},
