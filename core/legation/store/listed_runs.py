@@ -99,8 +99,8 @@ _ROW: Final = ", ".join(_NAMES)
 _PLACE: Final = "created_us, run_id"
 
 # Word for word as the index has it, without which SQLite does not take it.
-_INDEXED: Final = f"{OF_A_CLIENT} and status not in ('PENDING', 'RUNNING')"
 _ACTIVE_STATES: Final = (RunState.PENDING, RunState.RUNNING)
+_INDEXED: Final = f"{OF_A_CLIENT} and status not in ({', '.join(map(literal, _ACTIVE_STATES))})"
 _SETTLED: Final = tuple(state for state in RunState if state not in _ACTIVE_STATES)
 
 _WITHIN: Final = "created_us >= :since_us and created_us < :until_us"

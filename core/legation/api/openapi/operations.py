@@ -120,6 +120,7 @@ _SERVER_BUSY: Final = Unavailable("The server is busy")
 
 # OpenAPI 3.1 leaves open whether the schema of a stream is that of its text or of each event.
 _EVENT_STREAM: Final = either(ref("ServerSentEvent"), TEXT)
+_CHANGES: Final = either(ref("RunChange"), TEXT)
 
 
 # --- The platform itself -----------------------------------------------------------------------
@@ -672,7 +673,7 @@ _ALL_RUNS: Final = {
     ),
     "get_runs_events": Operation(
         "Changes of the states of runs, as they happen",
-        {200: Reply("A snapshot, and then each run that changes", {EVENTS: _EVENT_STREAM})},
+        {200: Reply("A snapshot, and then each run that changes", {EVENTS: _CHANGES})},
     ),
 }
 

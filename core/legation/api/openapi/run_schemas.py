@@ -17,6 +17,7 @@ from ..json_schema import (
     TIME,
     UNIX_TIME,
     Schema,
+    either,
     integer,
     list_of,
     nullable,
@@ -84,6 +85,20 @@ RUN_LISTS: Final[Mapping[str, Schema]] = {
     ),
     "RunTokens": object_of(
         {"input_tokens": INTEGER, "output_tokens": INTEGER, "total_tokens": INTEGER}
+    ),
+    "RunChange": object_of(
+        {
+            "event": one_of_words("snapshot", "run"),
+            "data": text(
+                contentMediaType="application/json",
+                contentSchema=either(ref("RunCounts"), ref("ListedRun")),
+            ),
+        },
+        description="One event of the stream of changes: a snapshot, and then runs",
+    ),
+    "RunCounts": object_of(
+        {"counts": object_of({state.value: integer(minimum=0) for state in RunState})},
+        description="How many runs there are in each state, as far as 1,000",
     ),
     "RunPage": object_of(
         {
