@@ -21,6 +21,10 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes are counted in /proc"),
 ]
 
+PAGE: Final = 4_120
+"""How many bytes a page of SQLite is in the write-ahead log; ids are drawn, so that how many pages
+a run changes varies by one."""
+
 LIMITS: Final[dict[str, dict[str, int]]] = {
     "GET /agents": {"calls": 43, "statements": 0, "commits": 0, "bytes": 0},
     # A statement, and the page that it changes, counts in `usage` what a run has stored and used.
@@ -28,7 +32,7 @@ LIMITS: Final[dict[str, dict[str, int]]] = {
     "joined run": {"calls": 553, "statements": 11, "commits": 2, "bytes": 119_480},
     "streamed run": {"calls": 611, "statements": 10, "commits": 2, "bytes": 127_720},
     # Before steps were stored: 962 calls, 14 statements, 4 commits, 177,160 bytes; streamed 1061
-    # calls, 13 statements, 4 commits, 177,160 bytes.  How many pages a batch fills varies by one.
+    # calls, 13 statements, 4 commits, 177,160 bytes.
     "joined run, one call": {"calls": 1050, "statements": 17, "commits": 4, "bytes": 197_760},
     "streamed run, one call": {"calls": 1152, "statements": 16, "commits": 4, "bytes": 210_120},
     # Steps and what they define are read once; each is decoded by so many calls.
@@ -52,4 +56,6 @@ def test_an_operation_costs_no_more_than_it_did(
     found, limits = counted[operation], LIMITS[operation]
     figures(f"{operation}: {', '.join(f'{found[name]:g} {name}' for name in limits)}")
 
-    assert {name: found[name] for name in limits if found[name] > limits[name]} == {}
+    spare = {"bytes": PAGE if limits["bytes"] else 0}
+    too_much = {name for name in limits if found[name] > limits[name] + spare.get(name, 0)}
+    assert {name: found[name] for name in too_much} == {}
