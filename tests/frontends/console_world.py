@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -30,7 +31,17 @@ from ..providers.server import Faults, listening
 from ..providers.strict import WhatsAppApi
 from .hosted import hosted
 
-__all__ = ["BRIEF", "PLANTED", "World", "ask", "environment", "office", "platform", "world"]
+__all__ = [
+    "BRIEF",
+    "PLANTED",
+    "World",
+    "ask",
+    "copy_run",
+    "environment",
+    "office",
+    "platform",
+    "world",
+]
 
 PLANTED: Final = (
     "<script>window.ran = 1</script>",
@@ -169,6 +180,24 @@ def platform() -> Platform:
     url, base = os.environ["OFFICE_DATABASE"], os.environ["OFFICE_BASE"]
     gate = os.environ["OFFICE_GATE"]
     return office(url, base, authorization, gate=gate, lease_seconds=5.0)
+
+
+def copy_run(file: Path, run_id: str, times: int) -> str:
+    """Copy a run of a SQLite database, each copy a second older; return the id of the newest."""
+    with closing(sqlite3.connect(file, timeout=60)) as database, database:
+        names = [str(row[1]) for row in database.execute("pragma table_info(runs)")]
+        changed = {
+            "run_no": "run_no + i",
+            "run_id": "substr(run_id, 1, 24) || printf('%012d', i)",
+            "created_us": "created_us - i * 1000000",
+        }
+        columns = ", ".join(changed.get(name, name) for name in names)
+        database.execute(
+            f"""with recursive n(i) as (select 1 union all select i + 1 from n where i < {times})
+            insert into runs ({", ".join(names)}) select {columns} from runs, n where run_id = ?""",
+            (run_id,),
+        )
+    return f"{run_id[:24]}{1:012d}"
 
 
 @frozen

@@ -42,7 +42,9 @@ export class Load {
 
 /** A list that is fetched page by page; at most `MOST` rows of it are kept. @template T */
 export class Pages {
-  static MOST = 500;
+  static MOST = 200;
+  /** Rows are dropped in groups, so that those that stay are not drawn anew: see `table`. */
+  static GROUP = 50;
 
   /**
    * @param {(next: string | null, signal: AbortSignal) => Promise<import("../types/console").PageOf<T>>} fetch
@@ -61,8 +63,9 @@ export class Pages {
     this.page = new Load(async (stop) => {
       const found = await fetch(this.appends ? this.next : null, stop);
       const rows = this.appends ? [...this.rows, ...found.rows] : found.rows;
-      this.dropped = (this.appends ? this.dropped : 0) + Math.max(0, rows.length - Pages.MOST);
-      this.rows = rows.slice(-Pages.MOST);
+      const over = Math.ceil(Math.max(0, rows.length - Pages.MOST) / Pages.GROUP) * Pages.GROUP;
+      this.dropped = (this.appends ? this.dropped : 0) + over;
+      this.rows = rows.slice(over);
       this.next = found.next;
       return this.rows;
     }, signal, changed);

@@ -2,7 +2,7 @@
 // A stream of events that is followed for as long as a screen is shown, over losses of the connection.
 
 const LONGEST = 5; // seconds between two tries
-const AT_ONCE = 250; // events that are taken before the browser may draw
+const AT_ONCE = 100; // events that are taken before the browser may draw
 
 /**
  * Take the events of `path` until the visit is over.  A refusal that will stay one is returned.

@@ -2,6 +2,7 @@
 // A table: columns that say what is in a cell, rows that may lead somewhere, pages by cursor.
 import { html, nothing } from "../vendor/lit-html.js";
 import { plural } from "../format.js";
+import { Pages } from "../store.js";
 import { empty, show } from "./show.js";
 
 /**
@@ -19,11 +20,20 @@ import { empty, show } from "./show.js";
  *   caption: string,
  *   columns: Column<R>[],
  *   rows: R[],
+ *   dropped?: number,
  *   href?: (row: R) => string,
  *   none?: import("../../types/console").View,
  * }} options The caption is read out; `href` is where the main cell leads to.
+ *   Rows stand in groups: where those before them were `dropped`, they keep their places, and their elements.
  */
-export function table({ caption, columns, rows, href, none = "There is nothing here yet." }) {
+export function table({ caption, columns, rows, dropped = 0, href, none = "There is nothing here yet." }) {
+  const row = (/** @type {R} */ one) => html`<tr>
+    ${columns.map(({ cell, kind }) => html`<td class=${kind ?? ""}>
+      ${kind === "main" && href ? html`<a href=${`#${href(one)}`}>${cell(one)}</a>` : cell(one)}
+    </td>`)}
+  </tr>`;
+  const groups = Array(dropped / Pages.GROUP).fill(nothing);
+  for (let at = 0; at < rows.length; at += Pages.GROUP) groups.push(rows.slice(at, at + Pages.GROUP).map(row));
   if (rows.length === 0) return html`<p class="none">${none}</p>`;
   return html`<div class="scroll">
     <table>
@@ -31,13 +41,7 @@ export function table({ caption, columns, rows, href, none = "There is nothing h
       <thead>
         <tr>${columns.map(({ title, kind }) => html`<th scope="col" class=${kind ?? ""}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr>
       </thead>
-      <tbody>
-        ${rows.map((row) => html`<tr>
-          ${columns.map(({ cell, kind }) => html`<td class=${kind ?? ""}>
-            ${kind === "main" && href ? html`<a href=${`#${href(row)}`}>${cell(row)}</a>` : cell(row)}
-          </td>`)}
-        </tr>`)}
-      </tbody>
+      <tbody>${groups}</tbody>
     </table>
   </div>`;
 }
@@ -53,7 +57,7 @@ export function paged(pages, { title = "There is nothing here", ...options }) {
     if (pages.rows.length === 0 && pages.next === null) return empty(title, options.none);
     return html`${pages.dropped ? html`<p class="quiet">${plural(pages.dropped, "row")} before these
         <button type="button" @click=${() => pages.reload()}>Back to the first</button></p>` : nothing}
-      ${table({ ...options, rows: pages.rows })}
+      ${table({ ...options, rows: pages.rows, dropped: pages.dropped })}
       ${pages.next === null ? nothing : html`<p><button type="button" ?disabled=${pages.page.loading}
         @click=${() => pages.more()}>Show more</button></p>`}`;
   });
