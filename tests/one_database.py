@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from legation.migrations.catalogue import CATALOGUE, Catalogue
-from legation.store.leases import clocked
+from legation.store.leases import fill_clock
 from legation.store.nodes import Beat, Bury
 from legation.store.units import Dialect, Undo, Unit
 
@@ -15,7 +15,7 @@ __all__ = ["Database"]
 
 R = TypeVar("R")
 
-CLOCK: Final = clocked("select $CLOCK").sqlite_text.removeprefix("select ")
+CLOCK: Final = fill_clock("select $CLOCK").sqlite_text.removeprefix("select ")
 HOUR_US: Final = 3_600_000_000
 
 

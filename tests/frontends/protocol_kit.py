@@ -10,7 +10,7 @@ import psycopg
 from attrs import astuple, evolve, fields, frozen
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.store.leases import FOREVER, clocked
+from legation.store.leases import FOREVER, fill_clock
 from legation.store.run_rows import RunRow
 from legation.store.units import Dialect, Statement, Undo, Unit
 
@@ -95,7 +95,7 @@ def spoiling(clause: str, instead: str) -> tuple[Callable[[str], str], list[str]
 
 
 CLOCK_TABLE: Final = "create temp table database_clock as select cast(0 as bigint) as now_us"
-_CLOCK: Final = clocked("select $CLOCK")
+_CLOCK: Final = fill_clock("select $CLOCK")
 
 
 def with_clock(dialect: Dialect, rewrite: Callable[[str], str] = str) -> Callable[[str], str]:

@@ -170,9 +170,9 @@ class PlantedFault:
         return chain((self.known,), range(SEEDS))
 
 
-_THERE: Final = leases.lapsed("runs").partition("and not ")[2].rstrip(")") + ")"
+_THERE: Final = leases.has_lapsed("runs").partition("and not ")[2].rstrip(")") + ")"
 _LAPSED: Final = (run_keeping.ANY_EXPIRED, run_keeping.RELEASE, runs.FINISH)
-_BUSY: Final = leases.held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
+_BUSY: Final = leases.is_held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
 
 
 def _first_place(state: turn_state.TurnState, index: int) -> str:

@@ -117,7 +117,7 @@ class Scenario:
         budgets = made.context.shares.budgets
         spending = budgets.enter("main", "ada", LIMIT, client.clock.now_us, 0)
         budgets.leave(spending)
-        assert spending.left(client.clock.now_us) == LIMIT
+        assert spending.count_left(client.clock.now_us) == LIMIT
 
 
 def test_whatever_crashes_tokens_and_bytes_are_counted_once(

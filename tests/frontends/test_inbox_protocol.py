@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from legation.store.inbox import INBOX, CompleteMessage, FailMessage, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ItemKey, Lease
-from legation.store.leases import held
+from legation.store.leases import is_held
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import NewReply
 from legation.store.units import Dialect
@@ -356,7 +356,7 @@ FENCE: Final = "and lease_by = :node and attempts = :attempts"
 TOKEN: Final = "and attempts = :attempts"
 OLDER: Final = "sender, received_us, position, message_id"
 LIVES: Final = "exists (select 1 from nodes where nodes.node_id = busy.lease_by)"
-BUSY: Final = held("busy").replace("$CLOCK", "(select now_us from database_clock)")
+BUSY: Final = is_held("busy").replace("$CLOCK", "(select now_us from database_clock)")
 
 
 @pytest.mark.parametrize(

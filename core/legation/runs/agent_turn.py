@@ -296,7 +296,7 @@ class Turn:
         """Return the end of the run where fewer than `need` tokens are left of the day's."""
         journal = self.writer.journal
         spending = journal.spending
-        if spending is None or spending.left(journal.now_us) >= need:
+        if spending is None or spending.count_left(journal.now_us) >= need:
             return None
         said = (one.message for one in reversed(self.state.said))
         answers = (message.content for message in said if message.role == "assistant")

@@ -66,7 +66,7 @@ class Spending:
         self.spent += tokens
         self._budget.unstored += tokens
 
-    def left(self, now_us: int) -> int:
+    def count_left(self, now_us: int) -> int:
         """Return what the subject may still use; less than nothing where it has used more."""
         budget = self._budget
         budget.learn(day_of(now_us), 0)

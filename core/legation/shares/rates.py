@@ -81,7 +81,9 @@ class Rates:
             self._old, self._young, self._began_us = self._young, {}, now_us
         return 0
 
-    def remaining(self, subject: str, limits: Limits, nodes: int, now_us: int) -> tuple[int, float]:
+    def count_remaining(
+        self, subject: str, limits: Limits, nodes: int, now_us: int
+    ) -> tuple[int, float]:
         """Return how many requests `subject` may make now, and in how many seconds all of them."""
         interval = 1e6 * nodes / limits.requests_per_second
         burst = limits.request_burst // nodes or 1

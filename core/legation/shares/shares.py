@@ -159,11 +159,11 @@ class Shares:
         subject, limits = account.subject, account.limits
         if limits.requests_per_second:
             burst = limits.request_burst // self.nodes or 1
-            left, seconds = self.rates.remaining(subject, limits, self.nodes, now_us)
+            left, seconds = self.rates.count_remaining(subject, limits, self.nodes, now_us)
             yield Level("requests", burst, burst - left, math.ceil(seconds))
-        yield Level("streams", self.part(limits.streams), self.streams.held(subject))
-        yield Level("followers", self.part(limits.followers), self.followers.held(subject))
-        yield Level("model_calls", self.part(limits.model_calls), self.calls.held(subject))
+        yield Level("streams", self.part(limits.streams), self.streams.count_held(subject))
+        yield Level("followers", self.part(limits.followers), self.followers.count_held(subject))
+        yield Level("model_calls", self.part(limits.model_calls), self.calls.count_held(subject))
 
     def part(self, limit: int) -> int:
         """Return this node's part of a limit, at least 1."""

@@ -27,7 +27,7 @@ class Slots:
     total: int = field(default=0, init=False)
     _held: dict[str, int] = field(factory=dict[str, int], init=False)
 
-    def held(self, subject: str) -> int:
+    def count_held(self, subject: str) -> int:
         """Return how many places `subject` holds."""
         return self._held.get(subject, 0)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..values import frozen
 from .inbox import INBOX
 from .leased_queue import LeasedQueue
-from .leases import clocked
+from .leases import fill_clock
 from .outbox import OUTBOX
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
@@ -40,7 +40,7 @@ def _write(statement: str, queue: LeasedQueue[Any, Any]) -> Sql:
         order by {", ".join(queue.order)} limit :limit)"""
         told = {"chosen": chosen, "oldest": oldest, "table": queue.table, "name": name}
         texts.append(statement.format(**told))
-    return clocked(*texts)
+    return fill_clock(*texts)
 
 
 def _write_both(message: str, reply: str) -> Mapping[str, Sql]:

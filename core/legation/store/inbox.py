@@ -13,7 +13,7 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
-from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due
+from .leases import FOREVER, due_at, end_of_lease, fill_clock, is_due, is_held
 from .outbox import NewReply, put_replies
 from .units import Dialect, Sql, Statements, Unit
 
@@ -75,7 +75,7 @@ _CLAIM: Final = f"""with recursive {{heads}}, picked as materialized (
         where {STANDS} and head.state = 'ready' and {is_due("head")} and {{served}}
         and not exists (
             select 1 from inbox as busy where busy.state = 'ready' and busy.channel = head.channel
-            and busy.sender = head.sender and {held("busy")}
+            and busy.sender = head.sender and {is_held("busy")}
         )
         order by head.ready_us, head.received_us, head.position, head.message_id
         limit :limit{{skip}}
@@ -116,11 +116,11 @@ _POSTGRESQL: Final = {
     "served": """(cast(:channels as text[]) is null
             or head.channel = any (cast(:channels as text[])))""",
 }
-CLAIM: Final = clocked(
+CLAIM: Final = fill_clock(
     _CLAIM.format(**_SQLITE, skip=""),
     _CLAIM.format(**_POSTGRESQL, skip=" for update of head skip locked"),
 )
-DUE: Final = clocked(
+DUE: Final = fill_clock(
     _DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest")
 )
 INBOX: Final = LeasedQueue(
@@ -134,7 +134,7 @@ INBOX: Final = LeasedQueue(
     lock=5075194603161137441,
     buried="done_us = $CLOCK, ",
 )
-PUT: Final = clocked(
+PUT: Final = fill_clock(
     """insert into inbox
     (channel, message_id, sender, payload, state, received_us, position, ready_us, attempts)
     values (:channel, :message_id, :sender, :payload, 'ready', :now_us, :position, $CLOCK, 0)

@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import AttrsInstance, fields
 
 from ..values import frozen
-from .leases import FOREVER, clocked, held, lapsed
+from .leases import FOREVER, fill_clock, has_lapsed, is_held
 from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
 
 __all__ = [
@@ -99,7 +99,7 @@ class LeasedQueue(Generic[C, R]):
         self.lock = Sql("select 1", f"select pg_advisory_xact_lock({lock})")
         self._write_moves(end, f"state = 'dead', {buried}{_FREE}")
         self._write_reads(since, ", ".join(order))
-        self.forget = clocked(
+        self.forget = fill_clock(
             f"""delete from {table} where (channel, {name}) in (
         select channel, {name} from {table}
         where state = '{end}' and {end}_us < $CLOCK - :kept_us limit :limit
@@ -108,20 +108,20 @@ class LeasedQueue(Generic[C, R]):
 
     def _write_moves(self, end: str, dead: str) -> None:
         change, returning = f"update {self.table} set", f"{self.held}\n    returning {self.name}"
-        self.bury = clocked(
+        self.bury = fill_clock(
             f"""{change} {dead}, error = 'every attempt ended without an answer'
-    where state = 'ready' and {lapsed(self.table)} and attempts >= :max_attempts
+    where state = 'ready' and {has_lapsed(self.table)} and attempts >= :max_attempts
     returning channel, {self.name}"""
         )
         self.release = Sql(f"{change} {_FREE} {returning}")
-        self.complete = clocked(
+        self.complete = fill_clock(
             f"{change} state = '{end}', {end}_us = $CLOCK, error = null, {_FREE} {returning}"
         )
-        self.fail = clocked(
+        self.fail = fill_clock(
             f"""{change} state = 'ready', ready_us = $CLOCK + :wait_us, error = :error, {_FREE}
     {returning}"""
         )
-        self.give_up = clocked(f"{change} {dead}, error = :error {returning}")
+        self.give_up = fill_clock(f"{change} {dead}, error = :error {returning}")
 
     def _write_reads(self, since: str, by_order: str) -> None:
         rows = f"select {self.columns} from {self.table}"
@@ -133,9 +133,9 @@ class LeasedQueue(Generic[C, R]):
             f"""select channel, {self.name}, attempts from {self.table}
     where state = 'ready' and lease_us = {FOREVER} and lease_by = :node"""
         )
-        self.count = clocked(
+        self.count = fill_clock(
             f"""select channel, count(*) filter (where state = 'ready'),
-    count(*) filter (where state = 'ready' and {held(self.table)}),
+    count(*) filter (where state = 'ready' and {is_held(self.table)}),
     count(*) filter (where state = 'dead'), min({since}) filter (where state = 'ready')
     from {self.table} where state in ('ready', 'dead') group by channel order by channel"""
         )

@@ -14,12 +14,12 @@ from .units import Sql
 __all__ = [
     "FOREVER",
     "LONGEST_WAIT_US",
-    "clocked",
     "due_at",
     "end_of_lease",
-    "held",
+    "fill_clock",
+    "has_lapsed",
     "is_due",
-    "lapsed",
+    "is_held",
 ]
 
 FOREVER: Final = (1 << 63) - 1
@@ -36,7 +36,7 @@ LONGEST_WAIT_US: Final = 24 * 3600 * 1_000_000
 """So long an item waits at most for its next attempt."""
 
 
-def clocked(text: str, postgresql: str | None = None) -> Sql:
+def fill_clock(text: str, postgresql: str | None = None) -> Sql:
     """Return the statement in which `$CLOCK` is the database's own clock, in microseconds."""
     return Sql(
         text.replace("$CLOCK", _SQLITE_CLOCK),
@@ -48,12 +48,12 @@ def _is_there(row: str) -> str:
     return f"exists (select 1 from nodes where nodes.node_id = {row}.lease_by)"
 
 
-def held(row: str) -> str:
+def is_held(row: str) -> str:
     """Return the condition that somebody works on `row`, as far as its database knows."""
     return f"({row}.lease_us > $CLOCK and ({row}.lease_us < {FOREVER} or {_is_there(row)}))"
 
 
-def lapsed(row: str) -> str:
+def has_lapsed(row: str) -> str:
     """Return the condition that `row` has a lease, and its node is gone."""
     return f"({row}.lease_us <= $CLOCK or ({row}.lease_us = {FOREVER} and not {_is_there(row)}))"
 

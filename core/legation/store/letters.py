@@ -6,7 +6,7 @@ from typing import Final
 
 from ..values import frozen
 from .inbox import INBOX, MessageRow
-from .leases import clocked
+from .leases import fill_clock
 from .outbox import OUTBOX, ReplyRow
 from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, text_array
 
@@ -21,14 +21,14 @@ MESSAGE: Final = Sql(
 _REPLIES: Final = f"""select {OUTBOX.columns} from outbox where channel = :channel and {{among}}
     order by created_us, idempotency_key"""
 REPLIES: Final = Sql(_REPLIES.format(among=_AMONG), _REPLIES.format(among=_AMONG_PG))
-REVIVE_MESSAGE: Final = clocked(
+REVIVE_MESSAGE: Final = fill_clock(
     """update inbox set state = 'ready', ready_us = $CLOCK, done_us = null
     where channel = :channel and message_id = :message_id and state = 'dead'
     returning message_id"""
 )
 _REVIVE: Final = """update outbox set state = 'ready', ready_us = $CLOCK
     where channel = :channel and {among} and state = 'dead' returning idempotency_key"""
-REVIVE_REPLIES: Final = clocked(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
+REVIVE_REPLIES: Final = fill_clock(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
 
 
 @frozen

@@ -118,7 +118,7 @@ _ANY_ALLOWED: Final = """(cast(:allowed as text[]) is null
 _ORDERS: Final = {True: ("desc", "<"), False: ("asc", ">")}
 
 
-def _wanted(state: RunState) -> str:
+def _is_wanted(state: RunState) -> str:
     return f"instr(:statuses, ',{state.value},') > 0"
 
 
@@ -127,7 +127,9 @@ def _heads(columns: str, order: str, behind: str) -> str:
     rest = f"""and {_WITHIN} and ({_PLACE}) {behind} (:at_us, :behind)
         order by created_us {order}, run_id {order} limit :window"""
     active = f"{ACTIVE_RUN} and {OF_A_CLIENT} and instr(:statuses, ',' || status || ',') > 0"
-    heads = [f"status = {literal(state)} and {_INDEXED} and {_wanted(state)}" for state in _SETTLED]
+    heads = [
+        f"status = {literal(state)} and {_INDEXED} and {_is_wanted(state)}" for state in _SETTLED
+    ]
     arms = (
         f"select {columns} from (select {columns} from runs where {head} {rest}) as head{number}"
         for number, head in enumerate((active, *heads))
@@ -135,7 +137,7 @@ def _heads(columns: str, order: str, behind: str) -> str:
     return " union all ".join(arms)
 
 
-def _listed(order: str, behind: str, whose: str, allowed: str) -> str:
+def _list_window(order: str, behind: str, whose: str, allowed: str) -> str:
     by = f"order by created_us {order}, run_id {order}"
     return f"""select {_ROW} from (select {_ROW} from ({_heads(_ROW, order, behind)}) as merged
         {by} limit :window) as listed where {whose}{_NARROWED} and {allowed} {by} limit :most"""
@@ -154,11 +156,11 @@ def _end(order: str, behind: str) -> str:
 
 
 LISTED: Final = {
-    newest: Sql(_listed(*words, _OWNED, _ALLOWED), _listed(*words, _OWNED, _ANY_ALLOWED))
+    newest: Sql(_list_window(*words, _OWNED, _ALLOWED), _list_window(*words, _OWNED, _ANY_ALLOWED))
     for newest, words in _ORDERS.items()
 }
 ANY_LISTED: Final = {
-    newest: Sql(_listed(*words, "", _ALLOWED), _listed(*words, "", _ANY_ALLOWED))
+    newest: Sql(_list_window(*words, "", _ALLOWED), _list_window(*words, "", _ANY_ALLOWED))
     for newest, words in _ORDERS.items()
 }
 OWN: Final = {
@@ -251,7 +253,7 @@ class NarrowedRuns:
         choices = (self.owner, self.session_id, self.component, self.error_type, self.allowed)
         return self.resolved or any(choice is not None for choice in choices)
 
-    def chosen(self, dialect: Dialect) -> Mapping[str, Any]:
+    def encode_choice(self, dialect: Dialect) -> Mapping[str, Any]:
         """Return the parameters that are not as the fields are."""
         return {"allowed": text_array(dialect, self.allowed), "resolved": int(self.resolved)}
 
@@ -309,7 +311,7 @@ class ListRuns(NarrowedRuns, ReadUnit[ListedPage]):
         beginning = RunPlace((1 << 63) - 1, "") if self.newest_first else RunPlace(-1, "")
         place = self.place or beginning
         return {
-            **self.chosen(dialect),
+            **self.encode_choice(dialect),
             "statuses": f",{','.join(self.statuses)},",
             "at_us": place.at_us,
             "behind": place.run_id,
@@ -368,5 +370,5 @@ class CountListed(NarrowedRuns, ReadUnit[Mapping[str, int]]):
     def statements(self, dialect: Dialect) -> Statements[Mapping[str, int]]:
         """Yield one read."""
         count = ANY_COUNT_LISTED if self.owner is None else COUNT_LISTED
-        (counts,) = yield count.of(self, **self.chosen(dialect))
+        (counts,) = yield count.of(self, **self.encode_choice(dialect))
         return dict(zip((state.value for state in RunState), counts, strict=True))

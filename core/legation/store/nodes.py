@@ -19,7 +19,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from ..values import frozen
-from .leases import clocked
+from .leases import fill_clock
 from .units import Dialect, Sql, Statements, Unit, text_array
 
 __all__ = [
@@ -76,7 +76,7 @@ def advance(clock: ClusterClock, database_us: int, lease_us: int) -> ClusterCloc
     return ClusterClock(up_us, database_us, up_us)
 
 
-_BEAT: Final = clocked(
+_BEAT: Final = fill_clock(
     """insert into cluster (one, up_us, seen_us, gap_us, beats) values (1, 0, 0, 0, 1)
     on conflict (one) do update set beats = cluster.beats + 1
     returning up_us, seen_us, gap_us, beats, $CLOCK"""

@@ -13,7 +13,7 @@ from attrs import field
 
 from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, LeasedQueue
-from .leases import FOREVER, clocked, due_at, end_of_lease, held, is_due, lapsed
+from .leases import FOREVER, due_at, end_of_lease, fill_clock, has_lapsed, is_due, is_held
 from .units import Dialect, Statements, Unit
 
 __all__ = ["OUTBOX", "ClaimedReply", "Letter", "NewReply", "PutReply", "ReplyRow", "put_replies"]
@@ -61,7 +61,7 @@ _LANES: Final = """with lanes as (
         max({busy}) over lane as busy
         from outbox where state = 'ready' window lane as (partition by channel, recipient)
     )"""
-_HELD: Final = f"case when {held('outbox')} then 1 else 0 end"
+_HELD: Final = f"case when {is_held('outbox')} then 1 else 0 end"
 _CLAIM: Final = f"""{_LANES.format(busy=_HELD)}, picked as materialized (
         select channel, idempotency_key from lanes
         where {STANDS} and place = 1 and busy = 0 and {is_due("lanes")} and {{served}}
@@ -70,7 +70,7 @@ _CLAIM: Final = f"""{_LANES.format(busy=_HELD)}, picked as materialized (
     update outbox set lease_by = :node, lease_us = {FOREVER}, attempts = attempts + 1
     from picked where outbox.channel = picked.channel
     and outbox.idempotency_key = picked.idempotency_key and state = 'ready'
-    and {is_due("outbox")} and (lease_us is null or {lapsed("outbox")})
+    and {is_due("outbox")} and (lease_us is null or {has_lapsed("outbox")})
     returning outbox.channel, outbox.idempotency_key, attempts, recipient, payload,
     created_us"""
 _DUE: Final = f"""{_LANES.format(busy=end_of_lease("outbox"))}
@@ -83,8 +83,8 @@ _POSTGRESQL: Final = {
     "served": """(cast(:channels as text[]) is null
             or channel = any (cast(:channels as text[])))"""
 }
-CLAIM: Final = clocked(_CLAIM.format(**_SQLITE), _CLAIM.format(**_POSTGRESQL))
-DUE: Final = clocked(
+CLAIM: Final = fill_clock(_CLAIM.format(**_SQLITE), _CLAIM.format(**_POSTGRESQL))
+DUE: Final = fill_clock(
     _DUE.format(**_SQLITE, later="max"), _DUE.format(**_POSTGRESQL, later="greatest")
 )
 OUTBOX: Final = LeasedQueue(
@@ -97,7 +97,7 @@ OUTBOX: Final = LeasedQueue(
     row=ReplyRow,
     lock=5075194603161137442,
 )
-PUT: Final = clocked(
+PUT: Final = fill_clock(
     """insert into outbox
     (channel, idempotency_key, recipient, payload, state, created_us, ready_us, attempts)
     values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..values import frozen
-from .leases import FOREVER, clocked, end_of_lease, lapsed
+from .leases import FOREVER, end_of_lease, fill_clock, has_lapsed
 from .run_rows import (
     ACTIVE_RUN,
     COLUMNS,
@@ -71,7 +71,7 @@ EXPIRE: Final = Sql(
 _RELEASED: Final = literal(state_after(RunMove.RELEASE))
 # A node of a release that knows no steps would begin the run again.
 _BEFORE_STEPS: Final = """exists (select 1 from nodes where schema_version in ('2.5.6', '2.6.0'))"""
-RELEASE: Final = clocked(
+RELEASE: Final = fill_clock(
     f"""update runs set status = {_RELEASED}, started_us = null, lease_by = null, lease_us = null,
         tries = tries - :untried,
         reason = case when events = 0 then null when {UNTOUCHED} then 'released'
@@ -81,14 +81,14 @@ RELEASE: Final = clocked(
     returning run_id"""
 )
 # What waits has no lease: `>= 0` lets the index leave it out.
-ANY_EXPIRED: Final = clocked(
+ANY_EXPIRED: Final = fill_clock(
     f"""select {COLUMNS} from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0
-    and {lapsed("runs")}
+    and {has_lapsed("runs")}
     order by lease_us limit :size"""
 )
 
 
-ANY_EXPIRY: Final = clocked(
+ANY_EXPIRY: Final = fill_clock(
     f"select min({end_of_lease('runs')}) from runs where {ACTIVE_RUN} and {EXECUTED_RUN}"
 )
 

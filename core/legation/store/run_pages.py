@@ -134,15 +134,15 @@ class ReadRuns(ReadUnit[RunsPage[R]], Generic[R]):
             return RunsPage((), None)
         last, sizes = numbers[-1], self.sizes
         if not sizes:
-            measured = yield MEASURE.of(self, numbers=_listed(dialect, numbers[:_SIZED]))
+            measured = yield MEASURE.of(self, numbers=_encode_numbers(dialect, numbers[:_SIZED]))
             numbers = (*(number for number, _ in measured), *numbers[_SIZED:])
             sizes = tuple(size for _, size in measured)
         count = count_fitting(sizes)
-        rows = yield READ.of(self, numbers=_listed(dialect, numbers[:count]))
+        rows = yield READ.of(self, numbers=_encode_numbers(dialect, numbers[:count]))
         left = numbers[count:]
         following = evolve(self, numbers=left, sizes=sizes[count:]) if left else None
         return RunsPage(tuple(self.render(RunRow(*row)) for row in rows), following, last, more)
 
 
-def _listed(dialect: Dialect, numbers: tuple[int, ...]) -> str | list[int]:
+def _encode_numbers(dialect: Dialect, numbers: tuple[int, ...]) -> str | list[int]:
     return json.dumps(numbers) if dialect is Dialect.SQLITE else list(numbers)

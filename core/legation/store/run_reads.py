@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ..values import frozen
-from .leases import clocked, held
+from .leases import fill_clock, is_held
 from .once import whole_data, whole_output
 from .run_rows import (
     ACTIVE_RUN,
@@ -19,7 +19,7 @@ from .run_rows import (
     status_is,
 )
 from .run_states import RunMove, RunState, state_after
-from .session_state import fill_state, kept_state
+from .session_state import fill_state, select_state
 from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = [
@@ -97,7 +97,7 @@ def _events(length: str) -> str:
         from page join events n on n.run_id = :run_id and n.seq = page.seq + 1
         where page.bytes < :most and page.seq < cast(:after as bigint) + :size)
     select e.seq, e.name, {whole_data("e", "r")},
-        case when e.seq = r.events then {kept_state("r")} end
+        case when e.seq = r.events then {select_state("r")} end
     from events e join runs r on r.run_id = e.run_id
     where r.owner = :owner and e.run_id = :run_id and e.seq > :after
     and e.seq <= (select max(seq) from page) order by e.seq"""
@@ -106,11 +106,11 @@ def _events(length: str) -> str:
 EVENTS: Final = Sql(_events("length(cast({} as blob))"), _events("octet_length({})"))
 # A run that waits is held up by the one of its session that is executed.
 _RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
-PROGRESS: Final = clocked(
+PROGRESS: Final = fill_clock(
     f"""select status, events, case status
-        when {_RUNNING} then case when {held("r")} then 1 else 0 end
+        when {_RUNNING} then case when {is_held("r")} then 1 else 0 end
         when {_PENDING} then (
-            select max(case when {held("a")} then 1 else 0 end) from runs a
+            select max(case when {is_held("a")} then 1 else 0 end) from runs a
             where a.owner = r.owner and a.session_id = r.session_id
             and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end
     from runs r where owner = :owner and run_id = :run_id"""

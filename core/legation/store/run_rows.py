@@ -13,7 +13,7 @@ from attrs import evolve, field, fields
 from ..values import frozen
 from .once import shorten, whole_output
 from .run_states import RunMove, RunState, state_after, states_before
-from .session_state import RETURNED_STATE, fill_state, kept_state
+from .session_state import RETURNED_STATE, fill_state, select_state
 from .units import Dialect, Numbered, Rows, Sql, Statement
 
 __all__ = [
@@ -163,7 +163,7 @@ class RunRow:
 _STORED: Final = tuple(field.name for field in fields(RunRow) if field.name != "state")
 _WHOLE: Final = (whole_output() if name == "output" else name for name in _STORED)
 
-COLUMNS: Final = ", ".join((*_WHOLE, kept_state()))
+COLUMNS: Final = ", ".join((*_WHOLE, select_state()))
 """What a `RunRow` is made of, in its order; the table is called `runs`."""
 
 _CLAIMED: Final = tuple(

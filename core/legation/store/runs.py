@@ -18,7 +18,7 @@ from typing import Any, Final
 from attrs import evolve, field
 
 from ..values import frozen
-from .leases import FOREVER, clocked, lapsed
+from .leases import FOREVER, fill_clock, has_lapsed
 from .member_runs import end_members, read_failure
 from .once import WORTH, shorten_output
 from .outbox import Letter, put_replies
@@ -57,7 +57,7 @@ from .session_state import (
     apply,
     is_too_long,
     keep_state,
-    kept_state,
+    select_state,
 )
 from .steps import NO_RECORDS, Records, write_records
 from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, look
@@ -251,10 +251,10 @@ class AppendEvents(Unit[bool | None]):
 # have been silent: what it stored since the run was looked at is not to be written over.
 FENCE: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
         and lease_by = :node and attempt = :attempt
-        and (cast(:lapsed as bigint) = 0 or {lapsed("runs")})"""
+        and (cast(:lapsed as bigint) = 0 or {has_lapsed("runs")})"""
 _PAUSED: Final = state_after(RunMove.PAUSE)
 _CANCELLED: Final = state_after(RunMove.CANCEL)
-FINISH: Final = clocked(
+FINISH: Final = fill_clock(
     f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         model = :model, incident = :incident,
@@ -265,7 +265,7 @@ FINISH: Final = clocked(
         and (cast(:lapsed as bigint) = 0 or events = :before)
     returning {SHARE}"""
 )
-WISH: Final = clocked(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
+WISH: Final = fill_clock(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 TOUCH_SESSION: Final = Sql(
     f"""update sessions set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
     where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
@@ -287,7 +287,7 @@ CLAIM: Final = Sql(
     returning {CLAIMED}"""
 )
 ENDED_SO: Final = Sql(
-    f"""select {kept_state()} from runs where owner = :owner and run_id = :run_id
+    f"""select {select_state()} from runs where owner = :owner and run_id = :run_id
     and status = :status and attempt = :attempt and ended_us = :now_us"""
 )
 CLAIMED_SO: Final = Sql(

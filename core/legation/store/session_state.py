@@ -37,7 +37,7 @@ __all__ = [
     "fill_state",
     "is_too_long",
     "keep_state",
-    "kept_state",
+    "select_state",
 ]
 
 MAX_STATE: Final = 1 << 20
@@ -174,7 +174,7 @@ NAME_STATE: Final = Sql("update runs set state = :digest where owner = :owner an
 _PLACES: Final = (',"session_state":{}}', ', "session_state": {}}')
 
 
-def kept_state(runs: str = "runs") -> str:
+def select_state(runs: str = "runs") -> str:
     """Return the column with the state as the run of a row left it; `runs` is the table's name."""
     return f"""(select document from session_states as kept where kept.owner = {runs}.owner
         and kept.session_id = {runs}.session_id and kept.digest = {runs}.state)"""

@@ -304,7 +304,7 @@ def left_in_memory(client: Client) -> int:
     budgets = made.context.shares.budgets
     spending = budgets.enter("main", "ada", 70, client.clock.now_us, 0)
     budgets.leave(spending)
-    return int(spending.left(client.clock.now_us))
+    return int(spending.count_left(client.clock.now_us))
 
 
 def test_a_run_that_pauses_and_goes_on_is_counted_in_two_parts_and_once() -> None:

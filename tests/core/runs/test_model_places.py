@@ -45,7 +45,7 @@ def test_a_call_has_a_place_as_long_as_it_takes() -> None:
     shares = make_shares()
     program = call_in_turn(journal_of(shares, "ada"), call())
     next(program)
-    assert shares.calls.held("ada") == 1
+    assert shares.calls.count_held("ada") == 1
 
     with pytest.raises(StopIteration) as ended:
         program.send(0)
@@ -98,7 +98,7 @@ def test_who_waits_is_woken_when_a_place_is_given_to_it() -> None:
 
     assert first.send(0) == Nudge(waits.topic)
     assert second.send(None) == Now()
-    assert shares.calls.held("batch") == 1
+    assert shares.calls.count_held("batch") == 1
 
 
 @pytest.mark.parametrize("error", [ValueError("no answer"), GeneratorExit()], ids=repr)

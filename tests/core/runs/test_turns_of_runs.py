@@ -154,7 +154,7 @@ def test_a_database_that_is_away_takes_no_place(node: Platform) -> None:
 def test_a_program_that_is_closed_gives_its_place_back(node: Platform, closed: bool) -> None:
     handing = execute_next(node.context, "main", CLAIMED)
     assert isinstance(next(handing), Spawn)
-    assert node.context.shares.runs.held("ada") == 1
+    assert node.context.shares.runs.count_held("ada") == 1
     if closed:
         handing.close()
         return

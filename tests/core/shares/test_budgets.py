@@ -24,7 +24,7 @@ def test_runs_of_one_subject_take_from_one_budget() -> None:
     one.spend(20)
     other.spend(10)
 
-    assert one.left(0) == other.left(0) == 40
+    assert one.count_left(0) == other.count_left(0) == 40
 
 
 @pytest.mark.parametrize("place", [("main", "eve"), ("other", "ada")])
@@ -32,7 +32,7 @@ def test_neither_another_subject_nor_another_database_takes_of_it(place: tuple[s
     budgets = Budgets()
     budgets.enter(*place, 100, 0, 90).spend(5)
 
-    assert budgets.enter("main", "ada", 100, 0, 0).left(0) == 100
+    assert budgets.enter("main", "ada", 100, 0, 0).count_left(0) == 100
 
 
 def test_what_is_stored_counts_once() -> None:
@@ -42,7 +42,7 @@ def test_what_is_stored_counts_once() -> None:
     one.settle(3, 25)
     budgets.leave(one)
 
-    assert other.left(3 * DAY_US) == 75
+    assert other.count_left(3 * DAY_US) == 75
 
 
 def test_what_a_run_left_unstored_is_not_counted_after_it() -> None:
@@ -51,7 +51,7 @@ def test_what_a_run_left_unstored_is_not_counted_after_it() -> None:
     one.spend(20)
     budgets.leave(one)
 
-    assert other.left(0) == 100
+    assert other.count_left(0) == 100
 
 
 def test_what_was_read_before_takes_nothing_back() -> None:
@@ -60,21 +60,21 @@ def test_what_was_read_before_takes_nothing_back() -> None:
     budgets.enter("main", "ada", 100, DAY_US, 40)
     budgets.enter("main", "ada", 100, 0, 99)
 
-    assert one.left(DAY_US) == 40
+    assert one.count_left(DAY_US) == 40
 
 
 def test_a_run_that_goes_on_over_midnight_counts_for_the_new_day() -> None:
     one = Budgets().enter("main", "ada", 100, 0, 60)
     one.spend(30)
 
-    assert (one.left(DAY_US - 1), one.left(DAY_US)) == (10, 70)
+    assert (one.count_left(DAY_US - 1), one.count_left(DAY_US)) == (10, 70)
 
 
 def test_less_than_nothing_is_left_of_a_budget_that_was_overspent() -> None:
     one = Budgets().enter("main", "ada", 100, 0, 100)
     one.spend(1)
 
-    assert one.left(0) == -1
+    assert one.count_left(0) == -1
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("espl"), st.integers(0, 50))))
@@ -93,7 +93,7 @@ def test_all_that_is_kept_is_of_runs_under_way(moves: list[tuple[int, str, int]]
             budgets.leave(runs.pop(number))
         if runs:
             unstored = sum(run.spent for run in runs.values())
-            assert {run.left(0) for run in runs.values()} == {1_000 - stored - unstored}
+            assert {run.count_left(0) for run in runs.values()} == {1_000 - stored - unstored}
     for run in runs.values():
         budgets.leave(run)
-    assert budgets.enter("main", "ada", 7, 0, 0).left(0) == 7
+    assert budgets.enter("main", "ada", 7, 0, 0).count_left(0) == 7

@@ -97,7 +97,7 @@ def test_no_place_is_lost_and_nobody_waits_who_might_have_one(
             queue.give_up(waiting[-1])
         for subject, held in tickets.items():
             count = sum(ticket.admitted for ticket in held)
-            assert queue.held(subject) == count <= most
+            assert queue.count_held(subject) == count <= most
             assert count == len(held) or not queue.has_room(subject, most)
             assert [t.admitted for t in held] == sorted((t.admitted for t in held), reverse=True)
         assert queue.total <= capacity

@@ -16,8 +16,8 @@ def test_all_is_released_and_nothing_twice() -> None:
     held.release()
     held.release()
 
-    assert (places.held("ada"), places.total) == (1, 1)
-    assert (others.held("eve"), others.total) == (0, 0)
+    assert (places.count_held("ada"), places.total) == (1, 1)
+    assert (others.count_held("eve"), others.total) == (0, 0)
 
 
 def test_what_is_not_needed_is_given_back_before() -> None:
@@ -26,11 +26,11 @@ def test_what_is_not_needed_is_given_back_before() -> None:
     held.taken.append((bodies, "ada", 40))
 
     held.keep(50)
-    assert bodies.held("ada") == 40
+    assert bodies.count_held("ada") == 40
     held.keep(3)
-    assert (bodies.held("ada"), bodies.total) == (3, 3)
+    assert (bodies.count_held("ada"), bodies.total) == (3, 3)
     held.keep(0)
     held.keep(0)
     held.release()
 
-    assert (bodies.held("ada"), bodies.total) == (0, 0)
+    assert (bodies.count_held("ada"), bodies.total) == (0, 0)

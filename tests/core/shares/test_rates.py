@@ -154,14 +154,14 @@ def test_within_any_time_no_more_pass_than_the_burst_and_the_rate_allow(
     passed: list[int] = []
     for pause in pauses:
         at_us += pause
-        left, full_in = rates.remaining("ada", limits, nodes, NOW + at_us)
+        left, full_in = rates.count_remaining("ada", limits, nodes, NOW + at_us)
         wait_us = rates.take("ada", limits, nodes, NOW + at_us)
         assert (wait_us == 0) == (left > 0)
         assert 0 <= left <= part
         assert (full_in <= 1e-6) == (left == part)
         if wait_us:
             later_us = NOW + at_us + round(wait_us) + 1
-            assert rates.remaining("ada", limits, nodes, later_us)[0] > 0
+            assert rates.count_remaining("ada", limits, nodes, later_us)[0] > 0
         else:
             passed.append(at_us)
     for index, start in enumerate(passed):

@@ -59,7 +59,7 @@ def test_a_stream_that_follows_a_run_has_a_place_of_each_kind() -> None:
         "",
         "followers",
     ]
-    assert (shares.streams.held("ada"), shares.followers.held("ada")) == (2, 3)
+    assert (shares.streams.count_held("ada"), shares.followers.count_held("ada")) == (2, 3)
     assert hold(shares, Account("eve", Limits()), stream=True) == ""
 
 

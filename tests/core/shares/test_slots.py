@@ -12,7 +12,7 @@ from legation.shares.slots import Slots
 def fill(slots: Slots, subject: str, most: int = 1_000) -> int:
     while slots.has_room(subject, most):
         slots.take(subject)
-    return slots.held(subject)
+    return slots.count_held(subject)
 
 
 @pytest.mark.parametrize(("capacity", "held"), [(1, 1), (2, 1), (3, 2), (256, 128)])
@@ -39,7 +39,7 @@ def test_twice_the_weight_is_twice_what_is_free() -> None:
     while slots.has_room("ada", 300, weight=2.0):
         slots.take("ada")
 
-    assert slots.held("ada") == 200
+    assert slots.count_held("ada") == 200
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 40), st.booleans())))
@@ -54,7 +54,7 @@ def test_what_is_held_is_what_was_taken(moves: list[tuple[str, int, bool]]) -> N
             taken[subject].append(amount)
 
         assert slots.total == sum(map(sum, taken.values())) <= slots.capacity
-        assert all(slots.held(one) == sum(held) <= 60 for one, held in taken.items())
+        assert all(slots.count_held(one) == sum(held) <= 60 for one, held in taken.items())
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5), st.sampled_from([0.5, 1, 2]))))
@@ -66,7 +66,7 @@ def test_who_enters_takes_what_there_is_room_for(steps: list[tuple[str, int, flo
         if room:
             model.take(subject, amount)
 
-    assert (slots.total, [slots.held(one) for one in "abc"]) == (
+    assert (slots.total, [slots.count_held(one) for one in "abc"]) == (
         model.total,
-        [model.held(one) for one in "abc"],
+        [model.count_held(one) for one in "abc"],
     )

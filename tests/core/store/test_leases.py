@@ -10,7 +10,7 @@ import pytest
 
 from legation.store.inbox import INBOX, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, LeasedQueue, NextDue
-from legation.store.leases import FOREVER, LONGEST_WAIT_US, end_of_lease, held, lapsed
+from legation.store.leases import FOREVER, LONGEST_WAIT_US, end_of_lease, has_lapsed, is_held
 from legation.store.outbox import OUTBOX
 from legation.store.run_keeping import ANY_EXPIRY
 from legation.store.units import Dialect
@@ -30,15 +30,15 @@ def ask(lease_by: str | None, lease_us: int | None) -> tuple[int, int, int]:
         connection.execute("create table work (lease_by, lease_us)")
         connection.execute("insert into work values (?, ?)", (lease_by, lease_us))
         found = connection.execute(
-            f"""select coalesce({held("w")}, 0), coalesce({lapsed("w")}, 0), {end_of_lease("w")}
-            from work w""".replace("$CLOCK", str(NOW))
+            f"""select coalesce({is_held("w")}, 0), coalesce({has_lapsed("w")}, 0),
+            {end_of_lease("w")} from work w""".replace("$CLOCK", str(NOW))
         )
-        ((is_held, has_lapsed, end_us),) = found
-    return is_held, has_lapsed, end_us
+        ((held, lapsed, end_us),) = found
+    return held, lapsed, end_us
 
 
 @pytest.mark.parametrize(
-    ("lease_by", "lease_us", "is_held"),
+    ("lease_by", "lease_us", "held"),
     [
         ("alive", FOREVER, True),
         ("dead", FOREVER, False),
@@ -49,9 +49,9 @@ def ask(lease_by: str | None, lease_us: int | None) -> tuple[int, int, int]:
     ],
 )
 def test_a_lease_is_held_or_has_lapsed_and_never_both(
-    lease_by: str, lease_us: int, is_held: bool
+    lease_by: str, lease_us: int, held: bool
 ) -> None:
-    assert ask(lease_by, lease_us)[:2] == (is_held, not is_held)
+    assert ask(lease_by, lease_us)[:2] == (held, not held)
 
 
 def test_what_has_no_lease_is_neither_held_nor_lapsed() -> None:
