@@ -23,10 +23,10 @@ _OTHERWISE: Final = frozenset({"eq", "order", "hash", "unsafe_hash", "cache_hash
 """The options of a class that has a comparison of its own."""
 
 
-def _frozen(cls: type[Any] | None = None, **options: Any) -> Any:
+def _freeze(cls: type[Any] | None = None, **options: Any) -> Any:
     """Return `cls` as `attrs.frozen` does; without `cls`, a decorator with these `options`."""
     if cls is None:
-        return partial(_frozen, **options)
+        return partial(_freeze, **options)
     own = vars(cls).keys()
     if "__repr__" not in own:
         cls.__repr__ = _represent  # type: ignore[assignment]
@@ -70,4 +70,4 @@ def _get_nothing(_: object) -> None:
 if TYPE_CHECKING:
     from attrs import frozen  # for a checker it is that of attrs
 else:
-    frozen = _frozen
+    frozen = _freeze

@@ -22,7 +22,7 @@ from legation import (
 )
 from legation.channels import CHANNEL_KINDS
 from legation.config import AnyChannel, AnyModel, ConfigurationError, Provider, structure
-from legation.hosted.channel_kinds import settings_taken
+from legation.hosted.channel_kinds import settings_of
 from legation.kinds import CHANNELS, MODELS
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
@@ -37,7 +37,7 @@ def required(cls: type[Any]) -> dict[str, bool]:
 
 @pytest.mark.parametrize("kind", CHANNEL_KINDS)
 def test_channel_takes_the_settings_of_its_codec(kind: str) -> None:
-    taken = {one.key: one.required for one in settings_taken(CHANNEL_KINDS[kind])}
+    taken = {one.key: one.required for one in settings_of(CHANNEL_KINDS[kind])}
     own = {key: value for key, value in required(CHANNELS[kind]).items() if key not in OF_ALL}
 
     assert own == taken

@@ -135,7 +135,7 @@ def fold_as_done(
 ) -> turn_state.CallState:
     """Take a call that began for one that came to its end."""
     if step.outcome is None and step.kind == "call":
-        return call.done("done")
+        return call.with_result("done")
     return _fold_call(folding, call, place, step)
 
 

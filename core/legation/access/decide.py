@@ -27,7 +27,7 @@ __all__ = [
     "Deny",
     "Principal",
     "decide",
-    "ids_held",
+    "find_ids",
     "name_of",
     "owner_of",
     "principal_of",
@@ -180,7 +180,7 @@ def decide(need: Need, principal: Principal, resource_id: str | None = None) -> 
     for scope in _for_one(need, resource_id):
         if scope in held:
             return Allow(scope)
-    if need.listing and (ids := ids_held(need, principal)):
+    if need.listing and (ids := find_ids(need, principal)):
         return AllowOnly(ids, need.scope)
     return Deny(_narrowest_scope(need, resource_id))
 
@@ -196,7 +196,7 @@ def _for_one(need: Scoped, resource_id: str | None) -> tuple[str, ...]:
     return tuple(f"{need.resource}:{resource_id}:{action}" for action in need.actions)
 
 
-def ids_held(need: Need, principal: Principal) -> frozenset[str]:
+def find_ids(need: Need, principal: Principal) -> frozenset[str]:
     """Return the ids on which `principal` holds one of the actions of `need`."""
     if not isinstance(need, Scoped) or not (need.listing or need.parameter):
         return frozenset()

@@ -53,7 +53,7 @@ def read_jwks(
     for index, member in enumerate(cast(list[object], members)):
         path = f"jwks.keys[{index}]"
         try:
-            jwk, kid = _meant_for_us(scheme, algorithm, member)
+            jwk, kid = _check_member(scheme, algorithm, member)
             kids.append(kid)
             found[path] = make_ready(scheme, _READERS[scheme.kty](scheme, jwk), kid)
         except Unsafe as problem:
@@ -88,7 +88,7 @@ def _find_repeated(kids: list[str | None]) -> tuple[KeyProblem, ...]:
     return tuple(KeyProblem("jwks", f"has several keys with the kid {kid!r}") for kid in again)
 
 
-def _meant_for_us(
+def _check_member(
     scheme: Scheme, algorithm: str, member: object
 ) -> tuple[Mapping[str, Any], str | None]:
     """Return a member and its name.  Its `use`, `key_ops` and `alg` bind (RFC 7517 section 4)."""

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ..access.authenticator import TRUSTED, TokenRefused
-from ..access.decide import ANONYMOUS, Allow, AllowOnly, Deny, Principal, decide, ids_held
+from ..access.decide import ANONYMOUS, Allow, AllowOnly, Deny, Principal, decide, find_ids
 from ..access.outer_caller import admit, is_nobody
 from ..access.rights import describe_need
 from ..access.scopes import Open, Public, Scoped, Signed
@@ -259,7 +259,7 @@ class Dispatcher(Surface):
             return {"allowed": True, "by": decision.scope or open_to}
         if isinstance(decision, AllowOnly):
             return {"allowed": True, "by": decision.scope, "only": sorted(decision.ids)}
-        if named is None and (ids := ids_held(route.need, principal)):
+        if named is None and (ids := find_ids(route.need, principal)):
             return {"allowed": True, "only": sorted(ids)}
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
 

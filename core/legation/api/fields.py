@@ -36,10 +36,10 @@ __all__ = [
     "describe_body",
     "fields_of",
     "header",
-    "ignored",
     "integer",
     "json_object",
     "line",
+    "no_op",
     "read_json",
     "read_query",
     "shape_name",
@@ -200,7 +200,7 @@ def json_object(about: str = "", **more: Any) -> Any:
     return declare(OBJECT, Reader.json_object, about, **more)
 
 
-def ignored(about: str = "Accepted, without effect", **more: Any) -> Any:
+def no_op(about: str = "Accepted, without effect", **more: Any) -> Any:
     """Declare a field that clients send and that changes nothing."""
     return declare(TEXT, Reader.ignore, about, **more)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from ..access.decide import Allow, Principal, decide, ids_held, owner_of
+from ..access.decide import Allow, Principal, decide, find_ids, owner_of
 from ..access.needs import FOLLOW_RUNS, READ_RUNS
 from ..store.listed_runs import NarrowedRuns
 from .call import Call
@@ -36,7 +36,7 @@ def own_components(principal: Principal) -> tuple[str, ...] | None:
         if isinstance(decide(need, principal), Allow):
             names.append(f"{kind}:*")
         else:
-            names += [f"{kind}:{one}" for one in sorted(ids_held(need, principal))]
+            names += [f"{kind}:{one}" for one in sorted(find_ids(need, principal))]
     return None if names == [f"{kind}:*" for kind in FOLLOW_RUNS] else tuple(names)
 
 

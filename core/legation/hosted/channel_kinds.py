@@ -13,7 +13,7 @@ from ..config import AnyChannel, Channel
 from ..values import frozen
 from .providers import unset
 
-__all__ = ["Setting", "find_kinds", "read_settings", "settings_taken"]
+__all__ = ["Setting", "find_kinds", "read_settings", "settings_of"]
 
 Say: TypeAlias = Callable[[str, str], None]
 """Takes the path of a fault, and the sentence."""
@@ -34,7 +34,7 @@ class Setting:
     required: bool
 
 
-def settings_taken(made: type[Codec]) -> tuple[Setting, ...]:
+def settings_of(made: type[Codec]) -> tuple[Setting, ...]:
     """Return what a channel of the kind `made` is set by; a field that is not shown is a secret."""
     kind: Any = made
     return tuple(
@@ -82,7 +82,7 @@ def read_settings(
     given = {**below, **{key: value for key, value in flat.items() if value is not None}}
     found: dict[str, Any] = {"name": channel.id}
     faults: list[tuple[str, str]] = []
-    for wanted in settings_taken(made):
+    for wanted in settings_of(made):
         value = given.pop(wanted.key, None)
         if value is None:
             if wanted.required:

@@ -221,7 +221,7 @@ class BoundedRound:
             self._compared_us[name] = now_us
             yield from self._attempt(keep)
         sent = yield from self._attempt(send_outbox(worker))
-        if not (sent.trouble or worker.held(OUTBOX)):
+        if not (sent.trouble or worker.list_leases(OUTBOX)):
             yield from self._attempt(answer_inbox(worker))
 
     def _attempt(self, rounds: Rounds) -> Program[Attempt]:

@@ -88,13 +88,13 @@ class Shutdown:
         """Return how much is under work, by its kind."""
         return (
             ("runs", sum(len(context.executing) for context in self._contexts)),
-            ("messages", sum(len(worker.held(INBOX)) for worker in self.workers)),
-            ("replies", sum(len(worker.held(OUTBOX)) for worker in self.workers)),
+            ("messages", sum(len(worker.list_leases(INBOX)) for worker in self.workers)),
+            ("replies", sum(len(worker.list_leases(OUTBOX)) for worker in self.workers)),
         )
 
     def _give_back(self) -> Program[None]:
         for worker in self.workers:
-            leases = (*worker.held(INBOX), *worker.held(OUTBOX))
+            leases = (*worker.list_leases(INBOX), *worker.list_leases(OUTBOX))
             if not leases:
                 continue
             try:

@@ -152,7 +152,7 @@ class KeepLeases(_QueueJob):
     def round(self) -> Program[bool]:
         """Release what nobody works on; what was lost makes room, for its work comes to nothing."""
         worker, node = self.worker, (yield from ThisNode())
-        held = (*worker.held(INBOX), *worker.held(OUTBOX))
+        held = (*worker.list_leases(INBOX), *worker.list_leases(OUTBOX))
         leased = yield from Transact(worker.database, ListLeases((INBOX, OUTBOX), node))
         for lease in set(held).difference(leased):
             worker.leave(lease)

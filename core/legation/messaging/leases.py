@@ -82,7 +82,7 @@ class WorkerLeases:
         """Return the channel of something claimed."""
         return self.context.registry.channels[name]
 
-    def held(self, queue: LeasedQueue[Any, Any]) -> tuple[Lease, ...]:
+    def list_leases(self, queue: LeasedQueue[Any, Any]) -> tuple[Lease, ...]:
         """Return the leases on items of `queue`."""
         return tuple(self.in_flight.at(queue.table).values())
 
@@ -91,7 +91,7 @@ class WorkerLeases:
 
         None may where the process is about to end.
         """
-        free = MOST - len(self.held(queue))
+        free = MOST - len(self.list_leases(queue))
         if free < _WORTHWHILE or self.context.draining:
             return 0
         return max(0, int(min(free, self.context.left))) if self._is_limited(queue) else free

@@ -248,14 +248,14 @@ def migrate(  # noqa: PLR0913  every one is named at the call
         case Busy():
             return MigrationBusy(patience_us)
         case CommitLost():
-            return (yield from _what_was_kept(database, catalogue, unit.attempt, patience_us))
+            return (yield from _find_outcome(database, catalogue, unit.attempt, patience_us))
         case StoreFailure():
             return _failure_outcome(outcome)
         case _:
             return outcome
 
 
-def _what_was_kept(
+def _find_outcome(
     database: str, catalogue: Catalogue, attempt: str, patience_us: int
 ) -> Program[Migrated | MigrationFailed | MigrationUnknown]:
     """Return the outcome of the commit of `attempt`, which got no answer."""

@@ -158,7 +158,7 @@ def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener
         if isinstance(outcome, Reply):
             return evolve(outcome, usage=spent.plus(outcome.usage))
         pause: float | None = None
-        if tries.has_left(outcome):
+        if tries.allow_retry(outcome):
             pause = yield from _pause(outcome, tries.count)
         yield from _log(question, outcome, tries.count, pause)
         if pause is None:
@@ -180,7 +180,7 @@ class _Tries:
     def count(self) -> int:
         return self.failed + self.broken
 
-    def has_left(self, trouble: Trouble) -> bool:
+    def allow_retry(self, trouble: Trouble) -> bool:
         """Count `trouble`; return whether the question may be asked again."""
         if trouble.reason == "broken":
             self.broken += 1

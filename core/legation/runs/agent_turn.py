@@ -361,7 +361,7 @@ class Turn:
             elif self.in_doubt == "end":
                 return Stopped(INTERRUPTED, _ENDED_IN_DOUBT.format(call.call.name))
             else:
-                call = evolve(call, in_doubt=False).done(NOT_KNOWN, failed=True)
+                call = evolve(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
                 call = evolve(call, ended_us=self.writer.journal.now_us)
                 self._tell(index, call)
             self.state = self.state.with_call(index, call)

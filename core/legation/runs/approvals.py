@@ -22,7 +22,7 @@ from ..values import frozen
 from .payloads import NOT_KNOWN, find_waiting
 from .turn_state import CallState, Standing, TurnState
 
-__all__ = ["Reply", "apply_replies", "calls_answered", "read_replies", "reject_waiting"]
+__all__ = ["Reply", "answer_calls", "apply_replies", "read_replies", "reject_waiting"]
 
 _REJECTED: Final = "Function call was rejected by the user"
 _SHOWN: Final = 80
@@ -90,15 +90,15 @@ _OF_REQUIREMENTS: Final = {
 }
 
 
-def calls_answered(requirements: Sequence[JsonValue]) -> list[JsonValue]:
+def answer_calls(requirements: Sequence[JsonValue]) -> list[JsonValue]:
     """Return the calls of `requirements` with the answers, in the form that `read_replies` takes.
 
     What stands in a requirement itself counts before what stands in its call.
     """
-    return [_call_answered(item) for item in requirements]
+    return [_answer_call(item) for item in requirements]
 
 
-def _call_answered(item: JsonValue) -> JsonValue:
+def _answer_call(item: JsonValue) -> JsonValue:
     call = item.get("tool_execution") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(call, dict):
         return item
@@ -314,14 +314,14 @@ def _settle(call: CallState, reply: Reply) -> CallState:
     """Return the call with its answer, which is right or will not be used."""
     answered = evolve(call, confirmed=reply.confirmed, note=reply.note, in_doubt=False)
     if call.standing is Standing.EXTERNAL or (call.in_doubt and reply.result is not None):
-        return answered.done(render(reply.result) or "")
+        return answered.with_result(render(reply.result) or "")
     return evolve(answered, standing=Standing.DUE) if reply.confirmed else _reject(call, reply.note)
 
 
 def _reject(call: CallState, note: str | None) -> CallState:
     sentence = NOT_KNOWN if call.in_doubt else _REJECTED
     rejected = evolve(call, confirmed=False, note=note, in_doubt=False)
-    return rejected.done(f"{sentence}: {note}" if note else sentence, failed=True)
+    return rejected.with_result(f"{sentence}: {note}" if note else sentence, failed=True)
 
 
 def _replace_waiting(state: TurnState, done: Iterator[CallState]) -> TurnState:

@@ -282,7 +282,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
     if records is not NO_RECORDS:
         logged += count_octets(list_texts((), records))
     if kept is not None and end.state is RunState.PAUSED:
-        counted = asked + count_octets((_stored(journal, output),))
+        counted = asked + count_octets((_encode_output(journal, output),))
         kept = f'{kept[:-1]},"{COUNTED}":{counted}}}'
     return FinishRun(
         owner=run.owner,
@@ -325,7 +325,7 @@ def _notice(journal: Journal, end: End) -> Letter | None:
     )
 
 
-def _stored(journal: Journal, output: str) -> str:
+def _encode_output(journal: Journal, output: str) -> str:
     """Return `output` as `FinishRun` stores it."""
     if journal.message is None or len(output) < WORTH:
         return output

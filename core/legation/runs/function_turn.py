@@ -126,7 +126,7 @@ class FunctionTurn:
         text = answered.content if isinstance(answered.content, str) else None
         said = Message("assistant", compact_json(answered.content) if text is None else text)
         if self.state.calls and result is None:
-            done = self.state.calls[0].done(render(said.content) or "")
+            done = self.state.calls[0].with_result(render(said.content) or "")
             self._tell(evolve(done, ended_us=now_us))
         self.state = evolve(self.state.with_message(said, now_us), first_seconds=seconds)
         return answered

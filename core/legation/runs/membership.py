@@ -258,7 +258,7 @@ class Cluster:
                 return True
         return False
 
-    def executed(self, database: str) -> frozenset[RunAttempt]:
+    def attempts_in(self, database: str) -> frozenset[RunAttempt]:
         """Return the runs of `database` that programs of this process execute."""
         return frozenset(
             (run_id, attempt)
@@ -296,7 +296,7 @@ def compare_leases(cluster: Cluster, member: Membership, node: str, now_us: int)
         return
     database, before = member.database, member.orphans
     member.compared_us = now_us
-    executed = cluster.executed(database)
+    executed = cluster.attempts_in(database)
     leased = frozenset((yield from Transact(database, LeasedRuns(node))))
     own = {run_id for run_id, _ in leased}
     for run_id in sorted({run_id for run_id, _ in executed - leased} - own):

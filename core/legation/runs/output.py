@@ -24,7 +24,7 @@ from .payloads import (
     find_waiting,
     messages,
     requirements,
-    spent,
+    token_metrics,
     tool_execution,
 )
 from .turn_state import TurnState
@@ -189,7 +189,7 @@ def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
 def metrics(summary: RunSummary) -> dict[str, Any]:
     """Return tokens and seconds of a run."""
     state, component = summary.state, summary.component
-    cost = spent((state or TurnState()).usage)
+    cost = token_metrics((state or TurnState()).usage)
     seconds: dict[str, Any] = {"duration": summary.worked_us / 1_000_000}
     if state is not None and state.first_seconds is not None:
         seconds = {"time_to_first_token": state.first_seconds, **seconds}

@@ -20,7 +20,7 @@ __all__ = [
     "messages",
     "recall",
     "requirements",
-    "spent",
+    "token_metrics",
     "tokens",
     "tokens_apart",
     "tool_execution",
@@ -51,7 +51,7 @@ def tokens_apart(usage: Usage) -> dict[str, int]:
     }
 
 
-def spent(usage: Usage) -> dict[str, int]:
+def token_metrics(usage: Usage) -> dict[str, int]:
     """Return tokens as metrics have them; a part that is zero is left out."""
     apart = {name: count for name, count in tokens_apart(usage).items() if count}
     return {**tokens(usage), **apart}

@@ -178,7 +178,7 @@ def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
     )
     stands = Standing(standing)
     if stands is Standing.DONE:
-        return evolve(state.done(result[0], failed=True), announced=True)
+        return evolve(state.with_result(result[0], failed=True), announced=True)
     if stands is Standing.DUE:
         return state
     return evolve(state, standing=stands, needs=stands, announced=True)
@@ -200,7 +200,7 @@ def encode_call(call: CallState) -> dict[str, Any]:
 
 def decode_call(call: CallState, members: Mapping[str, Any], step: Step) -> CallState:
     """Return `call` as it was done."""
-    done = call.done(
+    done = call.with_result(
         members.get("result", ""),
         failed=members.get("failed", False),
         last=members.get("last", False),

@@ -132,11 +132,11 @@ class LeaderToolSet:
             return self.toolbox.admit(call, now_us)
         arguments = plain_arguments(call.arguments)
         if isinstance(arguments, str):
-            return CallState(call=call, created_us=now_us).done(arguments, failed=True)
+            return CallState(call=call, created_us=now_us).with_result(arguments, failed=True)
         state = CallState(call=call, created_us=now_us, arguments=arguments)
         wrong = self._wrong(arguments)
         if wrong is not None:
-            return state.done(wrong, failed=True)
+            return state.with_result(wrong, failed=True)
         self._tasks += 1
         self._chosen = True
         return state
@@ -178,7 +178,7 @@ class LeaderToolSet:
         elif member is not None:
             member_run = yield from self._begin(member, call, writer, place)
         else:  # who was asked before the team was changed
-            return call.done(_UNHOSTED, failed=True)
+            return call.with_result(_UNHOSTED, failed=True)
         began_us = journal.now_us
         end, state = yield from self._run(member_run, began_us)
         self._move(member_run, end)
@@ -283,7 +283,7 @@ class LeaderToolSet:
             self._chosen = False
         last = self.team.mode == "route" and not failed
         answered = evolve(call, response=output)
-        return answered.done(render(output["content"]) or "", failed=failed, last=last)
+        return answered.with_result(render(output["content"]) or "", failed=failed, last=last)
 
 
 def _instruct(member: Component, member_run: _MemberRun) -> Program[_MemberRun]:

@@ -74,14 +74,14 @@ class Toolbox:
         """
         arguments = plain_arguments(call.arguments)
         if isinstance(arguments, str):
-            return CallState(call=call, created_us=now_us).done(arguments, failed=True)
+            return CallState(call=call, created_us=now_us).with_result(arguments, failed=True)
         state = CallState(call=call, created_us=now_us, arguments=arguments)
         tool = self._named.get(call.name)
         if tool is None:
-            return state.done(self._unknown(call.name), failed=True)
+            return state.with_result(self._unknown(call.name), failed=True)
         fitting = read_arguments(tool, call.arguments)
         if isinstance(fitting, str):
-            return state.done(fitting, failed=True)
+            return state.with_result(fitting, failed=True)
         if tool.external_execution:
             return _waits_for(state, Standing.EXTERNAL)
         return _waits_for(state, Standing.CONFIRM) if tool.requires_confirmation else state
@@ -109,10 +109,10 @@ class Toolbox:
         """
         tool = self._named.get(call.call.name)
         if tool is None:  # it was taken away while the run waited
-            return call.done(self._unknown(call.call.name), failed=True)
+            return call.with_result(self._unknown(call.call.name), failed=True)
         arguments = read_arguments(tool, call.call.arguments)
         if isinstance(arguments, str):
-            return call.done(arguments, failed=True)
+            return call.with_result(arguments, failed=True)
         if tool.again == "key":
             arguments = {**arguments, KEY_PARAMETER: f"{writer.journal.run.run_id}:{place}"}
         seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
@@ -121,29 +121,29 @@ class Toolbox:
             try:
                 context = yield from open_context(tool.context, writer)
             except ContextRefused:
-                return call.done(_MISFIT, failed=True)
+                return call.with_result(_MISFIT, failed=True)
             arguments = {**arguments, tool.context.name: context.run}
         match (yield from CallFunction(tool.function, arguments, seconds)):
             case Returned(value):
                 text = render(value)
                 if text is None:
-                    return call.done(_NO_TEXT, failed=True)
+                    return call.with_result(_NO_TEXT, failed=True)
                 if context is not None:
                     refused = yield from keep_state(context, writer, place)
                     if refused is not None:
-                        return call.done(_FAILED.format(refused), failed=True)
-                return call.done(text)
+                        return call.with_result(_FAILED.format(refused), failed=True)
+                return call.with_result(text)
             case Raised(ToolError() as refusal):
-                return call.done(_sentence(refusal), failed=True)
+                return call.with_result(_sentence(refusal), failed=True)
             case Raised(error):
                 yield from _log(call, writer, where(error), error)
-                return call.done(_FAILED.format(type(error).__name__), failed=True)
+                return call.with_result(_FAILED.format(type(error).__name__), failed=True)
             case Yielding(stream):
                 yield from CloseStream(stream)
-                return call.done(_STREAM, failed=True)
+                return call.with_result(_STREAM, failed=True)
             case _:  # `TimedOut`, the last there is
                 yield from _log(call, writer, "timeout")
-                return call.done(_LATE.format(seconds), failed=True)
+                return call.with_result(_LATE.format(seconds), failed=True)
 
 
 def _sentence(refusal: ToolError) -> str:

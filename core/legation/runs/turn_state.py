@@ -82,7 +82,7 @@ class CallState:
         """Whether it cannot go on without a person."""
         return self.standing in (Standing.CONFIRM, Standing.EXTERNAL, Standing.MEMBER)
 
-    def done(self, result: str, *, failed: bool = False, last: bool = False) -> CallState:
+    def with_result(self, result: str, *, failed: bool = False, last: bool = False) -> CallState:
         """Return the call with its result."""
         return evolve(
             self, standing=Standing.DONE, result=result, failed=failed, last=last, member=None

@@ -68,13 +68,13 @@ def read_notes(notes: Iterable[Any]) -> tuple[str, tuple[tuple[str, Any], ...], 
             if name in _TEXTS and isinstance(value, str):
                 text = text or value
             elif name in _SHOWN:
-                shown[name] = _checked_json(name, value)
+                shown[name] = _read_json(name, value)
             elif name in LENGTHS:
-                bounds = join_bounds(bounds, ((name, _checked_length(name, value)),))
+                bounds = join_bounds(bounds, ((name, _read_length(name, value)),))
             elif name in _NUMERIC:
-                bounds = join_bounds(bounds, ((_NUMERIC[name], _checked_number(name, value)),))
+                bounds = join_bounds(bounds, ((_NUMERIC[name], _read_number(name, value)),))
             elif (name, value) not in _GRANTED:
-                raise _unsupported(f"{name}={value!r}")
+                raise _unfit_note(f"{name}={value!r}")
     return text, tuple(shown.items()), bounds
 
 
@@ -138,7 +138,7 @@ def _demands(note: Any) -> Iterator[tuple[str, Any]]:
         for inner in note:
             yield from _demands(inner)
     elif _home(note) not in _HOMES or isinstance(note, type):
-        raise _unsupported(_name(note))
+        raise _unfit_note(_name(note))
     elif type(note).__name__ == "FieldInfo":
         yield from _of_field(note)
     elif dataclasses.is_dataclass(cast(object, note)):
@@ -174,14 +174,14 @@ def _of_field(note: Any) -> Iterator[tuple[str, Any]]:
         yield from _demands(inner)
 
 
-def _unsupported(what: str) -> Unfit:
+def _unfit_note(what: str) -> Unfit:
     return Unfit(
         f"has {what} in its annotation, which is not supported here: check it in the function, or"
         " in a class"
     )
 
 
-def _checked_number(name: str, value: Any) -> float:
+def _read_number(name: str, value: Any) -> float:
     """Return a bound as a number that JSON has; a decimal only if nothing of it is lost."""
     kind = cast(Any, type(value))
     number: float | None = None
@@ -191,24 +191,24 @@ def _checked_number(name: str, value: Any) -> float:
         written = int(value) if value == int(value) else float(value)
         number = written if kind(repr(written)) == value else None
     if number is None:
-        raise _unsupported(f"{name}={value!r:.{_NOTE_SHOWN}}")
+        raise _unfit_note(f"{name}={value!r:.{_NOTE_SHOWN}}")
     if name == "multiple_of" and number <= 0:
         raise Unfit(f"has {name}={value!r} in its annotation: it must be more than 0")
     return number
 
 
-def _checked_length(name: str, value: Any) -> int:
+def _read_length(name: str, value: Any) -> int:
     if type(value) is not int or value < 0:
         raise Unfit(f"has {name}={value!r} in its annotation: a length is a number of at least 0")
     return value
 
 
-def _checked_json(name: str, value: Any) -> Any:
+def _read_json(name: str, value: Any) -> Any:
     """Return a title, or the examples that JSON has as they are."""
     is_title = name == "title" and isinstance(value, str)
     if is_title or (name == "examples" and isinstance(value, list) and _is_json(value)):
         return cast(Any, value)
-    raise _unsupported(f"{name}={value!r:.{_NOTE_SHOWN}}")
+    raise _unfit_note(f"{name}={value!r:.{_NOTE_SHOWN}}")
 
 
 def _is_json(value: Any) -> bool:

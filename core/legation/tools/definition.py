@@ -28,7 +28,7 @@ from ..values import frozen
 from .constraints import check_default
 from .context_parameter import SECOND, ContextParameter, read_context
 from .docstrings import explain
-from .run_context import reserved_fault, without_mark
+from .run_context import name_fault, without_mark
 from .schema import schema_of
 from .shapes import Member, ObjectShape, Unfit, member_name, peel, shape_of
 
@@ -248,7 +248,7 @@ def _parameter(
         context = read_context(name, hints.get(name))
         if context is not None:
             return context
-        if (sentence := reserved_fault(name, hints.get(name))) is not None:
+        if (sentence := name_fault(name, hints.get(name))) is not None:
             raise Unfit(sentence)
     return _member(parameter, hints, texts)
 

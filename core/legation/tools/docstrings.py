@@ -49,7 +49,7 @@ def explain(docstring: str | None) -> Explanation:
     """Read `docstring`.  Total: what is in neither style is description."""
     lines = inspect.cleandoc(docstring or "").split("\n")
     end = next((i for i in range(len(lines)) if _begins_section(lines, i)), len(lines))
-    parameters = _underlined_parameters(lines[end:]) | _parameters(lines[end:])
+    parameters = _numpy_parameters(lines[end:]) | _parameters(lines[end:])
     return Explanation("\n".join(lines[:end]).strip(), parameters)
 
 
@@ -69,7 +69,7 @@ def _is_underlined(lines: list[str], index: int) -> bool:
     )
 
 
-def _underlined_parameters(lines: list[str]) -> dict[str, str]:
+def _numpy_parameters(lines: list[str]) -> dict[str, str]:
     """Return the text of each parameter in NumPy's style; several may share an entry."""
     found: dict[str, list[str]] = {}
     section, current = "", list[str]()

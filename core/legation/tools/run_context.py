@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 from ..values import frozen
 
-__all__ = ["RESERVED", "FromModel", "Run", "RunFile", "reserved_fault", "without_mark"]
+__all__ = ["RESERVED", "FromModel", "Run", "RunFile", "name_fault", "without_mark"]
 
 Deps = TypeVar("Deps", default=dict[str, Any])
 State = TypeVar("State", default=dict[str, Any])
@@ -113,7 +113,7 @@ def _plain(name: str) -> str:
 _PLAIN_RESERVED: Final = {_plain(name): member for name, member in RESERVED.items()}
 
 
-def reserved_fault(name: str, hint: Any) -> str | None:
+def name_fault(name: str, hint: Any) -> str | None:
     """Return why a parameter of a tool cannot have this `name`; None if it can."""
     member = _PLAIN_RESERVED.get(_plain(name))
     if member is None or any(map(_is_mark, _notes(hint))):

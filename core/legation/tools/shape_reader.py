@@ -64,7 +64,7 @@ def read(shape: Shape, value: JsonValue, where: str, problems: Problems) -> Any:
         case Plain():
             return _plain(shape, value, where, problems)
         case Choice(options):
-            return _scalar(shape, lambda value: _chosen(options, value), value, where, problems)
+            return _scalar(shape, lambda value: _choice(options, value), value, where, problems)
         case Listed() | Fixed():
             return _array(shape, value, where, problems)
         case Mapped() | ObjectShape():
@@ -200,7 +200,7 @@ _PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
-def _chosen(options: tuple[tuple[str | float | None, Any], ...], value: Any) -> Any:
+def _choice(options: tuple[tuple[str | float | None, Any], ...], value: Any) -> Any:
     for written, meant in options:
         # To Python True is 1; to JSON it is not.
         if (type(written) is bool) is (type(value) is bool) and written == value:

@@ -13,7 +13,7 @@ from legation.access.decide import (
     Deny,
     Principal,
     decide,
-    ids_held,
+    find_ids,
     name_of,
     owner_of,
 )
@@ -100,10 +100,10 @@ def test_the_ids_held_are_those_of_scopes_with_three_parts() -> None:
     scopes = ("agents:a:read", "agents:b:run", "agents:*:read", "agents::read", "agents:c:d:read")
     principal = Principal("ada", frozenset(scopes))
 
-    assert ids_held(LIST, principal) == frozenset("ab")
-    assert ids_held(READ, principal) == frozenset("a")
-    assert ids_held(PLAIN, principal) == frozenset()
-    assert ids_held(AnyToken(), principal) == frozenset()
+    assert find_ids(LIST, principal) == frozenset("ab")
+    assert find_ids(READ, principal) == frozenset("a")
+    assert find_ids(PLAIN, principal) == frozenset()
+    assert find_ids(AnyToken(), principal) == frozenset()
 
 
 # --- whose data ---------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from legation.api.fields import (
     declare,
     describe_body,
     fields_of,
-    ignored,
     integer,
     json_object,
     line,
+    no_op,
     read_json,
     read_query,
     shape_name,
@@ -39,7 +39,7 @@ class Everything:
     owner: str | None = text(or_none=True)
     title: str | None = line({"type": "string", "maxLength": 3})
     state: dict[str, Any] | None = json_object()
-    table: None = ignored()
+    table: None = no_op()
     kind: str | None = choice(("a", "b"), name="type", nullable=True)
 
 

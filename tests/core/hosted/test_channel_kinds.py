@@ -9,7 +9,7 @@ from attrs import frozen
 
 from legation import Agent, Channel, ConfigurationError, Platform
 from legation.channels import CHANNEL_KINDS
-from legation.hosted.channel_kinds import settings_taken
+from legation.hosted.channel_kinds import settings_of
 
 from ...providers.loopback import Loopback
 
@@ -156,7 +156,7 @@ def test_kind_of_an_application_is_unknown_to_another_platform() -> None:
 
 
 def test_each_kind_says_what_it_takes() -> None:
-    taken = {kind: [s.key for s in settings_taken(made)] for kind, made in CHANNEL_KINDS.items()}
+    taken = {kind: [s.key for s in settings_of(made)] for kind, made in CHANNEL_KINDS.items()}
 
     assert taken["standard"] == ["secret_env", "reply_url", "previous_secret_env"]
-    assert [s.required for s in settings_taken(CHANNEL_KINDS["standard"])] == [True, True, False]
+    assert [s.required for s in settings_of(CHANNEL_KINDS["standard"])] == [True, True, False]

@@ -216,7 +216,7 @@ def test_leases_of_what_is_under_work_are_kept_and_lost_ones_make_room() -> None
         ],
     )
 
-    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((message,), (reply,))
+    assert (worker.list_leases(INBOX), worker.list_leases(OUTBOX)) == ((message,), (reply,))
 
 
 def look(worker: WorkerLeases, leased: tuple[Lease, ...], now_us: int) -> tuple[Lease, ...]:
@@ -305,7 +305,7 @@ def test_a_restored_database_gives_nothing_out_twice() -> None:
         ],
     )
 
-    assert worker.held(INBOX) == LOST
+    assert worker.list_leases(INBOX) == LOST
 
 
 def released(c: Client) -> list[dict[str, Any]]:

@@ -39,12 +39,12 @@ def test_what_is_taken_is_held_until_it_is_let_go() -> None:
     worker = WorkerLeases(platform().context, "main")
     worker.enter(MESSAGE)
     worker.enter(REPLY)
-    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((MESSAGE,), (REPLY,))
+    assert (worker.list_leases(INBOX), worker.list_leases(OUTBOX)) == ((MESSAGE,), (REPLY,))
 
     for _ in range(2):
         worker.leave(MESSAGE)
         worker.leave(REPLY)
-        assert (worker.held(INBOX), worker.held(OUTBOX)) == ((), ())
+        assert (worker.list_leases(INBOX), worker.list_leases(OUTBOX)) == ((), ())
 
 
 def test_work_under_an_old_lease_does_not_let_a_newer_one_go() -> None:
@@ -56,7 +56,7 @@ def test_work_under_an_old_lease_does_not_let_a_newer_one_go() -> None:
     worker.leave(MESSAGE)
     worker.leave(REPLY)
 
-    assert (worker.held(INBOX), worker.held(OUTBOX)) == ((newer,), (later,))
+    assert (worker.list_leases(INBOX), worker.list_leases(OUTBOX)) == ((newer,), (later,))
 
 
 def test_topics_are_those_of_the_database() -> None:

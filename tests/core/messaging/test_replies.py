@@ -63,7 +63,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
         ],
     )
 
-    assert at.held(OUTBOX) == ()
+    assert at.list_leases(OUTBOX) == ()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_send_that_is_closed_says_nothing_more_and_is_let_go() -> None:
         ],
     )
 
-    assert at.held(OUTBOX) == ()
+    assert at.list_leases(OUTBOX) == ()
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,8 @@ def test_what_nobody_has_to_confirm_is_called_before_the_turn_waits() -> None:
 
 
 def test_the_result_of_a_last_call_is_the_answer() -> None:
-    last = CallState(call=ToolCall("1", "pick", "{}"), created_us=0).done("picked", last=True)
+    call = CallState(call=ToolCall("1", "pick", "{}"), created_us=0)
+    last = call.with_result("picked", last=True)
     state = TurnState(said=(ModelTurn(Message("user", "go"), 0),), calls=(last,))
 
     assert play(turn(state=state).take(), []) == Answered("picked")
@@ -335,7 +336,7 @@ class Delegating(Toolbox):
 
     def carry_out(self, call: CallState, writer: EventWriter, place: str) -> Program[CallState]:
         if call.member is not None:
-            return call.done("done by the member")
+            return call.with_result("done by the member")
         member = MemberState(
             run_id="m", kind="agent", component_id="b", name="B", created_us=0, state=TurnState()
         )
@@ -409,7 +410,7 @@ def test_call_keeps_its_place_through_a_pause() -> None:
 
     gone_on = load(json.loads(json.dumps(dump(one.state))))
     waits = evolve(gone_on.calls[1], standing=Standing.DUE)
-    one.state = gone_on.with_call(1, waits).with_call(0, gone_on.calls[0].done("no"))
+    one.state = gone_on.with_call(1, waits).with_call(0, gone_on.calls[0].with_result("no"))
     assert play(one.take(), [*paid, *STORED, *ASKED]) == Answered("paid")
 
 

@@ -26,7 +26,7 @@ def waits(what: Standing, call_id: str = "1", **arguments: Any) -> CallState:
 
 
 CONFIRM, EXTERNAL = waits(Standing.CONFIRM), waits(Standing.EXTERNAL, "2")
-DONE = evolve(waits(Standing.DUE, "0"), needs=None).done("ok")
+DONE = evolve(waits(Standing.DUE, "0"), needs=None).with_result("ok")
 PAUSED = TurnState(calls=(DONE, CONFIRM, EXTERNAL))
 
 
@@ -289,7 +289,7 @@ def test_of_very_many_calls_that_look_alike_each_has_to_be_named() -> None:
 def test_a_call_of_one_member_that_is_over_is_not_that_of_another_that_waits() -> None:
     over = member(waits(Standing.CONFIRM, "y"), "m1")
     assert over.member is not None
-    done = evolve(waits(Standing.DUE, "x"), needs=None).done("ok")
+    done = evolve(waits(Standing.DUE, "x"), needs=None).with_result("ok")
     inner = evolve(over.member, state=TurnState(calls=(done, *over.member.state.calls)))
     team = TurnState(calls=(evolve(over, member=inner), ALIKE["m2"]))
     items = (

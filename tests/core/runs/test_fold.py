@@ -221,7 +221,7 @@ def test_an_answer_of_the_wrong_shape_is_followed_by_what_asked_for_another() ->
 
 
 def test_the_time_of_an_outcome_that_a_person_told_is_kept() -> None:
-    told = BASE.with_call(0, DELEGATION.done("told"))
+    told = BASE.with_call(0, DELEGATION.with_result("told"))
     ended = evolve(ASKED, ended_us=9, outcome='{"f":1,"result":"told"}')
 
     assert folded(ended, base=told).ended_us == 9

@@ -293,7 +293,8 @@ def test_function_is_no_model_of_the_platform() -> None:
 def test_what_a_person_said_of_a_doubt_is_told_once_whatever_crashes() -> None:
     again = called()
     again.writer.resumed = True
-    told = CallState(call=ToolCall("call_1", "f", "{}"), created_us=0).done("no", failed=True)
+    call = CallState(call=ToolCall("call_1", "f", "{}"), created_us=0)
+    told = call.with_result("no", failed=True)
     again.state = evolve(again.state, calls=(told,))
     before = len(again.writer.journal.pending)
 

@@ -427,7 +427,7 @@ def test_a_process_knows_all_its_work() -> None:
     working.enter(("inbox", "chat", "m"), "lease")
     node.cluster.member("main").letters.registers.add(working)
 
-    assert node.cluster.executed("main") == {("r", 1), ("s", 2)}
+    assert node.cluster.attempts_in("main") == {("r", 1), ("s", 2)}
     assert node.cluster.executes("second", "r", 3)
     assert not node.cluster.executes("second", "r", 1)
     assert node.cluster.member("main").letters.holds(("inbox", "chat", "m"), "lease")

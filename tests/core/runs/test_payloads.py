@@ -15,7 +15,7 @@ from legation.runs.turn_state import CallState, MemberState, ModelTurn, Standing
 
 CALL = ToolCall("1", "look", '{"path":"/x","deep":{"a":[1]}}')
 DUE = CallState(call=CALL, created_us=5_000_000, arguments={"path": "/x", "deep": {"a": [1]}})
-DONE = evolve(DUE.done("full"), started_us=6_000_000, ended_us=6_500_000)
+DONE = evolve(DUE.with_result("full"), started_us=6_000_000, ended_us=6_500_000)
 CONFIRM = evolve(DUE, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
 
 # All keys of the reference's class, in its order.
@@ -38,9 +38,9 @@ def test_a_call_says_what_it_needs_and_needed() -> None:
     calls = [tool_execution(call) for call in (DUE, CONFIRM, evolve(CONFIRM, confirmed=True))]
 
     assert [one["requires_confirmation"] for one in calls] == [None, True, True]
-    assert tool_execution(CONFIRM.done("x"))["requires_confirmation"] is False
+    assert tool_execution(CONFIRM.with_result("x"))["requires_confirmation"] is False
     assert tool_execution(external)["external_execution_required"] is True
-    assert tool_execution(external.done("x"))["external_execution_required"] is False
+    assert tool_execution(external.with_result("x"))["external_execution_required"] is False
 
 
 def test_call_in_doubt_says_so_and_nothing_that_was_said_of_it_before() -> None:
@@ -51,7 +51,7 @@ def test_call_in_doubt_says_so_and_nothing_that_was_said_of_it_before() -> None:
     assert tool_execution(doubtful) == {**tool_execution(before), **expected}
     assert tool_execution(evolve(doubtful, needs=None))["requires_confirmation"] is True
     assert list(tool_execution(doubtful)) == [*KEYS, "in_doubt"]
-    for over in (evolve(doubtful, standing=Standing.DUE), doubtful.done("x"), before):
+    for over in (evolve(doubtful, standing=Standing.DUE), doubtful.with_result("x"), before):
         assert "in_doubt" not in tool_execution(over)
 
 
@@ -60,7 +60,7 @@ def test_a_call_that_is_over_says_how_long_it_took_and_whether_it_failed() -> No
 
     assert call["metrics"] == {"start_time": 6.0, "end_time": 6.5, "duration": 0.5}
     assert (call["tool_call_error"], call["result"]) == (False, "full")
-    assert tool_execution(DUE.done("no", failed=True))["tool_call_error"] is True
+    assert tool_execution(DUE.with_result("no", failed=True))["tool_call_error"] is True
     assert tool_execution(DUE)["tool_call_error"] is None
 
 

@@ -315,4 +315,4 @@ def test_a_message_that_is_given_out_once_more_is_worked_on_once() -> None:
     ]
 
     assert play(job.round(), script) is False
-    assert worker.held(INBOX) == (lease, another)
+    assert worker.list_leases(INBOX) == (lease, another)

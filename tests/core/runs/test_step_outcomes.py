@@ -45,7 +45,7 @@ def admit(call_id: str, name: str, arguments: Any, standing: Standing, result: s
     shown: Mapping[str, Any] = arguments if is_object(arguments) else {}
     call = CallState(call=ToolCall(call_id, name, text), created_us=7, arguments=shown)
     if standing is Standing.DONE:
-        return evolve(call.done(result, failed=True), announced=True)
+        return evolve(call.with_result(result, failed=True), announced=True)
     if standing in WAITING:
         return evolve(call, standing=standing, needs=standing, announced=True)
     return call
@@ -104,7 +104,7 @@ def test_an_answer_of_a_model_is_read_as_it_was(
 def test_a_call_is_done_as_it_was(
     call: CallState, result: str, failed: bool, last: bool, run: str | None
 ) -> None:
-    done = call.done(result, failed=failed, last=last)
+    done = call.with_result(result, failed=failed, last=last)
     done = evolve(done, started_us=5, ended_us=9, child_run_id=run)
     stored = encode_outcome("1.1", "book", encode_call(done))
     begun = evolve(call, in_doubt=True)

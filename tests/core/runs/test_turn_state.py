@@ -110,7 +110,7 @@ def test_a_call_is_due_or_waits_or_is_done(standing: Standing) -> None:
 
 
 def test_results_are_told_once_and_in_their_order() -> None:
-    done = [made().done("a"), made().done("b", failed=True)]
+    done = [made().with_result("a"), made().with_result("b", failed=True)]
     state = TurnState(calls=tuple(done)).with_results(5)
 
     assert [said.message.content for said in state.said] == ["a", "b"]
@@ -127,9 +127,9 @@ def test_what_was_said_and_what_it_cost_add_up() -> None:
 
 
 def test_the_call_that_is_the_answer_is_found() -> None:
-    last = made().done("x", last=True)
+    last = made().with_result("x", last=True)
 
-    assert TurnState(calls=(made().done("y"), last)).last == last
+    assert TurnState(calls=(made().with_result("y"), last)).last == last
     assert TurnState(calls=(made(),)).with_call(0, last).last == last
     assert TurnState().last is None
 

@@ -8,7 +8,7 @@ from attrs.exceptions import FrozenAttributeError
 
 from legation import FromModel, Run, RunFile, ToolError, tool
 from legation.tools import ToolFault
-from legation.tools.run_context import RESERVED, reserved_fault, without_mark
+from legation.tools.run_context import RESERVED, name_fault, without_mark
 
 
 def test_a_run_can_be_made_in_a_test_with_what_matters_there() -> None:
@@ -41,17 +41,17 @@ def test_representation_shows_no_secret() -> None:
 
 @pytest.mark.parametrize("name", [*RESERVED, "userId", "UserID", "_user_id", "sessionId", "RUN"])
 def test_reserved_name_is_the_callers(name: str) -> None:
-    sentence = reserved_fault(name, str)
+    sentence = name_fault(name, str)
 
     assert sentence is not None
     assert "Annotated[…, FromModel]" in sentence
-    assert reserved_fault(name, Annotated[str, "whose", FromModel]) is None
-    assert reserved_fault(name, Annotated[str, FromModel()]) is None
+    assert name_fault(name, Annotated[str, "whose", FromModel]) is None
+    assert name_fault(name, Annotated[str, FromModel()]) is None
 
 
 @pytest.mark.parametrize("name", ["user", "order_id", "runs", "metadata_of", "rerun", "sessions"])
 def test_other_names_are_free(name: str) -> None:
-    assert reserved_fault(name, str) is None
+    assert name_fault(name, str) is None
 
 
 def test_mark_is_taken_off_before_the_hint_is_read() -> None:

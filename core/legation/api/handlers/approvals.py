@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from attrs import evolve
 
-from ...access.decide import Allow, Principal, decide, ids_held, name_of, owner_of
+from ...access.decide import Allow, Principal, decide, find_ids, name_of, owner_of
 from ...access.needs import FOLLOW_RUNS, READ_APPROVALS, RUN, WRITE_APPROVALS
 from ...effects import Program, Transact
 from ...http.bodies.reader import Reader
@@ -34,7 +34,7 @@ from ...store.run_reads import FetchRun
 from ...store.run_states import RunState
 from ...values import frozen
 from ..call import Call
-from ..fields import choice, declare, ignored, integer, json_object, text
+from ..fields import choice, declare, integer, json_object, no_op, text
 from ..visible_runs import own_components
 from .collections import PAGE
 
@@ -107,7 +107,7 @@ def _visible(principal: Principal, asked: ListRuns, user_id: str | None) -> Iter
     if isinstance(decide(READ_APPROVALS, principal), Allow):
         yield every
         return
-    if ids := sorted(ids_held(READ_APPROVALS, principal)):
+    if ids := sorted(find_ids(READ_APPROVALS, principal)):
         yield evolve(every, allowed=tuple(f"{kind}:{one}" for one in ids for kind in FOLLOW_RUNS))
     allowed = own_components(principal)
     if principal.owner is not None and allowed != ():
@@ -219,11 +219,11 @@ def _gather(
             if len(absent) == len(databases):
                 raise
     runs = [(name, run) for (name, _), run in found.items()]
-    runs.sort(key=_moved, reverse=True)
+    runs.sort(key=_order, reverse=True)
     return runs, absent
 
 
-def _moved(found: _Found) -> tuple[int, str, str]:
+def _order(found: _Found) -> tuple[int, str, str]:
     """Return the place of an approval in a list: when it was asked, or answered."""
     name, run = found
     at_us = run.ended_us if run.status == RunState.PAUSED else run.resolved_us
@@ -431,7 +431,7 @@ class ApprovalResolve:
         "Yes to all calls that wait, or no",
         required=True,
     )
-    resolved_by: None = ignored("Without effect: the token says who answers")
+    resolved_by: None = no_op("Without effect: the token says who answers")
     resolution_data: Mapping[str, Any] | None = json_object(
         "`note`, which the model reads; `results`, by the id of a requirement or of its call: what"
         " the client says came of a call that it executes"

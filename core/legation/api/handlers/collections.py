@@ -15,7 +15,7 @@ import attrs
 from ...http.messages import Response, json_response
 from ...values import frozen
 from ..call import Call
-from ..fields import ignored, integer
+from ..fields import integer, no_op
 from ..route import Handler
 
 __all__ = ["COLLECTIONS", "PAGE", "Collection", "list_nothing", "query_of"]
@@ -178,7 +178,7 @@ COLLECTIONS: Final = (
 
 def query_of(collection: Collection) -> type[Any]:
     """Return the class of the fields that `collection` takes."""
-    fields = {name: ignored(nullable=True) for name in collection.filters}
+    fields = {name: no_op(nullable=True) for name in collection.filters}
     if collection.body is None:
         fields["page"] = PAGE
         fields["limit"] = integer(

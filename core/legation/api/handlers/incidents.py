@@ -39,7 +39,7 @@ class IncidentsQuery:
     limit: int = integer("Incidents on a page", default=50, minimum=1, maximum=200)
     cursor: Cursor | None = cursor(int, str, str)
 
-    def listed(self, database: str) -> ListIncidents:
+    def to_unit(self, database: str) -> ListIncidents:
         """Return what is asked of `database`, one row more than a page has.
 
         The order is by time, then database, then id.
@@ -80,7 +80,7 @@ def list_incidents(
     absent: list[str] = []
     for name in databases:
         try:
-            rows = yield from Transact(name, query.listed(name))
+            rows = yield from Transact(name, query.to_unit(name))
         except StoreFailure:
             absent.append(name)
             if len(absent) == len(databases):

@@ -78,10 +78,10 @@ class _Watch:
         changed = [run for one, run in found.items() if self.states.get(one) != run.status]
         self.states = {one: run.status for one, run in found.items()}
         self.mark_us = max((run.created_us for run in found.values()), default=self.mark_us)
-        return sorted(changed, key=_moved)
+        return sorted(changed, key=_order)
 
 
-def _moved(run: ListedRun) -> tuple[int, str]:
+def _order(run: ListedRun) -> tuple[int, str]:
     return run.ended_us or run.started_us or run.created_us, run.run_id
 
 

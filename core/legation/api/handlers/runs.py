@@ -33,7 +33,7 @@ from ...http.refusals import (
     Unavailable,
 )
 from ...http.sse import BadEventId, parse_last_event_id
-from ...runs.approvals import apply_replies, calls_answered, read_replies
+from ...runs.approvals import answer_calls, apply_replies, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
@@ -51,7 +51,7 @@ from ...store.run_states import RunState
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
 from ..call import Call
-from ..fields import PAGES, choice, header, ignored, integer, text
+from ..fields import PAGES, choice, header, integer, no_op, text
 from ..listing import Cursor, cursor
 from ..run_lists import answer_runs
 from ..visible_runs import sees_every_run
@@ -261,7 +261,7 @@ class GetRunQuery:
     """The choice of the run to read."""
 
     session_id: str | None = text("Session ID for the run")
-    user_id: None = ignored()
+    user_id: None = no_op()
 
 
 def get_run(call: Call, query: GetRunQuery) -> Program[Response | NoRun]:
@@ -284,7 +284,7 @@ class RunEventsQuery:
         },
         "The `id` of the last event received; counts before `after`",
     )
-    user_id: None = ignored()
+    user_id: None = no_op()
 
 
 def run_events(
@@ -370,7 +370,7 @@ def continue_run(
 ) -> Program[Answer | BadRequest | NoRun | NotPaused | Invalid | TooManyRequests | Unavailable]:
     """Go on with a run that waits for a person."""
     name = "requirements" if form.requirements else "tools"
-    replies = read_replies(calls_answered(form.requirements) or form.tools)
+    replies = read_replies(answer_calls(form.requirements) or form.tools)
     if isinstance(replies, str):
         return BadRequest(f"Invalid structure or content for {name}: {replies}")
     own = yield from _own_run(call, form.session_id)

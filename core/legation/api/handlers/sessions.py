@@ -33,7 +33,7 @@ from ...http.refusals import (
 )
 from ...models.conversation import Usage
 from ...runs.output import iso_time, render_row, run_output, run_row
-from ...runs.payloads import spent
+from ...runs.payloads import token_metrics
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.topics import cancel_topic, runs_topic
 from ...shares.limits import Limits
@@ -55,7 +55,7 @@ from ...store.units import Unit
 from ...values import frozen
 from ..call import Call, resource_of
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, PRINTED, read_chosen_id, read_chosen_session
-from ..fields import PAGES, choice, declare, ignored, integer, json_object, line, text
+from ..fields import PAGES, choice, declare, integer, json_object, line, no_op, text
 from ..json_schema import TEXT, list_of, ref
 from ..listing import Cursor, answer_list, cursor, encode_cursor, link_next
 from ..run_lists import answer_runs
@@ -112,7 +112,7 @@ class SessionQuery:
     kind: str | None = choice(KINDS, name="type", schema={**ref("SessionType"), "default": "agent"})
     user_id: str | None = text(or_none=True, nullable=True)
     db_id: str | None = text(or_none=True, nullable=True)
-    table: None = ignored(nullable=True)
+    table: None = no_op(nullable=True)
 
 
 _WHICH: Final = "The db_id query parameter is required when using multiple databases"
@@ -579,7 +579,7 @@ def describe_session(call: Call, row: SessionRow, cost: Usage) -> dict[str, Any]
         "total_tokens": cost.total_tokens,
         f"{row.kind}_data": _component(call, row),
         "session_summary": row.summary,
-        "metrics": spent(cost) if cost.total_tokens else {},
+        "metrics": token_metrics(cost) if cost.total_tokens else {},
         "metadata": row.metadata,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -100,7 +100,7 @@ def _json(schema: Schema, description: str = "Successful Response", example: Any
     return Reply(description, {JSON: schema}, {} if example is None else {JSON: example})
 
 
-def _got(
+def _describe(
     summary: str,
     schema: Schema,
     *,
@@ -159,7 +159,7 @@ _PLATFORM: Final = {
         "Several worker processes answer each for itself, under a label that tells them apart.",
         errors=(_SERVER_BUSY,),
     ),
-    "get_info": _got("What this platform is", ref("Info")),
+    "get_info": _describe("What this platform is", ref("Info")),
     "get_config": Operation(
         "Get OS Configuration",
         _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
@@ -176,7 +176,7 @@ _PLATFORM: Final = {
         {200: _json(ref("SettingList"))},
         "Keys, passwords, instructions, and what else may hold a secret are shown as `[redacted]`.",
     ),
-    "get_access_keys": _got(
+    "get_access_keys": _describe(
         "The keys that tokens are verified with, by their names", ref("KeyList")
     ),
     "explain_access": Operation(
@@ -185,7 +185,7 @@ _PLATFORM: Final = {
         "Somebody is the bearer of `token`, or of a token with `claims`, whoever signed it; without"
         " both, it is you. Where the token is refused, `because` says why.",
     ),
-    "get_posture": _got(
+    "get_posture": _describe(
         "The settings that are unsafe, as `legation check` finds them", ref("Posture")
     ),
     "get_incidents": Operation(
@@ -201,7 +201,7 @@ _PLATFORM: Final = {
         "As the last beat of the process that answers showed them: no database is asked.",
         errors=(_SERVER_BUSY,),
     ),
-    "get_me": _got(
+    "get_me": _describe(
         "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
     ),
     "explain_request": Operation(
@@ -548,15 +548,15 @@ _SESSIONS: Final = {
 
 
 _DATABASES: Final = {
-    "get_databases": _got(
+    "get_databases": _describe(
         "The databases that you may read", list_of(ref("Database")), errors=(_SERVER_BUSY,)
     ),
-    "get_database": _got("One database", ref("Database"), errors=(_SERVER_BUSY,)),
-    "get_migrations": _got(
+    "get_database": _describe("One database", ref("Database"), errors=(_SERVER_BUSY,)),
+    "get_migrations": _describe(
         "Where a database stands, and what was done to it",
         ref("MigrationHistory"),
     ),
-    "get_migration_plan": _got(
+    "get_migration_plan": _describe(
         "What a migration would do, statement by statement",
         ref("MigrationPlan"),
     ),
@@ -603,7 +603,7 @@ _CHANNELS: Final = {
             Field("hub.challenge", TEXT),
         ),
     ),
-    "channel_status": _got("Whether the channel is there", ref("ChannelStatus")),
+    "channel_status": _describe("Whether the channel is there", ref("ChannelStatus")),
     "receive_webhook": Operation(
         "Webhook",
         {
@@ -617,17 +617,19 @@ _CHANNELS: Final = {
 }
 
 _KEPT: Final = {
-    "get_channels": _got(
+    "get_channels": _describe(
         "The channels that you may read, and what waits in each",
         list_of(ref("Channel")),
         errors=(_SERVER_BUSY,),
     ),
-    "get_channel_messages": _got(
+    "get_channel_messages": _describe(
         "Messages of a channel in one state",
         ref("ChannelMessagePage"),
     ),
-    "get_channel_message": _got("One message and the replies to it", ref("ChannelMessageDetail")),
-    "retry_channel_message": _got(
+    "get_channel_message": _describe(
+        "One message and the replies to it", ref("ChannelMessageDetail")
+    ),
+    "retry_channel_message": _describe(
         "Try a dead message, or dead replies to it, once more",
         ref("ChannelRetry"),
     ),
@@ -643,13 +645,13 @@ _KEPT: Final = {
         "A message is done then, without an answer, and its error is `discarded`; a reply is"
         " deleted. Without ids or a filter, `all` has to be true.",
     ),
-    "retry_channel_reply": _got("Try one dead reply once more", ref("ReplyRetried")),
+    "retry_channel_reply": _describe("Try one dead reply once more", ref("ReplyRetried")),
     "send_channel_test": Operation(
         "Send a test message",
         {202: _json(ref("ReplyRetried"), "Accepted; it goes out with the replies")},
         "Its text is the platform's. The list of replies says under its id what became of it.",
     ),
-    "get_channel_replies": _got(
+    "get_channel_replies": _describe(
         "Replies of a channel in one state",
         ref("ChannelReplyPage"),
     ),
@@ -658,8 +660,8 @@ _KEPT: Final = {
 # --- The audit trail ---------------------------------------------------------------------------
 
 _AUDIT: Final = {
-    "get_audit": _got("Who did what, and whether it was allowed", ref("AuditPage")),
-    "get_audit_refusals": _got(
+    "get_audit": _describe("Who did what, and whether it was allowed", ref("AuditPage")),
+    "get_audit_refusals": _describe(
         "How often requests were refused of which nobody knows who asked", ref("RefusalsPage")
     ),
 }
@@ -667,8 +669,8 @@ _AUDIT: Final = {
 # --- Runs of every user ------------------------------------------------------------------------
 
 _ALL_RUNS: Final = {
-    "get_runs": _got("Runs of every agent and team, in all databases", ref("RunPage")),
-    "get_runs_summary": _got(
+    "get_runs": _describe("Runs of every agent and team, in all databases", ref("RunPage")),
+    "get_runs_summary": _describe(
         "Runs by agent, model, user or hour: how many, tokens, errors, times", ref("RunSummary")
     ),
     "get_runs_events": Operation(
@@ -680,17 +682,17 @@ _ALL_RUNS: Final = {
 # --- Approvals ---------------------------------------------------------------------------------
 
 _APPROVALS: Final = {
-    "list_approvals_approvals_get": _got(
+    "list_approvals_approvals_get": _describe(
         "List Approvals", ref("PaginatedResponse_ApprovalResponse_")
     ),
-    "get_approval_count_approvals_count_get": _got(
+    "get_approval_count_approvals_count_get": _describe(
         "Get Approval Count", ref("ApprovalCountResponse")
     ),
-    "get_approval_approvals__approval_id__get": _got("Get Approval", ref("ApprovalResponse")),
-    "get_approval_status_approvals__approval_id__status_get": _got(
+    "get_approval_approvals__approval_id__get": _describe("Get Approval", ref("ApprovalResponse")),
+    "get_approval_status_approvals__approval_id__status_get": _describe(
         "Get Approval Status", ref("ApprovalStatusResponse")
     ),
-    "resolve_approval_approvals__approval_id__resolve_post": _got(
+    "resolve_approval_approvals__approval_id__resolve_post": _describe(
         "Resolve Approval", ref("ApprovalResponse")
     ),
     "delete_approval_approvals__approval_id__delete": Operation(
