@@ -172,7 +172,7 @@ async def go_on(path: str) -> tuple[int, float]:
     """Return how many steps a long run has, and the milliseconds of their read and their fold."""
     # The version that keeps no steps has not got these modules.
     from legation.runs.fold import fold  # noqa: PLC0415
-    from legation.runs.recorded import fetch_recorded  # noqa: PLC0415
+    from legation.runs.run_record import fetch_record  # noqa: PLC0415
 
     platform = make_platform(path, LONG)
     async with open_platform(platform) as host:
@@ -185,11 +185,11 @@ async def go_on(path: str) -> tuple[int, float]:
         count = 0
         for _ in range(CHUNKS):
             begun = time.perf_counter()
-            recorded = await host.run(fetch_recorded("main", row.claim, {}))
-            assert recorded is not None
-            state = fold(recorded, "", base)
+            record = await host.run(fetch_record("main", row.claim, {}))
+            assert record is not None
+            state = fold(record, "", base)
             took.append((time.perf_counter() - begun) * 1e3)
-            count = len(recorded.steps)
+            count = len(record.steps)
             assert state.rounds == LONG
     return count, statistics.quantiles(took, n=4)[0]
 

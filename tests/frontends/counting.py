@@ -29,7 +29,7 @@ from legation.effects import Program, Transact
 from legation.http.messages import Streamed
 from legation.models.conversation import Message, Prompt, ToolCall
 from legation.runs.fold import fold
-from legation.runs.recorded import fetch_recorded
+from legation.runs.run_record import fetch_record
 from legation.runs.turn_state import ModelTurn, TurnState
 from legation.store.run_reads import FetchRun
 from legation.store.run_rows import RunRow
@@ -145,9 +145,9 @@ async def count(folder: str) -> dict[str, dict[str, float]]:
         base = TurnState(said=(ModelTurn(Message("user", "hello"), 0),))
 
         async def go_on() -> None:
-            recorded = await host.run(fetch_recorded("main", stored.claim, {}))
-            assert recorded is not None
-            assert fold(recorded, "", base).rounds == STEPS
+            record = await host.run(fetch_record("main", stored.claim, {}))
+            assert record is not None
+            assert fold(record, "", base).rounds == STEPS
 
         return {
             "GET /agents": await measured(lambda: ask("GET", "/agents")),

@@ -211,7 +211,7 @@ FAULTS: Final = {
         179, ("runs", "cancels"), ("hints",),
     ),
     "a run begins again in place of going on": PlantedFault(
-        lambda: replace(executor, "fetch_recorded", recall_nothing),
+        lambda: replace(executor, "fetch_record", recall_nothing),
         4, ("runs",), ("kills",),
     ),
     "the steps of a pause are dropped": PlantedFault(

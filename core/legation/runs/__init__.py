@@ -11,8 +11,8 @@ The modules, in the order of a run's life:
   for its place, and `tool_calls` calls the tools;
 * `given` is what came with its request, `contexts` give that and the state of the session to
   functions, and `state_writer` keeps what they write;
-* `step_outcomes` is how its steps are stored, `recorded` reads them after a crash, and `fold` makes
-  the turn of them as it stood;
+* `step_outcomes` is how its steps are stored, `run_record` reads them after a crash, and `fold`
+  makes the turn of them as it stood;
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
 * `approvals` and `continuation` go on with a run that waits for a person;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;

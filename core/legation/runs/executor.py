@@ -42,14 +42,14 @@ from ..values import frozen
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
-from .fold import Recorded
+from .fold import RunRecord
 from .given import Given
 from .membership import Cluster, NodeTerms, enter
 from .output import RunSummary
-from .recorded import fetch_recorded
 from .register import InFlight
 from .release import release_run
 from .retry import MOST_TRIES, PASSING, persist
+from .run_record import fetch_record
 from .state_writer import StateWriter, view_of
 from .team_turn import Taking
 from .terms import COUNTED, MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY
@@ -291,40 +291,40 @@ class ExecuteRun(Job):
     def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
         """Take the turn, within what is left of the time that it may take."""
         run = work.writer.origin.run
-        recorded: Recorded | None = None
+        record: RunRecord | None = None
         try:
             if run.events:
-                recorded = yield from fetch_recorded(
+                record = yield from fetch_record(
                     self.database, run, work.asked, self.context.is_over
                 )
-            if recorded is not None:
-                yield from self._add_uncounted(work, recorded)
+            if record is not None:
+                yield from self._add_uncounted(work, record)
         except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
             return error
         seconds = self.context.registry.config.run_timeout_seconds
-        if recorded is not None:
+        if record is not None:
             fields = (
                 ("run_id", run.run_id),
                 ("database", self.database),
                 ("attempt", run.attempt),
-                ("steps", len(recorded.steps)),
+                ("steps", len(record.steps)),
             )
             yield from Log("info", "run_resumed", fields)
-            seconds = max(seconds - recorded.sum_work_us() / 1_000_000, _LEAST_SECONDS)
+            seconds = max(seconds - record.sum_work_us() / 1_000_000, _LEAST_SECONDS)
         outcome: End | Interrupted | Exception = yield from Interruptible(
-            self._attempt(work, recorded),
+            self._attempt(work, record),
             cancel_topic(self.database, self.run.run_id),
             seconds,
             self._label(node),
         )
         return outcome
 
-    def _add_uncounted(self, work: _Work, recorded: Recorded) -> Program[None]:
+    def _add_uncounted(self, work: _Work, record: RunRecord) -> Program[None]:
         """Add what the attempts used and stored that ended without being counted."""
         run, before = self.run, work.asked.get("answered", {}).get("events", 0)
-        log = MeasureLog(run.owner, run.run_id, before, recorded.attempt)
+        log = MeasureLog(run.owner, run.run_id, before, record.attempt)
         size = yield from persist(self.database, log, self.context.is_over)
-        work.writer.journal.resume_counts(recorded.sum_tokens(), size)
+        work.writer.journal.resume_counts(record.sum_tokens(), size)
 
     def _is_releasable(self, outcome: Interrupted | Exception) -> bool:
         """Return whether the process ends, or the database was away for too long."""
@@ -361,21 +361,21 @@ class ExecuteRun(Job):
             return lost
         return outcome if drained else lost
 
-    def _attempt(self, work: _Work, recorded: Recorded | None) -> Program[End | Exception]:
+    def _attempt(self, work: _Work, record: RunRecord | None) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
         try:
-            return (yield from self._turn(work, recorded))
+            return (yield from self._turn(work, record))
         except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             return error
 
-    def _turn(self, work: _Work, recorded: Recorded | None) -> Program[End]:
+    def _turn(self, work: _Work, record: RunRecord | None) -> Program[End]:
         component = self.context.component(self.run)
         if component is None:
             summary = work.summarize(None)
             return (yield from fail(work.writer, summary, _UNHOSTED, "not_hosted"))
         run = work.writer.origin.run
         work.turn = yield from turn_of(
-            component, self.database, run, work.asked, work.writer, recorded
+            component, self.database, run, work.asked, work.writer, record
         )
         outcome = yield from work.turn.take()
         work.ended_at = work.writer.journal.seq

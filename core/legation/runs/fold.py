@@ -23,7 +23,7 @@ from .ids import member_run_id
 from .step_outcomes import START, decode_call, decode_calls, decode_model, decode_outcome
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
 
-__all__ = ["Recorded", "find_last", "fold"]
+__all__ = ["RunRecord", "find_last", "fold"]
 
 # A run may have waited since it was asked for, and a member may have gone on after a crash.
 _LONG_AGO: Final = (StepKind.START, StepKind.MEMBER)
@@ -31,8 +31,8 @@ _OVER: Final = tuple(state.value for state in RunState if state.final)
 
 
 @frozen
-class Recorded:
-    """All that is recorded of a run.
+class RunRecord:
+    """The record of a run: all by which it goes on after a crash.
 
     Attributes:
         run_id: The run at the top.
@@ -112,9 +112,9 @@ def find_last(steps: Iterable[Step]) -> tuple[str, str]:
     return f"{prefix}{slash}{int(number) + 1}", answers[-1].asked
 
 
-def fold(recorded: Recorded, prefix: str, base: TurnState) -> TurnState:
+def fold(record: RunRecord, prefix: str, base: TurnState) -> TurnState:
     """Return the turn whose places begin with `prefix`, which was `base` before its steps."""
-    folding = _Folding(recorded, prefix, base)
+    folding = _Folding(record, prefix, base)
     folding.add_results()
     while folding.add_answer():
         folding.add_results()
@@ -124,8 +124,8 @@ def fold(recorded: Recorded, prefix: str, base: TurnState) -> TurnState:
 class _Folding:
     """A turn in the making, in lists: a thousand steps are added in one go."""
 
-    def __init__(self, recorded: Recorded, prefix: str, base: TurnState) -> None:
-        self._recorded, self._prefix, self._base = recorded, prefix, base
+    def __init__(self, record: RunRecord, prefix: str, base: TurnState) -> None:
+        self._record, self._prefix, self._base = record, prefix, base
         self._said, self._calls = list(base.said), list(base.calls)
         self._answered, self._rounds = base.answered, base.rounds
         self._usage, self._seconds = base.usage, base.first_seconds
@@ -142,7 +142,7 @@ class _Folding:
             answered=self._answered,
             rounds=self._rounds,
             usage=self._usage,
-            worked_us=base.worked_us + self._recorded.sum_work_us(self._prefix),
+            worked_us=base.worked_us + self._record.sum_work_us(self._prefix),
             first_seconds=self._seconds,
             corrected=self._corrected,
         )
@@ -152,7 +152,7 @@ class _Folding:
         for index in range(self._answered, len(self._calls)):
             call = self._calls[index]
             place = f"{self._prefix}{self._rounds}.{index - self._answered + 1}"
-            step = self._recorded.steps.get(place)
+            step = self._record.steps.get(place)
             if call.standing is Standing.DONE:
                 if step is not None and step.outcome is not None:  # a person has told it
                     self._calls[index] = evolve(call, ended_us=step.ended_us)
@@ -163,7 +163,7 @@ class _Folding:
 
     def add_answer(self) -> bool:
         """Add the next answer of the model, and return whether there is one."""
-        step = self._recorded.steps.get(f"{self._prefix}{self._rounds + 1}")
+        step = self._record.steps.get(f"{self._prefix}{self._rounds + 1}")
         open_calls = self._calls[self._answered :]
         if step is None or step.outcome is None or not all(map(_is_done, open_calls)):
             return False
@@ -195,27 +195,27 @@ class _Folding:
 
     def _fold_member(self, call: CallState, place: str) -> CallState:
         """Return a call that was given to a member: with its output, or with how far it came."""
-        recorded, below = self._recorded, f"{place}/"
-        run_id = recorded.run_of(place) if call.member is None else call.member.run_id
+        record, below = self._record, f"{place}/"
+        run_id = record.run_of(place) if call.member is None else call.member.run_id
         if (over := self._find_response(run_id)) is not None:
             return evolve(call, member=None, child_run_id=run_id, response=over)
         member = call.member or self._begin_member(call, run_id, below)
         if member is None:
             return call
-        return evolve(call, member=evolve(member, state=fold(recorded, below, member.state)))
+        return evolve(call, member=evolve(member, state=fold(record, below, member.state)))
 
     def _find_response(self, run_id: str | None) -> Mapping[str, Any] | None:
         """Return the run of a member as clients read it; None where it is not over."""
-        status, output = self._recorded.members.get(run_id or "", ("", ""))
+        status, output = self._record.members.get(run_id or "", ("", ""))
         response: Mapping[str, Any] | None = json.loads(output) if status in _OVER else None
         return response
 
     def _begin_member(self, call: CallState, run_id: str, below: str) -> MemberState | None:
         """Return a member as it began; None where nobody knows that it did."""
-        start, step = self._recorded.start(below), self._recorded.steps.get(below + START)
+        start, step = self._record.start(below), self._record.steps.get(below + START)
         if start is None or step is None:
             return None
-        instructions, at_us = self._recorded.instructions(below, None), step.begun_us
+        instructions, at_us = self._record.instructions(below, None), step.begun_us
         before = () if instructions is None else (Message("system", instructions),)
         task = evolve(self._said[0].message, content=call.arguments["task"])
         state = TurnState(before=before, said=(ModelTurn(task, at_us),))

@@ -36,7 +36,7 @@ from .endings import GaveUp, break_off, build_finish
 from .event_writer import CancelAsked, EventWriter, Journal
 from .events import EventOrigin, mark_final
 from .executor import ExecutorContext, execute_next, execute_waiting
-from .fold import Recorded, find_last
+from .fold import RunRecord, find_last
 from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
@@ -189,9 +189,9 @@ class KeepRuns(Job):
         log = MeasureLog(run.owner, run.run_id, answered.get("events", 0), attempt)
         size = yield from Transact(self.database, log)
         places = {step.place: step for step in steps}
-        recorded = Recorded(run.run_id, run.created_us, places, attempt=attempt)
+        record = RunRecord(run.run_id, run.created_us, places, attempt=attempt)
         try:
-            tokens = recorded.sum_tokens()
+            tokens = record.sum_tokens()
         except UnknownOutcome:  # stored by a later release: the run ends all the same
             tokens = 0
         journal.resume_counts(tokens, size)

@@ -12,7 +12,7 @@ from ..store.run_rows import ClaimedRun
 from .agent_turn import Limits, ToolSet, Turn
 from .event_writer import EventWriter
 from .events import ABSENT, RunContinued, RunStarted
-from .fold import Recorded, fold
+from .fold import RunRecord, fold
 from .function_turn import FunctionTurn
 from .instructions import instruct, store_start
 from .output import model_of
@@ -31,13 +31,13 @@ def turn_of(
     run: ClaimedRun,
     asked: Mapping[str, Any],
     writer: EventWriter,
-    recorded: Recorded | None = None,
+    record: RunRecord | None = None,
 ) -> Program[Taking]:
     """Return the turn of a run, where it begins, paused or broke off; its first event is noted.
 
-    `recorded` is what is known of one that goes on after a crash.
+    `record` is what is known of one that goes on after a crash.
     """
-    if recorded is not None:
+    if record is not None:
         writer.note(RunContinued(resumed=True))
         writer.resumed = writer.journal.resumed = True
     elif "turn" in asked:
@@ -47,8 +47,8 @@ def turn_of(
         writer.note(RunStarted(**model_of(component)))
     if "turn" in asked:
         state = load(asked["turn"])
-    elif recorded is not None and (start := recorded.start()) is not None:
-        state = yield from _begin_again(component, database, run, asked, recorded, start)
+    elif record is not None and (start := record.start()) is not None:
+        state = yield from _begin_again(component, database, run, asked, record, start)
     else:
         instructions = component.instructions
         if component.instruct is not None:
@@ -60,8 +60,8 @@ def turn_of(
         if component.instruct is not None:
             members["instructions"] = instructions
         writer.start = (component.definition, members)
-    if recorded is not None:
-        state = fold(recorded, "", state)
+    if record is not None:
+        state = fold(record, "", state)
     turn = _turn(component, asked, writer, state)
     if component.instruct is not None:
         yield from store_start(writer)
@@ -73,11 +73,11 @@ def _begin_again(
     database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
-    recorded: Recorded,
+    record: RunRecord,
     start: Mapping[str, Any],
 ) -> Program[TurnState]:
     """Return the state as it was at the start, which may have been another day."""
-    instructions = recorded.instructions("", component.instructions)
+    instructions = record.instructions("", component.instructions)
     numbers = tuple(start.get("history", ()))
     state, _ = yield from begin(database, run, asked, instructions, 0, numbers or None)
     calls = decode_calls(start.get("calls", ()), run.created_us)

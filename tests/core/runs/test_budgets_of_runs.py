@@ -11,7 +11,7 @@ import pytest
 from legation import Agent, LimitOverrides, Model, Platform, PlatformLimits, Team
 from legation.effects import Program, Transact
 from legation.models.conversation import Prompt, Usage
-from legation.runs.fold import Recorded
+from legation.runs.fold import RunRecord
 from legation.runs.retry import MOST_TRIES
 from legation.store.failures import CommitLost
 from legation.store.run_steering import ContinueRun
@@ -265,9 +265,9 @@ def test_the_tokens_of_steps_are_those_of_models_since_the_last_pause() -> None:
         model("3", 3, ended=False),
         Step("2.1", StepKind.CALL, "look", 1, 2, '{"f":1}', attempt=3),
     )
-    recorded = Recorded("r", 0, {step.place: step for step in steps}, attempt=1)
+    record = RunRecord("r", 0, {step.place: step for step in steps}, attempt=1)
 
-    assert recorded.sum_tokens() == 14
+    assert record.sum_tokens() == 14
 
 
 @tool(requires_confirmation=True)

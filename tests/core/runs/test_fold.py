@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from legation.config import Mode
 from legation.models.conversation import Message, ToolCall
-from legation.runs.fold import Recorded, find_last, fold
+from legation.runs.fold import RunRecord, find_last, fold
 from legation.runs.ids import member_run_id
 from legation.runs.turn_state import CallState, MemberState, ModelTurn, TurnState, load
 from legation.store.steps import Step, StepKind
@@ -48,8 +48,8 @@ def of_batch(batch: Batch) -> TurnState:
     )
     if "turn" in batch.asked:
         base = load(batch.asked["turn"])
-    recorded = Recorded("r", 0, batch.steps, batch.members, batch.definitions, batch.paused_at)
-    return fold(recorded, "", base)
+    record = RunRecord("r", 0, batch.steps, batch.members, batch.definitions, batch.paused_at)
+    return fold(record, "", base)
 
 
 def words_and_times(state: TurnState) -> Any:
@@ -125,8 +125,8 @@ OUTPUT = {"status": "COMPLETED", "content": "done"}
 
 
 def folded(*steps: Step, base: TurnState = BASE, **more: Any) -> CallState:
-    recorded = Recorded("r", 0, {step.place: step for step in steps}, **more)
-    return fold(recorded, "", base).calls[0]
+    record = RunRecord("r", 0, {step.place: step for step in steps}, **more)
+    return fold(record, "", base).calls[0]
 
 
 def test_a_member_of_which_no_start_is_stored_begins_again() -> None:
@@ -214,7 +214,7 @@ def test_a_member_that_had_asked_all_of_its_own_goes_on_with_those() -> None:
 def test_an_answer_of_the_wrong_shape_is_followed_by_what_asked_for_another() -> None:
     outcome = {"f": 1, "content": "{}", "correction": "Again.", "usage": [1, 2, 0, 0, 0]}
     answered = Step("1", StepKind.MODEL, "m", 3, 4, json.dumps(outcome))
-    state = fold(Recorded("r", 0, {"1": answered}), "", TurnState())
+    state = fold(RunRecord("r", 0, {"1": answered}), "", TurnState())
 
     assert [one.message.content for one in state.said] == ["{}", "Again."]
     assert (state.corrected, state.rounds, state.usage.total_tokens) == (True, 1, 3)
@@ -238,7 +238,7 @@ def step(place: str, kind: StepKind, begun_us: int, ended_us: int | None, attemp
 
 
 def worked(*steps: Step, attempt: int = 0, prefix: str = "") -> int:
-    return Recorded("r", 0, {one.place: one for one in steps}, attempt=attempt).sum_work_us(prefix)
+    return RunRecord("r", 0, {one.place: one for one in steps}, attempt=attempt).sum_work_us(prefix)
 
 
 def test_the_time_between_two_attempts_is_no_work() -> None:

@@ -27,7 +27,7 @@ from legation.runs.approvals import Reply as PersonsReply
 from legation.runs.approvals import apply_replies
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin
-from legation.runs.fold import Recorded
+from legation.runs.fold import RunRecord
 from legation.runs.payloads import find_waiting
 from legation.runs.team_turn import Taking
 from legation.runs.turn import turn_of
@@ -189,9 +189,9 @@ class World:
             attempt=batch.attempt + 1,
         )
 
-    def recorded(self) -> Recorded:
-        """Return what is recorded of the run."""
-        return Recorded("r", 0, self.steps, self.members, self.definitions, self.paused_at)
+    def record(self) -> RunRecord:
+        """Return the record of the run."""
+        return RunRecord("r", 0, self.steps, self.members, self.definitions, self.paused_at)
 
     def drive(self, program: Program[Any]) -> Any:
         """Return the result of `program`."""
@@ -256,7 +256,7 @@ class World:
 def play_out(platform: Platform, kind: str, name: str, world: World) -> TurnState:
     """Return the turn at its end; where it waits for people, they agree to all."""
     component = platform.context.registry.components(kind)[name]
-    recorded = world.recorded() if world.events else None
+    record = world.record() if world.events else None
     for _ in range(40):
         run = ClaimedRun(
             "o", "s", "r", kind, name, json.dumps(world.asked), 0, world.attempt, 1,
@@ -264,14 +264,14 @@ def play_out(platform: Platform, kind: str, name: str, world: World) -> TurnStat
         )  # fmt: skip
         journal = Journal("main", run, "n", world.now_us)
         writer = EventWriter(journal, EventOrigin(run, name), streamed=True)
-        turn: Taking = world.drive(turn_of(component, "main", run, world.asked, writer, recorded))
+        turn: Taking = world.drive(turn_of(component, "main", run, world.asked, writer, record))
         world.turn = turn
         outcome: Outcome = world.drive(turn.take())
         if isinstance(outcome, Answered):
             return turn.state
         assert list(find_waiting(turn.state)), outcome
         _pause(world, writer, turn.state)
-        recorded = None
+        record = None
     raise AssertionError("it never ends")
 
 

@@ -14,10 +14,10 @@ from attrs import define, evolve, field
 from legation import Agent, Database, Platform, Team
 from legation.effects import Asks, Now, RandomBytes, Sleep, Transact
 from legation.models.conversation import Prompt, ToolCall
-from legation.runs.fold import Recorded
+from legation.runs.fold import RunRecord
 from legation.runs.ids import member_run_id
-from legation.runs.recorded import fetch_recorded
 from legation.runs.retry import MANY
+from legation.runs.run_record import fetch_record
 from legation.runs.step_outcomes import UnknownOutcome
 from legation.runs.turn_state import CallState, MemberState, Standing, TurnState, dump
 from legation.store.failures import Unavailable
@@ -41,14 +41,14 @@ SECONDS = 45
 def test_of_a_run_that_was_just_continued_nothing_is_read() -> None:
     asked: dict[str, Any] = {**PAUSED, "answered": {"events": 4, "attempt": 1, "tools": []}}
 
-    assert play(fetch_recorded("main", RUN, asked), []) is None
+    assert play(fetch_record("main", RUN, asked), []) is None
 
 
 def test_of_a_run_that_was_continued_and_went_further_all_steps_are_read() -> None:
     asked: dict[str, Any] = {**PAUSED, "answered": {"events": 3, "attempt": 1, "tools": []}}
     model = Step("1", StepKind.MODEL, "m", 1, 2, '{"f":1,"usage":[0,0,0,0,0]}')
 
-    assert play(fetch_recorded("main", RUN, asked), [(STEPS, (model,))]) == Recorded(
+    assert play(fetch_record("main", RUN, asked), [(STEPS, (model,))]) == RunRecord(
         "r", 0, {"1": model}, attempt=1
     )
 
@@ -80,10 +80,10 @@ def test_definitions_and_members_are_read_once_for_all_that_names_them() -> None
         (Transact("main", FetchDefinitions(("d1", "d2"))), {"d1": "{}"}),
         (Transact("main", FetchMembersOver("o", runs)), {"kept": ("COMPLETED", "{}")}),
     ]
-    recorded = play(fetch_recorded("main", RUN, asked), script)
+    record = play(fetch_record("main", RUN, asked), script)
 
-    assert recorded is not None
-    assert (recorded.definitions, recorded.members) == (
+    assert record is not None
+    assert (record.definitions, record.members) == (
         {"d1": "{}"},
         {"kept": ("COMPLETED", "{}")},
     )
@@ -110,25 +110,25 @@ def test_a_run_that_a_release_before_continued_goes_on_unless_its_log_ends_with_
     script: list[tuple[Any, Any]] = [(Transact("main", FetchEvents("o", "r", 3, 1)), page)]
     if not begins:
         script.append((STEPS, ()))
-    recorded = play(fetch_recorded("main", RUN, PAUSED), script)
+    record = play(fetch_record("main", RUN, PAUSED), script)
 
-    assert recorded == (None if begins else Recorded("r", 0, {}))
+    assert record == (None if begins else RunRecord("r", 0, {}))
 
 
 def test_a_database_that_is_away_is_waited_for_until_the_process_ends() -> None:
     away: list[tuple[Any, Any]] = [
         (STEPS, Unavailable()), (Now, 1), (RandomBytes(2), b"\0\0"), (Sleep, None)
     ]  # fmt: skip
-    assert play(fetch_recorded("main", RUN, {"message": "x"}), [*away * 40, (STEPS, ())])
+    assert play(fetch_record("main", RUN, {"message": "x"}), [*away * 40, (STEPS, ())])
     ended = [*away * MANY, (STEPS, Unavailable())]
     with pytest.raises(Unavailable):
-        play(fetch_recorded("main", RUN, {"message": "x"}, lambda: True), ended)
+        play(fetch_record("main", RUN, {"message": "x"}, lambda: True), ended)
 
 
 def test_an_outcome_of_another_format_is_nothing_to_go_on_from() -> None:
     newer = Step("0", StepKind.START, "a", 1, 1, '{"f":2}')
     with pytest.raises(UnknownOutcome):
-        play(fetch_recorded("main", RUN, {"message": "x"}), [(STEPS, (newer,))])
+        play(fetch_record("main", RUN, {"message": "x"}), [(STEPS, (newer,))])
 
 
 # --- what goes on --------------------------------------------------------------------------------

@@ -10,23 +10,23 @@ from ..effects import Program
 from ..store.run_reads import FetchEvents
 from ..store.run_rows import ClaimedRun
 from ..store.steps import FetchDefinitions, FetchMembersOver, FetchSteps, StepKind
-from .fold import Recorded
+from .fold import RunRecord
 from .retry import never, persist
 from .step_outcomes import decode_outcome
 from .turn_state import TurnState, load
 
-__all__ = ["fetch_recorded"]
+__all__ = ["fetch_record"]
 
 _PAUSES: Final = ("RunPaused", "TeamRunPaused")
 
 
-def fetch_recorded(
+def fetch_record(
     database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
     is_over: Callable[[], bool] = never,
-) -> Program[Recorded | None]:
-    """Return what is recorded of `run`, which has events; None where a person has continued it.
+) -> Program[RunRecord | None]:
+    """Return the record of `run`, which has events; None where a person has continued it.
 
     `is_over`: whether the process ends, and waits no longer for its database.
 
@@ -42,10 +42,10 @@ def fetch_recorded(
     rows = yield from persist(database, FetchSteps(run.owner, run.run_id), is_over)
     steps = {step.place: step for step in rows}
     attempt = answered.get("attempt", 0)
-    recorded = Recorded(run.run_id, run.created_us, steps, attempt=attempt)
+    record = RunRecord(run.run_id, run.created_us, steps, attempt=attempt)
     starts = (step for step in rows if step.kind == StepKind.START and step.outcome is not None)
     digests = {decode_outcome(step.outcome or "")["definition"] for step in starts}
-    members = {recorded.run_of(place) for place in recorded.member_places}
+    members = {record.run_of(place) for place in record.member_places}
     if "turn" in asked:
         members |= set(_find_members(load(asked["turn"])))
     definitions: Mapping[str, str] = {}
@@ -56,7 +56,7 @@ def fetch_recorded(
     if members:
         over_unit = FetchMembersOver(run.owner, tuple(sorted(members)))
         over = yield from persist(database, over_unit, is_over)
-    return Recorded(run.run_id, run.created_us, steps, over, definitions, attempt)
+    return RunRecord(run.run_id, run.created_us, steps, over, definitions, attempt)
 
 
 def _has_paused(database: str, run: ClaimedRun, is_over: Callable[[], bool]) -> Program[bool]:
