@@ -30,12 +30,12 @@ class ServerSentEvent:
     id: str | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ServerSentEvent) and self._sent() == other._sent()
+        return isinstance(other, ServerSentEvent) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._sent())
+        return hash(self._key())
 
-    def _sent(self) -> tuple[str, str, str | None]:
+    def _key(self) -> tuple[str, str, str | None]:
         return self.name, self.data, self.id
 
     def json(self) -> Any:

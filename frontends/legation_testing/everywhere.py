@@ -73,7 +73,7 @@ def crash_everywhere(
         crash = _try_crash(subject, act, check)
         if crash is None:
             if number == 1 and not may_be_none:
-                raise Misuse(_nothing_struck("crash_everywhere", "asks for any effect"))
+                raise Misuse(_idle_sentence("crash_everywhere", "asks for any effect"))
             return Trials(by_effect.total(), by_effect)
         by_effect[type(crash.at.effect).__name__] += 1
 
@@ -115,7 +115,7 @@ def fail_everywhere(
             subject.close()
         if fault.struck is None:
             if number == 1 and not may_be_none:
-                raise Misuse(_nothing_struck("fail_everywhere", f"asks for {describe(which)}"))
+                raise Misuse(_idle_sentence("fail_everywhere", f"asks for {describe(which)}"))
             return Trials(number - 1, by_effect)
         by_effect[type(fault.struck).__name__] += 1
 
@@ -161,7 +161,7 @@ _KEEPS_MEMORY: Final = (
 )
 
 
-def _nothing_struck(taker: str, asks: str) -> str:
+def _idle_sentence(taker: str, asks: str) -> str:
     return (
         f"{taker}: nothing was tried, for nothing in the scenario {asks}; change the scenario, or"
         " say may_be_none=True"
@@ -180,7 +180,7 @@ def _check_subject(taker: str, subject: object, before: object) -> None:
             f"{taker}: make() returned {show(subject)}; it has to return a Client or a Simulation,"
             " as `lambda: Client(make_platform)` does"
         )
-    for part, here, there in _shared_parts(subject, before):
+    for part, here, there in _pair_parts(subject, before):
         if here is there:
             raise Misuse(
                 f"{taker}: make() returned {part} of the run before again, with all that it"
@@ -194,7 +194,7 @@ def _check_memory(subject: object) -> None:
         raise Misuse(_KEEPS_MEMORY)
 
 
-def _shared_parts(subject: object, before: object) -> Iterator[tuple[str, object, object]]:
+def _pair_parts(subject: object, before: object) -> Iterator[tuple[str, object, object]]:
     """Yield what two subjects must not share, each with its name."""
     yield f"the {type(subject).__name__}", subject, before
     if isinstance(subject, Client) and isinstance(before, Client):

@@ -96,7 +96,7 @@ class Simulation:
             stores = databases
         else:
             paths = {"main": MEMORY} if databases is None else databases
-            stores = Databases(paths, self._driver_said, clock)
+            stores = Databases(paths, self._keep_log, clock)
         self._owns = not isinstance(databases, Databases)
         self._world = World(
             clock, Random(seed), stores, fetch, write_audit, self._scheduler, self.nodes
@@ -298,7 +298,7 @@ class Simulation:
             return Throw(outcome.with_traceback(None))
         return outcome
 
-    def _driver_said(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+    def _keep_log(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         self.logs.append(Log(level, event, tuple(sorted(fields.items()))))
 
 

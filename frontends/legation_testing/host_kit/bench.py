@@ -41,7 +41,7 @@ __all__ = [
     "ask_in_vain",
     "expect",
     "require",
-    "timed",
+    "time_program",
 ]
 
 R = TypeVar("R")
@@ -244,7 +244,7 @@ def ask(effect: Any) -> Program[Any]:
     return (yield effect)
 
 
-def timed(program: Program[R]) -> Program[tuple[R, float]]:
+def time_program(program: Program[R]) -> Program[tuple[R, float]]:
     """Return what `program` returned, and the seconds that it took by the clock of the host."""
     before = yield from Now()
     result = yield from program
@@ -254,7 +254,7 @@ def timed(program: Program[R]) -> Program[tuple[R, float]]:
 
 def ask_at_once(effect: Any) -> Program[Any]:
     """Ask for `effect`, whose answer is not to take `LONG`."""
-    answer, seconds = yield from timed(ask(effect))
+    answer, seconds = yield from time_program(ask(effect))
     kind = type(effect).__name__
     require(seconds < PROMPT, f"{kind} was answered after {seconds:.2f} s: {show(answer)}")
     return answer
@@ -262,7 +262,7 @@ def ask_at_once(effect: Any) -> Program[Any]:
 
 def ask_in_vain(effect: Any, seconds: float = SHORT) -> Program[Any]:
     """Ask for `effect`, whose answer is not to come before `seconds`, nor much later."""
-    answer, took = yield from timed(ask(effect))
+    answer, took = yield from time_program(ask(effect))
     kind = type(effect).__name__
     # Clocks and timers of a machine may disagree by a few milliseconds.
     require(

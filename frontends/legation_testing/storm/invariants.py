@@ -38,14 +38,14 @@ def _always(unit: Any, answer: Any) -> Mapping[str, Any]:
     return {"owner": unit.owner, "session_id": unit.session_id}
 
 
-def _claimed(unit: Any, answer: Any) -> Mapping[str, Any] | None:
+def _of_claim(unit: Any, answer: Any) -> Mapping[str, Any] | None:
     claimed = answer.following if isinstance(unit, FinishRun) else answer
     if not isinstance(claimed, ClaimedRun):
         return None
     return {name: getattr(claimed, name) for name in ("owner", "session_id", "run_no")}
 
 
-def _attached(unit: AttachRun, answer: bool) -> Mapping[str, Any] | None:
+def _of_attachment(unit: AttachRun, answer: bool) -> Mapping[str, Any] | None:
     return {"message_id": unit.lease.key.item_id} if answer else None
 
 
@@ -62,14 +62,14 @@ INVARIANTS: Final = (
         (ClaimWaiting,),
         """select run_id from runs where owner = :owner and session_id = :session_id
         and status = 'RUNNING' and parent_run_id is null and run_no <> :run_no""",
-        _claimed,
+        _of_claim,
     ),
     Invariant(
         "a session executes its runs in order",
         (FinishRun, ClaimWaiting),
         """select run_id from runs where owner = :owner and session_id = :session_id
         and status = 'PENDING' and parent_run_id is null and run_no < :run_no""",
-        _claimed,
+        _of_claim,
     ),
     # Older is what was stored before, and also came before by the clocks of those who took it.
     Invariant(
@@ -79,7 +79,7 @@ INVARIANTS: Final = (
         where new.message_id = :message_id and old.rowid < new.rowid and old.state = 'ready'
         and old.channel = new.channel
         and (old.received_us, old.position) < (new.received_us, new.position)""",
-        _attached,
+        _of_attachment,
     ),
 )
 

@@ -20,7 +20,7 @@ from ..event_stream import ServerSentEvent
 from .clients import Asked, Clients, Followed
 from .decisions import SetClock, Start, end_of
 from .promises import Broken
-from .scene import DATABASES, ENDS_IN_DOUBT, FUNCTIONS, RESULTS, Script, expected_contents
+from .scene import DATABASES, ENDS_IN_DOUBT, FUNCTIONS, RESULTS, Script, contents_of
 from .tempest import Tempest
 
 __all__ = ["ORACLES", "Aftermath", "Oracle", "Run", "find_broken"]
@@ -379,7 +379,7 @@ def _contents(after: Aftermath) -> Iterator[str]:
     for run in after.runs.values():
         if run.status != "COMPLETED":
             continue
-        expected = expected_contents(run.component, run.message)
+        expected = contents_of(run.component, run.message)
         if json.loads(run.output or "{}")["content"] not in expected:
             yield f"run {run.run_id} ({run.message}) is complete with {run.output}"
 
@@ -483,7 +483,7 @@ def _sessions(after: Aftermath) -> Iterator[str]:
 # --- (c) What clients were stored -----------------------------------------------------------------
 
 
-def _acknowledged(after: Aftermath) -> Iterator[str]:
+def _requests(after: Aftermath) -> Iterator[str]:
     names = Counter(run.name for run in after.of_clients)
     for name, asked in after.clients.asked.items():
         if len(asked.run_ids) > 1:
@@ -502,10 +502,10 @@ def _acknowledged(after: Aftermath) -> Iterator[str]:
 def _followers(after: Aftermath) -> Iterator[str]:
     for followed in after.clients.followed:
         run = after.runs.get(followed.asked.run_id or "")
-        yield from _seen(followed, run, gone=after.is_deleted(followed.asked))
+        yield from _check_events(followed, run, gone=after.is_deleted(followed.asked))
 
 
-def _seen(followed: Followed, run: Run | None, *, gone: bool) -> Iterator[str]:
+def _check_events(followed: Followed, run: Run | None, *, gone: bool) -> Iterator[str]:
     """Yield what is wrong with the events that a client saw."""
     name = followed.asked.ask.name
     numbers = [int((event.id or ":0").rpartition(":")[2]) for event in followed.seen]
@@ -594,7 +594,7 @@ ORACLES: Final[Mapping[str, Oracle]] = {
     "steps are of runs, and those of a complete run are over": _steps,
     "the audit trail is whole": _audit,
     "a session takes a new run": _sessions,
-    "what was acknowledged is there, once": _acknowledged,
+    "what was acknowledged is there, once": _requests,
     "a follower sees what is stored, without gap or repeat": _followers,
     "a cancelled run is not worked on": _cancellations,
     "a run is interrupted where it says so, with its node": _interruptions,

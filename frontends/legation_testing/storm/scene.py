@@ -36,7 +36,7 @@ __all__ = [
     "Scene",
     "Script",
     "SentReply",
-    "expected_contents",
+    "contents_of",
     "sign",
 ]
 
@@ -154,10 +154,10 @@ class Script:
     @property
     def seconds(self) -> float:
         """How long a function takes for it: as long as all of its calls would, and to begin."""
-        calls = [call for number in range(len(self.steps)) for call in self._timed(number)]
+        calls = [call for number in range(len(self.steps)) for call in self._wait_seconds(number)]
         return _HEAD_SECONDS + sum(calls)
 
-    def _timed(self, number: int) -> Iterator[float]:
+    def _wait_seconds(self, number: int) -> Iterator[float]:
         if not self.step(number).startswith(("say", "botch")):
             yield from (arguments.get("seconds", 0.0) for _, arguments in self.calls(number))
 
@@ -179,7 +179,7 @@ def _divide(text: str, separator: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def expected_contents(component: str, text: str) -> tuple[Any, ...]:
+def contents_of(component: str, text: str) -> tuple[Any, ...]:
     """Return what a complete run of `component` may have answered to the message `text`."""
     script = Script.of(text, component)
     said = "".join(script.pieces)
@@ -192,7 +192,7 @@ def expected_contents(component: str, text: str) -> tuple[Any, ...]:
         return (said,)
     # Where the member failed, the leader answers.
     chosen = [(a["member_id"], a["task"]) for _, a in script.calls(0) if "task" in a]
-    return (said, *(one for call in chosen for one in expected_contents(*call)))
+    return (said, *(one for call in chosen for one in contents_of(*call)))
 
 
 def sign(message_id: str, now_us: int, body: bytes) -> tuple[tuple[str, str], ...]:

@@ -143,37 +143,37 @@ def _from_stalled(at: Glance) -> bool:
     return node is not None and node.alive and node.stalled
 
 
-def _lost_at_the_end(at: Glance) -> bool:
+def _loses_at_the_end(at: Glance) -> bool:
     return not (at.answer.kept or at.answer.cancel_asked or at.answer.cancel_unasked)
 
 
-def _taken_up_elsewhere(at: Glance) -> bool:
+def _takes_up_elsewhere(at: Glance) -> bool:
     run = at.answer
     return run is not None and at.seen.is_taken_up_elsewhere(at.node, run.run_id)
 
 
-def _buried_beside(at: Glance) -> bool:
+def _buries_beside(at: Glance) -> bool:
     return at.seen.bury([name for name in at.answer if name != at.node.name])
 
 
-def _stored(at: Glance, name: str, text: str) -> bool:
+def _stores(at: Glance, name: str, text: str) -> bool:
     """Tell whether an event of this name, with this in its data, was stored."""
     return at.answer is not None and any(
         event.name.endswith(name) and text in event.data for event in at.unit.events
     )
 
 
-def _resumed(at: Glance) -> bool:
-    return _stored(at, "RunContinued", _RESUMED)
+def _resumes(at: Glance) -> bool:
+    return _stores(at, "RunContinued", _RESUMED)
 
 
-def _resumed_elsewhere(at: Glance) -> bool:
+def _resumes_elsewhere(at: Glance) -> bool:
     elsewhere = at.answer is not None and at.seen.execute(at.node, at.unit.run_id)
-    return elsewhere and _resumed(at)
+    return elsewhere and _resumes(at)
 
 
-def _resumed_behind_a_drain(at: Glance) -> bool:
-    return _resumed(at) and at.seen.was_drained(at.unit.run_id)
+def _resumes_behind_a_drain(at: Glance) -> bool:
+    return _resumes(at) and at.seen.was_drained(at.unit.run_id)
 
 
 def _is_half_known(at: Glance) -> bool:
@@ -191,11 +191,11 @@ def _asks_about_doubt(at: Glance) -> bool:
     return at.answer.kept and at.unit.status == "PAUSED" and _IN_DOUBT in at.unit.output
 
 
-def _ended_so(reason: str) -> Shows:
+def _ends_with(reason: str) -> Shows:
     return lambda at: at.answer.kept and at.unit.reason == reason
 
 
-def _claimed_elsewhere(queue: object) -> Shows:
+def _claims_elsewhere(queue: object) -> Shows:
     def shows(at: Glance) -> bool:
         if at.unit.queue is not queue:
             return False
@@ -210,9 +210,9 @@ _RESUMED: Final = '"resumed":true'
 _IN_DOUBT: Final = '"in_doubt":true'
 
 SEEN_IN_ANSWERS: Final = (
-    State("run gone on with", AppendEvents, _resumed),
-    State("run gone on with on another node", AppendEvents, _resumed_elsewhere),
-    State("run gone on with behind a drain", AppendEvents, _resumed_behind_a_drain),
+    State("run gone on with", AppendEvents, _resumes),
+    State("run gone on with on another node", AppendEvents, _resumes_elsewhere),
+    State("run gone on with behind a drain", AppendEvents, _resumes_behind_a_drain),
     State(
         "run released in a drain",
         ReleaseRun,
@@ -221,7 +221,7 @@ SEEN_IN_ANSWERS: Final = (
     State(
         "model asked again",
         AppendEvents,
-        lambda at: _stored(at, "ModelRequestStarted", '"again":true'),
+        lambda at: _stores(at, "ModelRequestStarted", '"again":true'),
     ),
     State("call known beside one in doubt", FetchSteps, _is_half_known),
     State(
@@ -235,12 +235,12 @@ SEEN_IN_ANSWERS: Final = (
         lambda at: at.answer is None and bool(at.unit.records.steps),
     ),
     State("person asked about a doubt", FinishRun, _asks_about_doubt),
-    State("run ended by a doubt", FinishRun, _ended_so("interrupted")),
-    State("run given up", FinishRun, _ended_so("gave_up")),
+    State("run ended by a doubt", FinishRun, _ends_with("interrupted")),
+    State("run given up", FinishRun, _ends_with("gave_up")),
     State("lease lost while storing", AppendEvents, lambda at: at.answer is None),
     State("cancel heard while storing", AppendEvents, lambda at: bool(at.answer)),
     State("cancel met a pause", FinishRun, lambda at: at.answer.cancel_asked),
-    State("lease lost at the end", FinishRun, _lost_at_the_end),
+    State("lease lost at the end", FinishRun, _loses_at_the_end),
     State("end claimed the next run", FinishRun, lambda at: at.answer.following is not None),
     State("run ended for a dead node", FinishRun, _for_dead),
     State("taken over while its node was stalled", ReleaseRun, _from_stalled),
@@ -252,7 +252,7 @@ SEEN_IN_ANSWERS: Final = (
         ReleaseRun,
         lambda at: at.answer and at.seen.release(at.node, at.unit.run_id),
     ),
-    State("run released and taken up elsewhere", ClaimWaiting, _taken_up_elsewhere),
+    State("run released and taken up elsewhere", ClaimWaiting, _takes_up_elsewhere),
     State("waiting run claimed by a round", ClaimWaiting, lambda at: at.answer is not None),
     State("continue met cancel", ContinueRun, lambda at: at.answer.found == "CANCELLED"),
     State(
@@ -272,10 +272,10 @@ SEEN_IN_ANSWERS: Final = (
     ),
     State("node taken for dead by its silence", Beat, lambda at: at.seen.bury(at.answer.buried)),
     State("all were away between two beats", Beat, lambda at: at.answer.gap),
-    State("node taken for dead beside another", Bury, _buried_beside),
+    State("node taken for dead beside another", Bury, _buries_beside),
     State("lease without a program lapsed", ExpireRuns, lambda at: bool(at.unit.runs)),
-    State("message answered by a second node", ClaimItems, _claimed_elsewhere(INBOX)),
-    State("reply sent by a second node", ClaimItems, _claimed_elsewhere(OUTBOX)),
+    State("message answered by a second node", ClaimItems, _claims_elsewhere(INBOX)),
+    State("reply sent by a second node", ClaimItems, _claims_elsewhere(OUTBOX)),
 )
 """The states that show in the answer to a unit of work."""
 

@@ -78,7 +78,7 @@ def _give_after_sleep(number: int) -> Program[int]:
 
 
 @contextmanager
-def _opened_again(bench: Bench) -> Generator[HostUnderTest]:
+def _reopen(bench: Bench) -> Generator[HostUnderTest]:
     with bench.make_host(bench.setup) as host:
         yield host
 
@@ -87,7 +87,7 @@ def _opened_twice(bench: Bench) -> None:
     name = bench.name("kept")
     nodes = [bench.run(ask(ThisNode()))]
     for number in range(2):
-        with _opened_again(bench) as host:
+        with _reopen(bench) as host:
             nodes.append(bench.run(ask(ThisNode()), host=host))
             if number == 0:
                 bench.run(ask(Transact(FIRST, Put(name, 7))), host=host)
@@ -98,7 +98,7 @@ def _opened_twice(bench: Bench) -> None:
 
 def _end_closes_jobs(bench: Bench) -> None:
     traces = [Trace(), Trace()]
-    with _opened_again(bench) as host:
+    with _reopen(bench) as host:
         for trace in traces:
             job = Following(trace, bench.name("began"), bench.name("never"))
             bench.run(_spawn_and_await(job), host=host)

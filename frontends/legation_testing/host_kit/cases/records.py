@@ -25,7 +25,7 @@ def _entry(resource: str) -> AuditEntry:
     return AuditEntry(1, *request, resource, "allow", "agents:read", 200, "127.0.0.1")
 
 
-def _stored(prefix: str, number: int) -> Program[None]:
+def _await_entries(prefix: str, number: int) -> Program[None]:
     found = 0
     for _ in range(200):
         found = yield from Transact(FIRST, Count(f"audit/{prefix}"))
@@ -44,7 +44,7 @@ def _record(bench: Bench) -> None:
     for number in (1, _MANY):
         prefix = bench.name("recorded")
         bench.run(record(prefix, number))
-        bench.run(_stored(f"{prefix}/", number))
+        bench.run(_await_entries(f"{prefix}/", number))
 
 
 def _log(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from ..bench import (
     ask_in_vain,
     expect,
     require,
-    timed,
+    time_program,
 )
 
 __all__ = ["CASES"]
@@ -51,7 +51,7 @@ def _forward(bench: Bench) -> Program[None]:
 
 
 def _with_waits(bench: Bench) -> Program[None]:
-    _, seconds = yield from timed(ask(Sleep(SHORT)))
+    _, seconds = yield from time_program(ask(Sleep(SHORT)))
     require(
         SHORT * 0.8 < seconds < LONG,
         f"{SHORT} s of sleep were {seconds:.6f} s by the clock",
