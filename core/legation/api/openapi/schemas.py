@@ -905,8 +905,6 @@ def _schema_of(value: Any) -> Schema:
     match value:
         case ():
             return list_of(ANYTHING)
-        case int():
-            return integer(minimum=0)
         case None:
             return nullable(TIME)
         case _:
