@@ -452,6 +452,29 @@ def test_a_response_that_is_described_passes(written: Contract) -> None:
     written.check(request("/health", "OPTIONS"), response(204, b""))
 
 
+def test_responses_are_compared_with_the_document_of_their_platform(issuer: Issuer) -> None:
+    keys = (issuer.pem,)
+    chat = Channel(
+        id="chat", kind="standard", agent="a", secret_env="S", reply_url="https://e.test/"
+    )
+    platforms = [
+        Platform(),
+        Platform(name="Desk", description="Answers letters"),
+        Platform(agents=[Agent(id="a")], channels=[chat], environ={"S": "whsec_" + "c2VjcmV0" * 5}),
+        Platform(authorization=True, authorization_config=AuthorizationConfig(keys)),
+        Platform(
+            authorization=True,
+            authorization_config=AuthorizationConfig(
+                keys, admin_scope="boss", excluded_routes=("/agents",)
+            ),
+        ),
+    ]
+
+    for platform in platforms:
+        assert contract_of(platform).document == told(platform)
+    assert len({id(contract_of(platform)) for platform in platforms}) == len(platforms)
+
+
 def test_every_client_is_checked(written: Contract) -> None:
     class Wrong(Platform):
         def answer(self, request: Request, caller: Principal | None = None) -> Program[Answer]:
