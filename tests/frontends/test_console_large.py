@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ..browser import NoBrowser
-from .console_kit import Console, console
+from .console_kit import NARROW, Console, console
 from .console_world import World, copy_run, world
 
 RUNS: Final = 400
@@ -79,3 +79,46 @@ def test_another_page_of_a_long_list_draws_its_own_rows_alone(
     shown.click("Back to the first")
     shown.page.wait(f"{_ROWS}.length === {GROUP}")
     shown.assert_clean()
+
+
+# --- Long names, and hostile ones -----------------------------------------------------------------
+
+WIDE: Final = "W" * 10_000
+LONG: Final = f"first\nsecond\u202eesrever <img src=x onerror='window.ran = 1'> {WIDE}"
+SEEN: Final = {
+    "/overview": "wait for a person",
+    "/agents": WIDE,
+    "/agents/agent/clerk": WIDE,
+    "/agents/team/desk": WIDE,
+    "/playground/agent/clerk": "What you write is sent to it",
+    "/runs": WIDE,
+    "/runs/{run}?component=agent:clerk&db_id=main": WIDE,
+    "/sessions?db_id=main": "W" * 100,
+    "/sessions/long?type=agent&db_id=main&user_id=bob": WIDE,
+    "/approvals": WIDE,
+    "/incidents": "model_overloaded",
+    "/audit": "W" * 100,
+    "/settings": WIDE,
+}
+"""What can be read on each screen, in the end."""
+
+TALLEST: Final = 200  # CSS pixels of a heading, which leaves most of a telephone to the rest
+
+
+def test_long_and_hostile_texts_stay_within_a_telephone(
+    shown: Console, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with world(tmp_path_factory.mktemp("long"), title=LONG) as office:
+        run = office.run(f"look up {LONG}", session_id="long")
+        office.run(f"pay {LONG}", session_id="waits")
+        office.run("fail", session_id="fails")
+        shown.open(office.origin, office.token("platform:admin", sub=LONG[-200:]))
+        shown.resize(*NARROW)
+        for place, seen in SEEN.items():
+            shown.show(place.format(run=run["run_id"]))
+            shown.wait_text(seen)
+            assert shown.overflow() == [], place
+            assert shown.page.run("document.querySelector('h1').offsetHeight") < TALLEST, place
+        assert shown.page.run("'ran' in window") is False
+        shown.assert_clean()
+        shown.page.go("about:blank")

@@ -17,6 +17,7 @@ import pytest
 from legation.migrations.catalogue import CATALOGUE, Migration
 from legation.migrations.migrate import Migrated, migrate
 from legation.migrations.schema_version import EMPTY, Version
+from legation.store import sizes
 from legation.store.units import Dialect
 
 from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
@@ -61,11 +62,26 @@ def test_sqlite_prepares_every_statement(
 def test_postgresql_prepares_every_statement(
     statements: list[tuple[str, str]], postgres: str
 ) -> None:
+    asked = [sql.psycopg_text for sql in (sizes.WHOLE, sizes.TABLES)]  # not of every SQLite
     with closing(PostgresDriver(postgres)) as driver:
         migrated(driver, CATALOGUE.latest)
-        for _, text in statements:
+        for text in (*(text for _, text in statements), *asked):
             driver.connection.execute(f"prepare x as {numbered(text)}".encode())
             driver.connection.execute(b"deallocate x")
+
+
+def test_postgresql_measures_every_table(postgres: str) -> None:
+    with closing(PostgresDriver(postgres)) as driver:
+        migrated(driver, CATALOGUE.latest)
+        driver.ask("analyze cluster")
+
+        measured = driver.run(sizes.MeasureDatabase())
+
+        tables = {one.name: one for one in measured.tables or ()}
+        assert tables.keys() == file_of_each_table(driver).keys()
+        assert tables["cluster"].rows == 1
+        assert tables["runs"].rows is None  # nobody has estimated it yet
+        assert 0 < sum(one.size for one in tables.values()) < measured.size
 
 
 def numbered(text: str) -> str:

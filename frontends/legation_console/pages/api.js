@@ -163,7 +163,7 @@ export class Api {
 }
 
 /** @param {string} block @returns {import("../types/console").StreamEvent | null} */
-export function readEvent(block) {
+function readEvent(block) {
   let id = "", name = "message";
   const data = [];
   for (const line of block.split("\n")) {

@@ -20,7 +20,7 @@ export function compact(value) {
  * A time as the interface has it: seconds, or ISO 8601.
  * @param {number | string | null | undefined} value @returns {Date | null}
  */
-export function date(value) {
+function date(value) {
   if (value === null || value === undefined || value === "") return null;
   const found = new Date(typeof value === "number" ? value * 1000 : value);
   return Number.isNaN(found.getTime()) ? null : found;

@@ -25,7 +25,7 @@ export function curl(address, asked, token) {
 }
 
 /** A value as Python writes it. @param {any} value @returns {string} */
-export function python(value) {
+function python(value) {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (typeof value === "number") return String(value);

@@ -13,7 +13,7 @@ const NOTE = { properties: { confirmation_note: { type: "string", title: "Note",
 const RESULT = { properties: { result: { title: "Result", type: "string", maxLength: 100_000, description: "What the call has brought, as text or as JSON." } }, required: ["result"] };
 
 /** How a call is to be answered. @param {any} tool @returns {"execute" | "doubt" | "confirm"} */
-export function kindOf(tool) {
+function kindOf(tool) {
   if (tool.in_doubt) return "doubt";
   return tool.external_execution_required ? "execute" : "confirm";
 }
