@@ -2,6 +2,8 @@
 
 What a node was doing when it was killed is taken over when its leases run out, here after 8 s.
 `LEGATION_SOAK=10000` makes it the long one.
+
+It is run on the newest Python alone: `test_runs_kill` kills a server on the oldest.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import pytest
 import trio
 
 from ..providers.soak import Plan, Soak
+
+pytestmark = pytest.mark.newest
 
 _LONG = int(os.environ.get("LEGATION_SOAK", "0"))
 PLAN = (

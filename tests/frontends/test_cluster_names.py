@@ -1,4 +1,7 @@
-"""Names of nodes: in two containers on one file, on two hosts, with sessions that are ended."""
+"""Names of nodes: in two containers on one file, on two hosts, with sessions that are ended.
+
+A name is held by the system and by SQL, so these are run on the newest Python alone.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ from .cluster_kit import (
     status_of,
 )
 from .drain_kit import RUNS
+
+pytestmark = pytest.mark.newest
 
 COUNT: Final = 12
 ROOTLESS: Final = () if os.geteuid() == 0 else ("--user", "--map-root-user")

@@ -1,4 +1,8 @@
-"""PostgreSQL is killed and away for longer than a lease: no run of two nodes notices."""
+"""PostgreSQL is killed and away for longer than a lease: no run of two nodes notices.
+
+It is run on the newest Python alone: what the oldest driver does in an outage is tried in
+`test_database_away` and `test_database_watch`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ import pytest
 
 from ..engines import NoPostgres, cluster, restarting
 from .cluster_kit import NIGHTLY, begin_talks, finish_talks, node, report_talks
+
+pytestmark = pytest.mark.newest
 
 RUNS: Final = 12
 LONG: Final = [(lease, away) for lease in (10.0, 30.0) for away in (8.0, 16.0, 35.0, 60.0)]

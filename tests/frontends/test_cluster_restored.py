@@ -1,4 +1,7 @@
-"""A database restored from a backup under running nodes: no run in two places, and a clear line."""
+"""A database restored from a backup under running nodes: no run in two places, and a clear line.
+
+The core decides that by what SQL answers, so these are run on the newest Python alone.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from attrs import define, field
 
 from .cluster_kit import Talk, ask_json, await_true, begin_run, node, status_of
 from .drain_kit import RUNS
+
+pytestmark = pytest.mark.newest
 
 LEASE: Final = 6.0
 TABLES: Final = "select tablename from pg_tables where schemaname = current_schema()"

@@ -1,4 +1,8 @@
-"""Rolling restarts under streams: every stream has its end, also where a worker is killed."""
+"""Rolling restarts under streams: every stream has its end, also where a worker is killed.
+
+They are run on the newest Python alone: `test_server_prefork` and `test_cluster_restart` replace
+processes on the oldest.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,10 @@ PAUSE: Final = 2.5 if NIGHTLY else 0.5
 """Seconds between two restarts."""
 CLIENTS: Final = 16 if NIGHTLY else 6
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="slots are spread on Linux")
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(sys.platform != "linux", reason="slots are spread on Linux"),
+]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

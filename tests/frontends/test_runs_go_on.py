@@ -1,6 +1,8 @@
 """Runs go on after their node was killed or drained: none is lost, and no call is made twice.
 
 Real processes, a model behind a socket, and tools that count in a file what they have done.
+
+They are run on the newest Python alone: `test_runs_kill` kills a server on the oldest.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from ..providers.server import listening
 from ..providers.strict import WhatsAppApi
 from .cluster_kit import NIGHTLY, await_true, send
 from .errands_kit import DRAIN_SECONDS, Site, begin_clients, rows, site
+
+pytestmark = pytest.mark.newest
 
 RUNS: Final = 200 if NIGHTLY else 16
 RESTARTS: Final = 20 if NIGHTLY else 2
