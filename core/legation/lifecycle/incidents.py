@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from attrs import evolve, field
 
-from ..effects import Job, Log, Now, Program, Sleep, ThisNode, Transact
+from ..effects import Log, Now, Program, Sleep, ThisNode, Transact
 from ..runs.incident_book import IncidentBook
-from ..runs.rounds import Pause, repeat
+from ..runs.rounds import Pause, RoundJob
 from ..store.failures import StoreFailure
 from ..store.incidents import AddIncidents
 from ..values import frozen
@@ -20,7 +20,7 @@ _HOUR_US: Final = 3_600_000_000
 
 
 @frozen
-class WriteIncidents(Job):
+class WriteIncidents(RoundJob):
     """Write the incidents of a process to `database`: no statement where there was none.
 
     A process that is killed loses those of its last seconds, which the log has.  What could not be
@@ -35,18 +35,9 @@ class WriteIncidents(Job):
         """Wait a moment."""
         return Sleep(_ROUND_SECONDS)
 
-    @property
-    def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise."""
-        return self.pause
-
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "incidents_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, whatever goes wrong."""
-        return repeat(self)
 
     def round(self) -> Program[bool]:
         """Write what there is for the database, and say how many are not in the list."""

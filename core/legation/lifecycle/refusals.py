@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from attrs import asdict, field
 
-from ..effects import Job, Log, Now, Program, Sleep, Transact
-from ..runs.rounds import Pause, repeat
+from ..effects import Log, Now, Program, Sleep, Transact
+from ..runs.rounds import Pause, RoundJob
 from ..shares.refusal_counter import RefusalCounter
 from ..store.failures import StoreFailure
 from ..store.refusals import AddRefusals, RefusalCount, shorten
@@ -24,7 +24,7 @@ _LINES: Final = 100
 
 
 @frozen
-class WriteRefusals(Job):
+class WriteRefusals(RoundJob):
     """Write what a process has counted: one unit of work a minute, none where nothing was.
 
     A process that is killed loses the counts of its last minute.  What could not be written is kept
@@ -39,18 +39,9 @@ class WriteRefusals(Job):
         """Wait for a part of a minute."""
         return Sleep(_ROUND_SECONDS)
 
-    @property
-    def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise."""
-        return self.pause
-
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "refusals_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, whatever goes wrong."""
-        return repeat(self)
 
     def round(self) -> Program[bool]:
         """Write what was counted in the minutes that are over."""

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from ..effects import AwaitNudge, Job, Log, Now, Program, Sleep, Spawn, ThisNode, Transact
 from ..runs.membership import enter
-from ..runs.rounds import Pause, Rounds, pause_us, repeat
+from ..runs.rounds import Pause, RoundJob, pause_us
 from ..store.inbox import INBOX
 from ..store.leased_queue import (
     ClaimedItems,
@@ -69,7 +69,7 @@ def send_outbox(worker: WorkerLeases) -> ClaimWork:
 
 
 @frozen
-class _QueueJob(Job, Rounds):
+class _QueueJob(RoundJob):
     """Base of the jobs on the queues of one database."""
 
     worker: WorkerLeases
@@ -87,10 +87,6 @@ class _QueueJob(Job, Rounds):
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "channel_round_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, as long as the process lives."""
-        return repeat(self)
 
 
 @frozen

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..effects import FindDead, Job, Log, Now, Nudge, Program, Sleep, ThisNode, Transact
+from ..effects import FindDead, Log, Now, Nudge, Program, Sleep, ThisNode, Transact
 from ..store.nodes import Bury
 from ..values import frozen
 from .executor import ExecutorContext
 from .membership import Membership, compare_leases
-from .rounds import Pause, repeat
+from .rounds import Pause, RoundJob
 from .topics import runs_topic
 
 __all__ = ["KeepAlive"]
@@ -18,10 +18,10 @@ _ROUND_SECONDS: Final = 1.0
 
 
 @frozen
-class KeepAlive(Job):
+class KeepAlive(RoundJob):
     """Beat in time, take for dead whose name nobody holds, and let go of what nobody executes.
 
-    A beat that failed is tried again in the next second.
+    A beat that failed is tried again in the next second: the lease of this node runs out meanwhile.
     """
 
     context: ExecutorContext
@@ -32,18 +32,9 @@ class KeepAlive(Job):
         """Wait for a second: so soon a process that was killed beside this one is noticed."""
         return Sleep(_ROUND_SECONDS)
 
-    @property
-    def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise: the lease of this node runs out meanwhile."""
-        return self.pause
-
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "beat_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, whatever goes wrong."""
-        return repeat(self)
 
     def round(self) -> Program[bool]:
         """Do what is due."""

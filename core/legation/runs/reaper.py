@@ -11,7 +11,6 @@ from attrs import evolve
 from ..effects import (
     AwaitNudge,
     Interrupted,
-    Job,
     Log,
     Now,
     Nudge,
@@ -40,7 +39,7 @@ from .fold import RunRecord, find_last
 from .membership import enter
 from .output import RunSummary
 from .retry import MOST_TRIES, PASSING
-from .rounds import Pause, repeat
+from .rounds import Pause, RoundJob
 from .state_writer import StateWriter, view_of
 from .step_outcomes import UnknownOutcome
 from .terms import COUNTED
@@ -52,7 +51,7 @@ _ROUND_SECONDS: Final = 1.0
 
 
 @frozen
-class KeepRuns(Job):
+class KeepRuns(RoundJob):
     """Look after the runs of one database, for ever.
 
     Every second, and sooner where another node says so: who was asked to cancel there, and what
@@ -69,18 +68,9 @@ class KeepRuns(Job):
         """Wait for a run that another node lets go of."""
         return AwaitNudge(runs_topic(self.database), _ROUND_SECONDS)
 
-    @property
-    def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise: somebody may wait for the end of a run."""
-        return self.pause
-
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "reaper_round_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, whatever goes wrong."""
-        return repeat(self)
 
     def round(self) -> Program[bool]:
         """Pass cancellations on, then take up what nobody executes."""

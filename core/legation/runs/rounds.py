@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeAlias
 
-from ..effects import AwaitNudge, Log, Program, Sleep
+from ..effects import AwaitNudge, Job, Log, Program, Sleep
 from ..incidents import where
 from ..store.failures import StoreFailure
 from ..values import frozen
 
-__all__ = ["Attempt", "Pause", "Rounds", "attempt", "pause_us", "repeat"]
+__all__ = ["Attempt", "Pause", "RoundJob", "Rounds", "attempt", "pause_us", "repeat"]
 
 Pause: TypeAlias = AwaitNudge | Sleep
 
@@ -76,6 +76,21 @@ def repeat(rounds: Rounds) -> Program[None]:
         logged = done.trouble
         if not done.more:
             yield from rounds.after_trouble if logged else rounds.pause
+
+
+class RoundJob(Job):
+    """Base of the jobs that go round for ever: what all of them do alike."""
+
+    __slots__ = ()
+
+    @property
+    def after_trouble(self: Rounds) -> Pause:
+        """Wait no longer than otherwise."""
+        return self.pause
+
+    def program(self: Rounds) -> Program[None]:
+        """Go round, whatever goes wrong."""
+        return repeat(self)
 
 
 def pause_us(rounds: Rounds) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..effects import Job, Log, Now, Program, RandomBytes, Sleep, Transact
+from ..effects import Log, Now, Program, RandomBytes, Sleep, Transact
 from ..store.unhosted import FindUnhosted
 from ..values import frozen
 from .executor import ExecutorContext
-from .rounds import Pause, repeat
+from .rounds import Pause, RoundJob
 
 __all__ = ["WatchUnhosted"]
 
@@ -16,7 +16,7 @@ _ROUND_SECONDS: Final = 60.0
 
 
 @frozen
-class WatchUnhosted(Job):
+class WatchUnhosted(RoundJob):
     """Look once a minute for what waits in one database and is hosted by nobody who lives.
 
     What is found is kept with the membership, for `/ready` and the measurements; the log has a
@@ -31,18 +31,9 @@ class WatchUnhosted(Job):
         """Wait for a minute."""
         return Sleep(_ROUND_SECONDS)
 
-    @property
-    def after_trouble(self) -> Pause:
-        """Wait no longer than otherwise."""
-        return self.pause
-
     def log_trouble(self, level: str, fields: tuple[tuple[str, Any], ...]) -> Log:
         """Return the line of the log for a round that failed."""
         return Log(level, "unhosted_round_failed", fields)
-
-    def program(self) -> Program[None]:
-        """Go round, whatever goes wrong."""
-        return repeat(self)
 
     def round(self) -> Program[bool]:
         """Look, where a beat has shown who else is there, and say what has changed."""
