@@ -24,6 +24,12 @@ MODULE: Final = """
 from tests.frontends.console_world import platform
 office = platform()
 """
+HURRY: Final = """
+const after = window.setInterval;
+window.setInterval = (act, ms) => after(act, ms / 20);
+"""
+"""A screen that looks again every 10 s does so every half a second."""
+
 SCOPES: Final = (
     *("agents:read", "agents:run", "runs:read", "approvals:read", "approvals:write"),
     *("channels:read", "channels:write", "audit:read"),
@@ -100,3 +106,33 @@ def test_a_run_that_somebody_allows_goes_on_after_a_crash(shown: Console, tmp_pa
             look_after_a_dead_letter(shown, world)
             read_the_trail(shown)
             second.signal(signal.SIGKILL)  # a browser keeps its connections: nobody waits for them
+
+
+def test_a_server_that_goes_away_is_told_and_comes_back_by_itself(
+    shown: Console, tmp_path: Path
+) -> None:
+    issuer, port = Issuer(), free_port()
+    (tmp_path / "story.py").write_text(MODULE)
+    with listening(WhatsAppApi(), Faults()) as base:
+        given = environment(tmp_path, base, issuer, tmp_path / "gate")
+        env = {**given, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+        serve = ("story:office", "--port", str(port))
+        world = World(f"http://127.0.0.1:{port}", issuer, WhatsAppApi(), Faults())
+        with running(*serve, env=env) as first:
+            first.until_served()
+            shown.open(world.origin, world.token("nodes:read"))
+            shown.page.call("Page.addScriptToEvaluateOnNewDocument", source=HURRY)
+            shown.page.call("Page.reload")
+            shown.wait_text("answers you")
+            first.signal(signal.SIGKILL)
+            first.ended()
+        shown.wait_text("The server does not answer.")
+        assert "answers you" in shown.text("main")  # what it showed stays
+        with running(*serve, env=env) as second:
+            second.until_served()
+            gone = "!document.querySelector('main').innerText.includes('does not answer')"
+            shown.page.wait(gone)
+            assert "answers you" in shown.text("main")
+            second.signal(signal.SIGKILL)
+        refused = "Failed to load resource: net::ERR_"
+        assert [one for one in shown.page.complaints if not one.startswith(refused)] == []
