@@ -21,6 +21,7 @@ from ...store.leased_queue import LeasedQueue
 from ...store.outbox import OUTBOX, PutReply
 from ...values import frozen
 from ..call import Call
+from ..chosen_ids import PRINTED
 from ..fields import NoQuery, boolean, choice, declare, integer, text
 from ..json_schema import TEXT, list_of
 
@@ -151,7 +152,12 @@ def retry_reply(call: Call, channel: HostedChannel) -> Program[Response | NoRepl
 
 # --- a test ------------------------------------------------------------------------------------
 
-_RECIPIENT: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength": 256}
+_RECIPIENT: Final[dict[str, Any]] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 256,
+    "pattern": PRINTED,
+}
 _TEST: Final = "A test message of {}."
 
 
