@@ -13,7 +13,7 @@ from .console_kit import NARROW, Console, console
 from .console_world import World, copy_run, world
 
 RUNS: Final = 400
-MOST: Final = 200  # rows that are kept, as store.js has it
+MOST: Final = 150  # rows that are kept, as store.js has it
 GROUP: Final = 50
 
 _ROWS: Final = "[...document.querySelectorAll('tbody tr')]"

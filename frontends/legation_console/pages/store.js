@@ -42,7 +42,7 @@ export class Load {
 
 /** A list that is fetched page by page; at most `MOST` rows of it are kept. @template T */
 export class Pages {
-  static MOST = 200;
+  static MOST = 150;
   /** Rows are dropped in groups, so that those that stay are not drawn anew: see `table`. */
   static GROUP = 50;
 
