@@ -361,7 +361,7 @@ class FindListed(ReadUnit[tuple[ListedRun, ...]]):
 
 @frozen
 class CountListed(NarrowedRuns, ReadUnit[Mapping[str, int]]):
-    """How many runs there are in each state; at most `most` of each are counted."""
+    """The number of runs in each state; at most `most` of each are counted."""
 
     long: ClassVar[bool] = True
 

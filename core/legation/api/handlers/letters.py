@@ -170,7 +170,7 @@ def _read_recipient(read: Reader, name: str) -> str | None:
 
 @frozen
 class MessageTestRequest:
-    """Who is to get the test message, as the channel names people or conversations."""
+    """A test message: its recipient, as the channel names people or conversations."""
 
     recipient: str = declare(
         _RECIPIENT, _read_recipient, "As `recipient` of a reply has it", required=True

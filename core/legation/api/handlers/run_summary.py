@@ -123,7 +123,7 @@ def _percentile(ordered_us: list[int], percent: int) -> float | None:
 
 @define
 class _Reading:
-    """What was read so far: the sums, and how many runs."""
+    """The sums of the runs that were read so far, and their number."""
 
     by: str
     total: _Sum = field(factory=_Sum)
