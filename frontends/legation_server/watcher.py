@@ -103,9 +103,10 @@ def watch(seconds: float, mark: Mark, log: Write) -> Generator[Page]:
     gc.collect()
     gc.freeze()  # what both share stays shared: no collection touches it
     _flush()
+    worker = os.getpid()  # the child would ask too late where this process has ended meanwhile
     pid = os.fork()
     if pid == 0:
-        _become(page, stack, seconds, mark, log)
+        _become(page, worker, stack, seconds, mark, log)
     os.close(stack)
     faulthandler.register(_SIGNAL, file=write, all_threads=False)
     try:
@@ -117,14 +118,15 @@ def watch(seconds: float, mark: Mark, log: Write) -> Generator[Page]:
         os.waitpid(pid, 0)
 
 
-def _become(page: Page, stack: int, seconds: float, mark: Mark, log: Write) -> NoReturn:
-    """Be the watcher.  It has no listener, so that no client waits for it."""
+def _become(
+    page: Page, worker: int, stack: int, seconds: float, mark: Mark, log: Write
+) -> NoReturn:
+    """Be the watcher of `worker`.  It has no listener, so that no client waits for it."""
     try:
         for number in _QUIET:  # sent to all of a group; it goes with whom it watches
             signal.signal(number, signal.SIG_IGN)
         os.closerange(3, stack)
         os.closerange(stack + 1, os.sysconf("SC_OPEN_MAX"))
-        worker = os.getppid()
         label = _wait(page, worker, seconds)
         if label is not None:
             fields = json.loads(label) | {"seconds": seconds, "stack": _stack_of(worker, stack)}

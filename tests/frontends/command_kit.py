@@ -129,6 +129,7 @@ class Command:
             self.popen.wait()
         self._reader.join(PATIENCE)
         assert self.popen.stderr is not None
+        assert not self._reader.is_alive(), "a process outlives the server"  # to close would wait
         self.popen.stderr.close()
 
 

@@ -246,6 +246,32 @@ def test_a_watcher_goes_with_its_process_and_is_deaf_to_the_group(tmp_path: Path
         wait_until(lambda: not is_alive(watcher))
 
 
+ORPHANED: Final = """
+import os
+import signal
+import time
+from legation_server.watcher import watch
+
+def end_parent():
+    parent = os.getppid()
+    os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+
+os.register_at_fork(after_in_child=end_parent)
+with watch(60.0, print, print):
+    pass
+"""
+
+
+def test_a_watcher_whose_process_ends_at_once_does_not_stay() -> None:
+    command = [sys.executable, "-c", ORPHANED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watched:
+        output, _ = watched.communicate(timeout=PATIENCE)  # until nobody can write to it
+
+    assert (output, watched.returncode) == ("", -signal.SIGKILL)
+
+
 def test_a_watcher_has_no_socket(watched: Command) -> None:
     watched.port()
     folder = Path(f"/proc/{watcher_of(watched)}/fd")
