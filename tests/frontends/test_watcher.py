@@ -260,7 +260,7 @@ def end_parent():
 
 os.register_at_fork(after_in_child=end_parent)
 with watch(60.0, print, print):
-    pass
+    time.sleep(60)
 """
 
 
