@@ -225,7 +225,7 @@ def lowest(session: nox.Session) -> None:
     """
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
-    project = ("-e", ".[dev,otel,pdf,postgres]")
+    project = ("-e", ".[dev,otel,pdf,postgres,rich]")
     session.install("--resolution=lowest-direct", *project)
     session.install(*project, *groups("test"))  # leaves what is there and allowed as it is
     programs(session)
