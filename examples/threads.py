@@ -342,7 +342,7 @@ class Host:
             events = self.state.next_events(effect.run_id, effect.after, waiter)
         if events is None:
             turn.wait(waiter, effect.timeout_seconds)
-            events = self.state.held(effect.run_id, effect.after)
+            events = self.state.held_events(effect.run_id, effect.after)
         return events or ()
 
     def await_nudge(self, turn: Turn, effect: e.AwaitNudge) -> None:

@@ -155,7 +155,7 @@ class NodeState(Generic[W]):
             self._feeds.popitem(last=False)
             self._characters -= oldest.characters
 
-    def held(self, run_id: str, after: int) -> tuple[StoredEvent, ...] | None:
+    def held_events(self, run_id: str, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""
         feed = self._feeds.get(run_id)
         return None if feed is None else feed.behind(after)

@@ -46,7 +46,7 @@ class Hub:
         events = self.state.next_events(run_id, after, event.set)
         if events is None:
             await self._wait(event, timeout_seconds)
-            return self.state.held(run_id, after) or ()
+            return self.state.held_events(run_id, after) or ()
         if not events:
             await anyio.lowlevel.checkpoint()
         return events

@@ -252,7 +252,7 @@ def _spawn(world: World, task: Task[Any], effect: effects.Spawn) -> None:
 def _publish(world: World, task: Task[Any], effect: effects.Publish) -> None:
     state = task.node.state
     for waiting in state.publish(effect.run_id, effect.events, world.clock.elapsed):
-        events = state.held(effect.run_id, waiting.waits_for.after)
+        events = state.held_events(effect.run_id, waiting.waits_for.after)
         world.scheduler.wake(waiting, events or ())
 
 

@@ -53,7 +53,7 @@ def test_what_is_held_is_without_gap(
         state.publish("r", events(*seqs), 0.0)
 
     found = None if held is None else events(*held)
-    assert state.held("r", after) == found
+    assert state.held_events("r", after) == found
     assert state.next_events("r", after, "me") == found
 
 
@@ -77,7 +77,7 @@ def test_whatever_is_published_what_is_held_follows_what_was_seen(
     for seqs in published:
         state.publish("r", events(*seqs), 0.0)
 
-    held = state.held("r", after) or ()
+    held = state.held_events("r", after) or ()
     assert [event.seq for event in held] == list(range(after + 1, after + 1 + len(held)))
 
 
@@ -103,8 +103,8 @@ def test_a_run_keeps_its_last_events() -> None:
     state = fresh()
     state.publish("r", events(*range(1, EVENTS_OF_A_RUN + 11)), 0.0)
 
-    assert state.held("r", 9) == ()
-    assert len(state.held("r", 10) or ()) == EVENTS_OF_A_RUN
+    assert state.held_events("r", 9) == ()
+    assert len(state.held_events("r", 10) or ()) == EVENTS_OF_A_RUN
 
 
 def test_runs_not_heard_of_for_long_are_forgotten() -> None:

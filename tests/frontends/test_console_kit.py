@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from ..browser import NoBrowser
+from ..http_threads import Quiet, ThreadedServer, serve
 from .console_kit import NARROW, Console, console
 
 POLICY = "default-src 'self'; require-trusted-types-for 'script'"
@@ -21,7 +20,7 @@ BAD = b"""<!doctype html><html><title>bad</title><main><h1>Bad</h1><button></but
 <div><pre>%s</pre></div></main>""" % (b"x" * 400)
 
 
-class Pages(BaseHTTPRequestHandler):
+class Pages(Quiet, BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = BAD if self.path.startswith("/bad") else GOOD
         self.send_response(200)
@@ -31,21 +30,11 @@ class Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
-        """Say nothing."""
-
 
 @pytest.fixture(scope="module")
 def origin() -> Generator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with serve(ThreadedServer(Pages)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from attrs import define, field, frozen
+
+from ..http_threads import Quiet, ThreadedServer, serve
 
 __all__ = [
     "KEY",
@@ -177,7 +179,7 @@ class ModelServer(ABC):
             return self.plan.pop(0) if self.plan else Said(("OK",))
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = 20
@@ -269,38 +271,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
-        """Say nothing."""
-
 
 def _written(name: str, data: Any) -> bytes:
     told = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     return (f"event: {name}\n" if name else "").encode() + f"data: {told}\n\n".encode()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
+class _Server(ThreadedServer):
     def __init__(self, model: ModelServer) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.model = model
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients go away in the middle here."""
 
 
 @contextmanager
 def serving(model: ModelServer) -> Generator[str]:
     """Serve `model` until the block ends; yield its address, without a slash at its end."""
     server = _Server(model)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
     model.address = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield model.address
-    finally:
-        model.stopped.set()
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with serve(server):
+        try:
+            yield model.address
+        finally:
+            model.stopped.set()

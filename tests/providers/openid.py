@@ -12,18 +12,18 @@ import hashlib
 import json
 import re
 import secrets
-import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from attrs import define, field, frozen
 
 from ..callers import Issuer
+from ..http_threads import Quiet, ThreadedServer, serve
 
 __all__ = ["CLIENT", "OpenIdProvider", "signing_in"]
 
@@ -183,7 +183,7 @@ def _challenge(verifier: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -247,31 +247,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
-        """Say nothing."""
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(ThreadedServer):
     def __init__(self, provider: OpenIdProvider) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.provider = provider
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: browsers go away when they like."""
 
 
 @contextmanager
 def signing_in(provider: OpenIdProvider) -> Generator[str]:
     """Serve `provider`; yield the issuer, which it takes as its own."""
     server = _Server(provider)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
     provider.base = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serve(server):
         yield provider.base
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from random import Random
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from attrs import define, field
 
+from ..http_threads import Quiet, ThreadedServer, serve
 from .strict import Provider, Reply
 
 __all__ = ["Faults", "listening"]
@@ -48,7 +48,7 @@ class Faults:
         return ""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -86,32 +86,16 @@ class _Handler(BaseHTTPRequestHandler):
         head += [f"{name}: {value}" for name, value in reply.headers.items()]
         self.wfile.write("\r\n".join([*head, "", ""]).encode() + reply.body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (named there)
-        """Say nothing."""
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
+class _Server(ThreadedServer):
     def __init__(self, provider: Provider, faults: Faults) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.provider = provider
         self.faults = faults
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients are killed here."""
 
 
 @contextmanager
 def listening(provider: Provider, faults: Faults | None = None) -> Generator[str]:
     """Serve `provider`; yield the address to send to, without a slash at its end."""
-    server = _Server(provider, faults or Faults())
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with serve(_Server(provider, faults or Faults())) as address:
+        yield address

@@ -556,7 +556,7 @@ class Tempest:
 
     def _hear_event(self, node: Node, effect: Publish) -> None:
         for waiting in node.state.hear_event(digest(effect.run_id), effect.events[-1].seq):
-            events = node.state.held(effect.run_id, waiting.waits_for.after)
+            events = node.state.held_events(effect.run_id, waiting.waits_for.after)
             self.scheduler.wake(waiting, events or ())
 
     def _hear_nudge(self, node: Node, effect: Nudge) -> None:

@@ -92,7 +92,7 @@ def _outlives(bench: Bench) -> None:
     bench.run(go_on())
 
 
-def _outlives_failing(bench: Bench) -> None:
+def _outlive_program(bench: Bench) -> None:
     name = bench.name("job")
 
     def store() -> Program[None]:
@@ -120,7 +120,7 @@ class _OwnError(Exception):
     """An error that a program of a case raises."""
 
 
-def _failing(bench: Bench) -> None:
+def _fail_some(bench: Bench) -> None:
     ended: list[str] = []
 
     def fail() -> Program[None]:
@@ -200,9 +200,9 @@ CASES: Final = (
         "Spawn.outlives_failing",
         Spawn,
         "A job goes on when the program that asked for it fails",
-        _outlives_failing,
+        _outlive_program,
     ),
-    Case("Spawn.failing", Spawn, "A job that fails ends nothing but itself", _failing),
+    Case("Spawn.failing", Spawn, "A job that fails ends nothing but itself", _fail_some),
     Case("Spawn.many", Spawn, "Any number of jobs run", _many),
     Case("Spawn.anew", Spawn, "A job is started anew each time that it is spawned", _anew),
     Case(

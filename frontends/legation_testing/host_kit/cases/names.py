@@ -54,7 +54,7 @@ def _of_another(bench: Bench) -> None:
         bench.run(_hold(FIRST, name))
 
 
-def _living(bench: Bench) -> None:
+def _spare_living(bench: Bench) -> None:
     own, others = bench.name("own"), bench.name("other")
     bench.run(_hold(FIRST, own))
     with bench.make_host(bench.setup) as other:
@@ -64,7 +64,7 @@ def _living(bench: Bench) -> None:
             expect("the dead among those that live", found, ())
 
 
-def _ended(bench: Bench) -> None:
+def _find_ended(bench: Bench) -> None:
     held = bench.run(_hold(FIRST, bench.name("own")))
     name = bench.name("ended")
     with bench.make_host(bench.setup) as other:
@@ -116,12 +116,14 @@ CASES: Final = (
         "To hold a name for a database that the host has not is a fault: `run` raises it",
         _nowhere(HoldName("nowhere", "name")),
     ),
-    Case("FindDead.living", FindDead, "`FindDead` never names one that somebody holds", _living),
+    Case(
+        "FindDead.living", FindDead, "`FindDead` never names one that somebody holds", _spare_living
+    ),
     Case(
         "FindDead.ended",
         FindDead,
         "`FindDead` names one of its place whose process has ended, as often as it is asked",
-        _ended,
+        _find_ended,
     ),
     Case("FindDead.apart", FindDead, "A name of one database says nothing in another", _apart),
     Case(

@@ -33,7 +33,7 @@ def _result(bench: Bench) -> None:
         expect("`run` returned", bench.run(give(result)), result)
 
 
-def _nothing_asked(bench: Bench) -> None:
+def _ask_nothing(bench: Bench) -> None:
     def give() -> Program[str]:
         yield from ()
         return "at once"
@@ -83,7 +83,7 @@ def _reopen(bench: Bench) -> Generator[HostUnderTest]:
         yield host
 
 
-def _opened_twice(bench: Bench) -> None:
+def _open_twice(bench: Bench) -> None:
     name = bench.name("kept")
     nodes = [bench.run(ask(ThisNode()))]
     for number in range(2):
@@ -122,7 +122,7 @@ CASES: Final = (
         "program.nothing_asked",
         None,
         "A program that asks for nothing runs, too",
-        _nothing_asked,
+        _ask_nothing,
     ),
     Case(
         "program.own_error",
@@ -146,7 +146,7 @@ CASES: Final = (
         "host.opened_twice",
         None,
         "A host opened again has what was stored, and another name",
-        _opened_twice,
+        _open_twice,
     ),
     Case(
         "host.end_closes_jobs",
