@@ -96,6 +96,7 @@ _ROLE: Final = re.compile(r"\{[\w:-]+\}$")
 _NO_PROSE: Final = re.compile(
     r"^\([\w-]+\)=$|^\[\^[\w-]+\]:.*(?:\n[ ]+.*)*", re.MULTILINE
 )  # targets, footnotes
+_CODE: Final = re.compile(r"`[^`]*`")
 _CODES: Final = re.compile(r"`[^`]*`(?:(?:, and|, or|,| and| or) `[^`]*`){2,}")
 _END: Final = re.compile(r"(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*]*[A-Z`0-9])")
 _ABBREVIATION: Final = re.compile(r"\b(e\.g|i\.e|etc|cf|vs|Mr|Dr)\.\s")
@@ -196,7 +197,7 @@ def measure(name: str, markdown: str, known: frozenset[str]) -> Page:
         over=tuple(part for part in statements if _length(part) > LONG),
         openings=tuple(part for part in statements if _OPENING.match(part)),
         clauses=sum(len(_WHAT.findall(part)) for part in everything),
-        mannered=tuple(part for part in everything if _MANNER.search(part)),
+        mannered=tuple(part for part in everything if _MANNER.search(_CODE.sub("", part))),
         headings=len(text.headings),
         bare=tuple(heading for heading in text.headings if lacks_term(heading, known)),
     )
