@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "_ext"]
 default_role = "code"  # docstrings write `code` as Markdown does
@@ -33,6 +34,12 @@ html_copy_source = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
+
+# A copy button takes commands without their prompts and without what they print.
+copybutton_prompt_text = r"\$ |> |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_copy_empty_lines = False
+copybutton_here_doc_delimiter = "EOF"
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

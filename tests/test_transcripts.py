@@ -62,6 +62,13 @@ def test_commands_go_on_behind_the_second_prompt() -> None:
     )
 
 
+def test_here_document_is_typed_up_to_its_end() -> None:
+    assert exchanges("$ cat <<'EOF'\na\n\nb\nEOF\na\n\nb\n$ true\n") == (
+        Exchange("cat <<'EOF'\na\n\nb\nEOF", "a\n\nb\n"),
+        Exchange("true", ""),
+    )
+
+
 @pytest.mark.parametrize(
     ("shown", "got", "verdict"),
     [

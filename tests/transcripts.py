@@ -5,7 +5,8 @@ What a document says is what happens.  In a Markdown page
 * a `code-block` or `literalinclude` with a caption is a file of that name, and so is a block behind
   a comment `<!-- file: NAME -->`, where captions are not shown;
 * a `console` block is typed, line by line, into a shell that lives as long as the page:  `$ `
-  begins a command, `> ` goes on with it, and the lines after it are what it prints;
+  begins a command, `> ` goes on with it, and so does a here-document `<<'EOF'` up to its `EOF`;
+  the lines after it are what it prints;
 * `…` stands for anything, line breaks included, as what differs from run to run;
 * `legation serve` keeps its shell, so what comes after it is typed into another one, which knows
   nothing of the variables of the first; what stands before it in its block is typed into the first,
@@ -112,6 +113,9 @@ def exchanges(console: str) -> tuple[Exchange, ...]:
         typed = [first]
         while rest and re.match(r"> |>$", rest[0]):
             typed.append(rest.pop(0)[2:] or "\n")
+        if first.endswith("<<'EOF'\n"):
+            end = rest.index("EOF\n") + 1
+            typed, rest = [*typed, *rest[:end]], rest[end:]
         found.append(Exchange("".join(typed).rstrip("\n"), "".join(rest)))
     return tuple(found)
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
 import attrs
+import concepts
 import drawn
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -75,6 +76,14 @@ class RunStates(SphinxDirective):
         """Return a drawing and a table."""
         drawing = nodes.raw("", drawn.run_states_svg(), format="html")
         return [drawing, *self.parse_text_to_nodes(drawn.run_states())]
+
+
+class Concepts(SphinxDirective):
+    """The picture of the concepts."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the picture."""
+        return [nodes.raw("", concepts.draw(), format="html")]
 
 
 def _make_directive(function: Callable[[], str]) -> type[Drawn]:
@@ -194,6 +203,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         drawn.vocabulary,
     ):
         app.add_directive(function.__name__.replace("_", "-"), _make_directive(function))
+    app.add_directive("concepts", Concepts)
     app.add_directive("configuration", Configuration)
     app.add_directive("run-states", RunStates)
     app.setup_extension("sphinx.ext.autodoc")
