@@ -22,8 +22,8 @@ from legation.shares.subjects import network_of
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
-from .demonstration import check_database, load_or_demonstrate
 from .failing import CannotGoOn, sentences, why
+from .target import check_database, load_target
 
 __all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
 
@@ -70,8 +70,8 @@ def verify(
 ) -> None:
     """Find out whether a row of the audit trail was edited, removed, exchanged or put in.
 
-    Without DATABASE every database of the platform is looked at.  Without a file, platform.toml is
-    taken where there is one, and the demonstration otherwise.
+    Without DATABASE every database of the platform is looked at.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
     What is printed are the heads, the last row of each chain.  Keep them where whoever could
     write to the database cannot: rows cut off the end of a chain, and a chain written anew, show
@@ -116,8 +116,8 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
 
     Rows go from the beginning of each chain.  Where a chain was cut, who did it and how many rows
     went is an entry of the trail itself (operation audit.prune), and `legation audit verify` goes
-    by it.  Without DATABASE the trail of every database is pruned; without a file, platform.toml
-    is taken where there is one, and the demonstration otherwise.
+    by it.  Without DATABASE the trail of every database is pruned.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
     Verify before you prune, for what is gone proves nothing; and export the heads anew
     afterwards, as those of rows that went are no longer looked at.  Servers may go on meanwhile.
@@ -165,6 +165,8 @@ def refusals(
     They are no part of the audit trail: they are counted by minute, client (of IPv6 the first 64
     bits), route and status, once a minute is over.  Here the minutes are added up.  The client
     `others` stands for all that had no row of their own, because there were too many.
+
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
     \b
     Examples:
@@ -227,7 +229,7 @@ def _select(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
         names = tuple(names_left)
     if len(names) > 1:
         raise click.UsageError("name one database at most, after the platform's file")
-    platform = load_or_demonstrate(file)
+    platform = load_target(file)
     for name in names:
         check_database(platform, name)
     return platform, names or tuple(platform.databases)

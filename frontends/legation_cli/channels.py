@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,10 +12,10 @@ from legation import Platform
 from legation.api.handlers.channels import survey
 
 from .failing import CannotGoOn, sentences
+from .target import load_target
 
 __all__ = ["channels", "table"]
 
-_DEFAULT_FILE: Final = "platform.toml"
 _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work", "oldest", "dead")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -28,19 +26,14 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 def channels(platform: str | None, as_json: bool) -> None:
     """Show what waits in each channel: messages to answer, replies to send, dead letters.
 
-    Without a file, platform.toml is taken.  Exit code 1 says that something is dead, 2 that a
-    database does not answer.  `POST /channels/{channel}/messages/{message_id}/retry` tries a dead
-    letter again.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+    Exit code 1 says that something is dead, 2 that a database does not answer.
+    `POST /channels/{channel}/messages/{message_id}/retry` tries a dead letter again.
     """
     import anyio
 
-    from legation_host.loading import load_platform
-
     with sentences():
-        if platform is None and not Path(_DEFAULT_FILE).exists():
-            raise CannotGoOn(f"there is no {_DEFAULT_FILE} here: name the platform's file")
-        made = load_platform(platform or _DEFAULT_FILE, os.environ)
-        found = anyio.run(_survey, made)
+        found = anyio.run(_survey, load_target(platform))
     click.echo(json.dumps(found, indent=2) if as_json else table(found))
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:

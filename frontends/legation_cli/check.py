@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 
@@ -17,6 +16,7 @@ from legation.hosted.registry import Registry
 from legation.tools import Tool
 
 from .failing import sentences
+from .target import load_target
 
 __all__ = ["check", "explain"]
 
@@ -24,9 +24,9 @@ _LONGEST = 1 << 16  # characters; no token has so many
 
 
 @click.command(short_help="List routes with scopes, tools, and unsafe settings.")
-@click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
-def check(platform: str, as_json: bool) -> None:
+def check(platform: str | None, as_json: bool) -> None:
     """List every route with what it needs, every tool, and every setting that is unsafe.
 
     Nothing is started and no database is opened, so it has its place before every deployment.  A
@@ -38,6 +38,7 @@ def check(platform: str, as_json: bool) -> None:
     Of each tool is said who has to agree to a call: nobody, or a person; a tool of the client's is
     called by the client.
 
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
     Exit code 1 says that something is unsafe, 2 that the configuration cannot be served.
 
     \b
@@ -46,10 +47,9 @@ def check(platform: str, as_json: bool) -> None:
       legation check platform.toml --json | jq .unsafe
     """
     from legation_host.databases import check_files, check_url
-    from legation_host.loading import load_platform
 
     with sentences():
-        made = load_platform(platform, os.environ)
+        made = load_target(platform)
         for name, url in made.databases.items():
             check_url(name, url)
         check_files(made.databases)
@@ -133,8 +133,9 @@ def _print(
 @click.argument("token")
 @click.argument("method")
 @click.argument("path")
-@click.option("--platform", default="platform.toml", help="Whose keys to use.")
-def explain(token: str, method: str, path: str, platform: str) -> None:
+@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.option("--platform", "option", metavar="PLATFORM", help="The same, as an option.")
+def explain(token: str, method: str, path: str, platform: str | None, option: str | None) -> None:
     """Say whether TOKEN may ask METHOD PATH of a platform, and by which scope.
 
     No server is asked: the token is verified with the keys of the platform, as it would do it
@@ -149,17 +150,18 @@ def explain(token: str, method: str, path: str, platform: str) -> None:
       because        what is wrong with the token
       missing        the narrowest scope that would be enough
 
-    Exit code 1 says that it may not.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+    Exit code 1 says that the token may not.
 
     \b
     Examples:
       legation explain "$TOKEN" POST /agents/concierge/runs
-      echo "$TOKEN" | legation explain - GET /sessions
+      echo "$TOKEN" | legation explain - GET /sessions platform.toml
     """
-    from legation_host.loading import load_platform
-
+    if platform is not None and option is not None:
+        raise click.UsageError("name the platform once: as the argument, or with --platform")
     with sentences():
-        made = load_platform(platform, os.environ)
+        made = load_target(platform or option)
     text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105 (no password)
     sent = text.strip().encode("utf-8", "surrogateescape")
     decision = made.explain(sent, method.upper(), path, time.time_ns() // 1000)

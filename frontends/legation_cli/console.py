@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -13,6 +12,7 @@ from legation.access.claims import ClaimRules, claim_rules
 from legation.config import AuthorizationConfig
 
 from .failing import CannotGoOn, sentences
+from .target import load_config
 from .token import Duration, make_claims, sign
 
 __all__ = ["console"]
@@ -21,7 +21,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @click.command()
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML]")
+@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option(
     "--key",
     "key_path",
@@ -55,6 +55,9 @@ def console(
     The token stands behind the `#` of the address, which a browser sends to nobody; the page takes
     it out of the address at once.  For who sees the processes of this machine it is there a moment:
     with --no-browser it is printed alone.
+
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+    Only the signature of a token needs one.
 
     \b
     Examples:
@@ -94,10 +97,6 @@ def _find_page(url: str) -> str:
 
 def _rules(platform: str | None) -> tuple[ClaimRules, AuthorizationConfig]:
     """Return what the platform wants to read in a token."""
-    if platform is None:
-        return ClaimRules(), AuthorizationConfig()
-    from legation_host.loading import load_platform
-
     with sentences():
-        config = load_platform(platform, os.environ).config
+        config = load_config(platform)
     return claim_rules(config.authorization_config, config.id), config.authorization_config

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from attrs import evolve
 
 from legation import Platform
-from legation_host.loading import LoadError, load_platform
+from legation_host.loading import LoadError
 from legation_server import (
     ListenError,
     close_listeners,
@@ -24,11 +24,11 @@ from legation_server import (
     open_unix_listener,
 )
 
-from .demonstration import data_folder, demonstration
 from .dev_output import DevOutput, find_secrets
 from .failing import CannotGoOn
 from .reloading import CHILD, Reloader, find_folders, take_given, wait_only, watch_files
 from .service import ServeOptions, Service
+from .target import load_target
 
 __all__ = ["serve_dev"]
 
@@ -94,10 +94,7 @@ def _serve(
 
     def load() -> Platform:
         try:
-            if target is None:
-                platform = demonstration(data_folder(os.environ))
-            else:
-                platform = load_platform(target, os.environ)
+            platform = load_target(target, writes=True)
         except LoadError as error:
             if error.__cause__ is not None:
                 output.show_error("The platform cannot be read", error.__cause__)

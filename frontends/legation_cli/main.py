@@ -65,7 +65,7 @@ def main(context: click.Context) -> None:
     First steps:
       legation serve                        a demonstration, no key and no file needed
       legation keys new keys                keys of your own, and how to switch authorization on
-      legation serve platform.toml          your own agents
+      legation serve platform.toml          your own agents; the file may be left out
       legation console                      the console of a running server, in a browser
       legation check platform.toml          every route with its scope, every unsafe setting
     """

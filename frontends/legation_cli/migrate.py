@@ -22,8 +22,8 @@ from legation.programs import intercept
 from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
 
-from .demonstration import check_database, load_or_demonstrate
 from .failing import CannotGoOn, sentences, why
+from .target import check_database, load_target
 
 __all__ = ["migrate"]
 
@@ -48,8 +48,8 @@ def migrate(
     of a second, so that nobody queues behind it, and tries again for ten seconds.  Nodes that run
     notice within seconds; those of an older release go on where the new schema says that they may.
 
-    Without a file, platform.toml is taken where there is one, and the demonstration's database
-    otherwise.  Exit code 2 says that nothing was changed, and standard error says why.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+    Exit code 2 says that nothing was changed, and standard error says why.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def migrate(
         *files, database = names or [""]
         if not database or len(files) > 1:
             raise click.UsageError("name one database, after the platform's file if there is one")
-        platform = load_or_demonstrate(files[0] if files else None)
+        platform = load_target(files[0] if files else None, writes=not plan_only)
         check_database(platform, database)
         invocation = _Invocation(
             platform, database, _target(to), plan_only, allow_data_loss, as_json

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from legation_host.loading import load_platform
-
 from .failing import sentences
+from .target import load_target
 
 __all__ = ["openapi"]
 
 
 @click.command(short_help="Print the OpenAPI document of a platform.")
-@click.argument("platform", default="platform.toml", metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
-def openapi(platform: str) -> None:
+@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+def openapi(platform: str | None) -> None:
     """Print the OpenAPI 3.1.0 document that the platform serves at /openapi.json.
+
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
     \b
     Example:
       legation openapi platform.toml > openapi.json
     """
     with sentences():
-        made = load_platform(platform, os.environ)
+        made = load_target(platform)
     click.echo(made.documentation.document.body)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 from attrs import asdict
 
-from .demonstration import load_or_demonstrate
 from .failing import sentences
+from .target import load_target
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -42,7 +42,7 @@ def round_once(target: str | None, limit: int, seconds: float, as_json: bool) ->
     messages are answered, and what is long done is deleted.  What is still under work when the
     time is over is released.  Rounds may run side by side, and beside servers.
 
-    Without a file, platform.toml is taken where there is one, and the demonstration otherwise.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
     Exit code 1 says that a database failed; the log on standard error says why.
 
     \b
@@ -53,7 +53,7 @@ def round_once(target: str | None, limit: int, seconds: float, as_json: bool) ->
     import anyio
 
     with sentences():
-        platform = load_or_demonstrate(target)
+        platform = load_target(target, writes=True)
         report = anyio.run(_go_round, platform, limit, seconds)
     click.echo(json.dumps(asdict(report)) if as_json else _describe(report))
     if report.failed:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import click
 
-from .demonstration import data_folder, demonstration
 from .imports import freeze_imports
+from .target import find_target, load_target
 
 if TYPE_CHECKING:
     from legation import Platform
 
 __all__ = ["banner", "serve"]
-
-_BESIDE = "platform.toml"
 
 
 def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -107,8 +103,8 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
 def serve(target: str | None, dev: bool, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
-    Without an argument it hosts a demonstration: two agents and a team that repeat what you
-    send, with a SQLite file in your data folder.  No key and no file is needed.
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+    That one needs no key and no file: it has a SQLite file in your data folder.
 
     SIGTERM lets requests and streams in flight finish, a second one does not.  SIGHUP reads keys
     and certificate again; with several workers it reads the whole configuration and replaces the
@@ -121,6 +117,7 @@ def serve(target: str | None, dev: bool, **options: Any) -> None:
       legation serve platform.toml --port 8000
       legation serve my_package.app:platform --workers 4
     """
+    target = find_target(target)
     if dev:
         # What watches is not loaded by a server that nobody develops.
         from .dev import serve_dev
@@ -129,15 +126,9 @@ def serve(target: str | None, dev: bool, **options: Any) -> None:
     # The server and what it needs take a tenth of a second to import; the other commands do not
     # need them.
     with freeze_imports():
-        from legation_host.loading import load_platform
-
         from .service import ServeOptions, Service
 
-    def load() -> Platform:
-        if target is None:
-            return demonstration(data_folder(os.environ))
-        return load_platform(target, os.environ)
-
+    load = partial(load_target, target, writes=True)
     service = Service(load, ServeOptions(**options), partial(_greet, target))
     raise SystemExit(service.run())
 
@@ -167,8 +158,6 @@ def banner(platform: Platform, url: str, *, demo: bool) -> str:
         lines.append(f"  docs           {url}/docs")
     if demo:
         lines += ["", "Try:", *(f"  {line}" for line in _first_steps(url))]
-        if Path(_BESIDE).exists():
-            lines += ["", f"{_BESIDE} is here, and not served: `legation serve {_BESIDE}` does it."]
     lines += ["", "Ctrl-C ends it."]
     return "\n".join(lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from legation.access.claims import ClaimRules, claim_rules
 from legation.access.key_material import ALGORITHMS
 
 from .failing import CannotGoOn, sentences
+from .target import load_config
 
 __all__ = ["Duration", "make_claims", "sign", "token"]
 
@@ -53,7 +53,7 @@ class Duration(click.ParamType[int]):
 @click.option("--iss", help="Who issues it; needed where an issuer is named.")
 @click.option(
     "--platform",
-    metavar="PLATFORM.TOML",
+    metavar="PLATFORM",
     help="The platform it is for: claims are named as it names them; --aud and --iss are its own.",
 )
 @click.option("--session-id", help="Pins every run of the bearer to this session.")
@@ -80,11 +80,15 @@ def token(
     It is for a first try and for tests: in production tokens come from your identity provider.
     `legation check` lists the scopes, `legation explain` says what a token allows.
 
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
+
     \b
     Example:
       legation token --key keys/private.pem --sub ada --scope agents:read --scope agents:*:run
     """
-    rules = ClaimRules() if platform is None else _rules(platform)
+    with sentences():
+        config = load_config(platform)
+    rules = claim_rules(config.authorization_config, config.id)
     claims = make_claims(rules, expires, scopes, sub, **named)
     click.echo(sign(claims, key_path, algorithm, kid))
 
@@ -121,15 +125,6 @@ def sign(payload: dict[str, Any], key_path: Path, algorithm: str, kid: str | Non
         return jwt.encode(payload, _key(key_path, algorithm), algorithm, headers=header)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, NotImplementedError):
         raise CannotGoOn(f"{key_path}: not a private key for {algorithm}, unencrypted") from None
-
-
-def _rules(platform: str) -> ClaimRules:
-    """Return what the platform wants to read in a token."""
-    from legation_host.loading import load_platform
-
-    with sentences():
-        config = load_platform(platform, os.environ).config
-    return claim_rules(config.authorization_config, config.id)
 
 
 def _key(path: Path, algorithm: str) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from legation import Agent, ConfigurationError, Platform, Team
+from legation.access.claims import claim_faults
 from legation.config import PlatformConfig, structure
 from legation.http.refusals import Fault
 from legation.platform import with_environment
@@ -21,7 +22,7 @@ from legation.tools import ToolFault
 
 from .errors import HostError
 
-__all__ = ["LoadError", "from_file", "load_platform", "read_jwks"]
+__all__ = ["LoadError", "from_file", "load_platform", "read_config", "read_jwks"]
 
 
 class LoadError(HostError):
@@ -58,6 +59,24 @@ def from_file(path: Path, environ: Mapping[str, str]) -> Platform:
         faults = tuple(importer.failed.get(fault.path, fault) for fault in error.faults)
         lines = _list_faults(ConfigurationError(faults))
         raise LoadError(f"{path} cannot be served:\n{lines}") from None
+
+
+def read_config(path: Path) -> PlatformConfig:
+    """Return the configuration in the TOML file at `path`, as it is written there.
+
+    It is enough to sign a token: no module is imported, and nothing is taken from the environment.
+
+    Raises:
+        LoadError: It cannot be read, or a key in it is unknown or has a value of another type.
+    """
+    try:
+        config = structure(_read_toml(path))
+    except ConfigurationError as error:
+        raise LoadError(f"{path} cannot be served:\n{_list_faults(error)}") from None
+    if faults := tuple(claim_faults(config.authorization_config)):
+        lines = _list_faults(ConfigurationError(faults))
+        raise LoadError(f"{path} cannot be served:\n{lines}")
+    return config
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

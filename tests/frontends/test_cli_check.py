@@ -180,7 +180,6 @@ def test_who_agrees_to_a_call_is_said_of_every_tool(operator: Operator) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (None, "No such file"),
         ("[platform", "is not TOML"),
         ("[platform]\nautorization = true", "unknown: autorization"),
         ("[platform]\nauthorization = true", "verification_keys"),
@@ -190,15 +189,14 @@ def test_who_agrees_to_a_call_is_said_of_every_tool(operator: Operator) -> None:
         ("[databases.main]\nurl = 'sqlite://['", "databases.main.url: not a database URL"),
     ],
     ids=[
-        *("no file", "no TOML", "a misspelt key", "no keys", "a wrong type"),
+        *("no TOML", "a misspelt key", "no keys", "a wrong type"),
         *("another engine", "no path", "no URL"),
     ],
 )
 def test_what_cannot_be_served_is_said_with_exit_code_2(
-    operator: Operator, content: str | None, sentence: str
+    operator: Operator, content: str, sentence: str
 ) -> None:
-    if content is not None:
-        Path("platform.toml").write_text(content)
+    Path("platform.toml").write_text(content)
     checked = operator.run("check")
 
     assert checked.exit_code == 2
@@ -266,8 +264,9 @@ def test_a_token_of_another_key_is_told_apart_from_a_missing_scope(operator: Ope
     assert explained(operator, token, "GET", "/agents")[1]["reason"] == "token"
 
 
-def test_without_a_configuration_nothing_can_be_explained(operator: Operator) -> None:
-    done = operator.run("explain", "t", "GET", "/agents")
+@pytest.mark.parametrize("words", ["explain t GET /agents other.toml", "check other.toml"])
+def test_a_file_that_is_named_and_missing_is_a_sentence(operator: Operator, words: str) -> None:
+    done = operator.run(*words.split())
 
     assert done.exit_code == 2
-    assert done.stderr == "Error: platform.toml: No such file or directory\n"
+    assert done.stderr == "Error: other.toml: No such file or directory\n"

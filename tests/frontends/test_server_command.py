@@ -113,19 +113,14 @@ def test_the_demonstration_says_where_its_database_and_its_pages_are(
     assert (data / "demonstration.db").exists()
 
 
-def test_the_demonstration_says_that_a_platform_beside_it_is_not_served(tmp_path: Path) -> None:
-    environ = {"LEGATION_DATA": str(tmp_path)}
-    told: list[list[str]] = []
-    for _ in range(2):
-        with running("--port", "0", env=environ, cwd=tmp_path) as command:
-            command.until(lambda: "Ctrl-C ends it." in command.lines)
-        told.append([line for line in command.lines if "platform.toml" in line])
-        write_platform(tmp_path)
+def test_platform_toml_of_the_folder_is_served_where_none_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_platform(tmp_path)
+    with running("--port", "0", env={"LEGATION_DATA": str(data)}, cwd=tmp_path) as command:
+        command.until(lambda: "Ctrl-C ends it." in command.lines)
 
-    assert told == [
-        [],
-        ["platform.toml is here, and not served: `legation serve platform.toml` does it."],
-    ]
+    assert "  databases      main" in command.lines
+    assert not data.exists()
 
 
 @pytest.mark.parametrize(("docs", "listed"), [("true", 1), ("false", 0)])

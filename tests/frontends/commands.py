@@ -1,0 +1,73 @@
+"""Every command of the command line, and an ordinary way to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from attrs import field, frozen
+
+from legation_cli import main
+
+__all__ = ["CALLS", "Call", "every_command"]
+
+
+@frozen
+class Call:
+    """An ordinary call of a command.
+
+    Attributes:
+        before: The words before the name of the platform.
+        after: The words behind it; with `--platform` as the last of `before`, it is an option.
+        option: The platform is named by this option, and left out with it.
+        takes_platform: The command is about a platform.
+        reads: It reads alone, and so creates no file.
+        serves: It goes on until it is stopped.
+    """
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    option: str | None = None
+    takes_platform: bool = field(default=True, kw_only=True)
+    reads: bool = field(default=True, kw_only=True)
+    serves: bool = field(default=False, kw_only=True)
+
+    def words(self, platform: str | None) -> tuple[str, ...]:
+        """Return what is typed behind the name of the command."""
+        if platform is None:
+            return (*self.before, *self.after)
+        named = (platform,) if self.option is None else (self.option, platform)
+        return (*self.before, *named, *self.after)
+
+
+_KEY = ("--key", "key.pem")
+
+CALLS = {
+    "audit prune": Call((), ("--before", "2020-01-01"), reads=False),
+    "audit refusals": Call(),
+    "audit verify": Call(),
+    "channels": Call(),
+    "check": Call(),
+    "console": Call((), (*_KEY, "--no-browser")),
+    "explain": Call(("none", "GET", "/agents")),
+    "keys new": Call(takes_platform=False, reads=False),
+    "migrate": Call((), ("main", "--plan")),
+    "openapi": Call(),
+    "round": Call(reads=False),
+    "serve": Call((), ("--port", "0"), reads=False, serves=True),
+    "token": Call(_KEY, (), "--platform"),
+}
+"""A call of each command, by its words."""
+
+
+def every_command() -> dict[str, click.Command]:
+    """Return the commands that do something, by the words that are typed."""
+    return dict(_walk(main, ()))
+
+
+def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(words), command
+        return
+    for name, inner in sorted(command.commands.items()):
+        yield from _walk(inner, (*words, name))
