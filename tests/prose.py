@@ -77,7 +77,6 @@ PHRASES: Final = (
     "anew",
     r"(?:goes|go|going|gone|went) on with",
     r"what (?:comes|came) (?:back|of it)",
-    r"at that",
     "in one's own",
     "one's own",
     r"is (?:asked|wanted) for",
