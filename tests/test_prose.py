@@ -49,7 +49,6 @@ PENDING: Final = frozenset(
         "docs/reference/effects.md",
         "docs/reference/errors.md",
         "docs/reference/events.md",
-        "docs/reference/http.md",
         "docs/reference/python.md",
         "docs/reference/states.md",
         "docs/tutorial.md",
