@@ -200,6 +200,19 @@ class _Described:
 
     config: _Config
     hosted: tuple[_Channel, ...]
+    first: tuple[tuple[str, ...], ...]
+
+    @property
+    def agents(self) -> dict[str, None]:
+        return dict.fromkeys(self.first[0])
+
+    @property
+    def teams(self) -> dict[str, None]:
+        return dict.fromkeys(self.first[1])
+
+    @property
+    def databases(self) -> dict[str, None]:
+        return dict.fromkeys(self.first[2])
 
     @property
     def channels(self) -> dict[str, _Channel]:
@@ -210,9 +223,11 @@ def _describe(registry: Registry) -> _Described:
     config = registry.config
     # Tests draw keys; the document has none.
     authorization = evolve(config.authorization_config, verification_keys=(), jwks_file=None)
+    named = (registry.agents, registry.teams, registry.databases)
     return _Described(
         _Config(config.name, config.description, config.authorization, authorization),
         tuple(_Channel(one.id, _Codec(one.codec.receives)) for one in registry.channels.values()),
+        () if config.authorization else tuple(tuple(one)[:1] for one in named),
     )
 
 

@@ -144,14 +144,14 @@ def _unwrap_schema(sent: JsonObject | None) -> JsonObject | None:
             return sent
 
 
-def _describe_text(form: str) -> _Schema:
-    return {"type": "string", "format": form, "contentMediaType": "application/json"}
+def _describe_text(form: str, example: str) -> _Schema:
+    return {"type": "string", "format": form, "examples": [example]}
 
 
 def _make_answers(shape: str) -> Kind:
     schema = {"type": "array", "items": {"$ref": f"#/components/schemas/{shape}"}}
-    text = {**_describe_text("json-answers"), "contentSchema": schema}
-    return Kind(schema, Reader.json_list, absent=(), form=text)
+    form = _describe_text("json-answers", "[]")
+    return Kind(schema, Reader.json_list, absent=(), form=form)
 
 
 _OBJECT: Final[_Schema] = {"type": "object", "additionalProperties": True}
@@ -176,7 +176,7 @@ _ANSWER_SCHEMA: Final = Kind(
         "additionalProperties": True,
     },
     _output_schema,
-    form=_describe_text("json-schema"),
+    form=_describe_text("json-schema", ""),
 )
 _FILES: Final = Kind({**_OBJECTS, "maxItems": MOST_FILES}, take_media_list, absent=())
 _CALLS: Final = _make_answers("ToolAnswer")

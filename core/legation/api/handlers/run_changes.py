@@ -8,6 +8,7 @@ between two looks is told by the last of them.  Nothing is asked while nobody li
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Final
 
 from attrs import define, evolve, field
@@ -21,7 +22,7 @@ from ...store.listed_runs import CountListed, FindListed, ListedRun, ListRuns
 from ...store.run_states import RunState
 from ...values import frozen
 from ..call import Call
-from ..fields import text
+from ..fields import integer, text
 from ..visible_runs import narrow_to_visible
 from .all_runs import describe_run, find_databases
 from .runs import SSE_HEADERS
@@ -29,6 +30,7 @@ from .runs import SSE_HEADERS
 __all__ = ["RunChangesQuery", "find_watched", "watch_runs"]
 
 _LOOK_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 86_400
 _MOST: Final = 1_000
 _HEARTBEAT_US: Final = 15_000_000
 _OVERLAP_US: Final = 60_000_000  # clocks of nodes differ, and commits come late
@@ -40,6 +42,11 @@ class RunChangesQuery:
     """The choice of the runs to watch."""
 
     db_id: str | None = text("In this database; in all of them, unless given", or_none=True)
+    seconds: int | None = integer(
+        "The stream ends after so many seconds; it goes on and on, unless given",
+        minimum=1,
+        maximum=_LONGEST_SECONDS,
+    )
 
 
 def find_watched(call: Call, query: RunChangesQuery) -> tuple[str, ...] | Fault:
@@ -100,7 +107,8 @@ def watch_runs(
     visible = narrow_to_visible(call, ListRuns(size=_MOST), None)
     watches = [_Watch(name, visible) for name in databases] if visible else []
     snapshot = yield from _begin(watches)
-    return Streamed(200, SSE_HEADERS, _count(call, _watch(call, watches, snapshot)))
+    body = _watch(call, watches, snapshot, query.seconds)
+    return Streamed(200, SSE_HEADERS, _count(call, body))
 
 
 def _count(call: Call, body: Program[None]) -> Program[None]:
@@ -112,10 +120,15 @@ def _count(call: Call, body: Program[None]) -> Program[None]:
         call.context.followers -= 1
 
 
-def _watch(call: Call, watches: list[_Watch], snapshot: bytes) -> Program[None]:
+def _watch(
+    call: Call, watches: list[_Watch], snapshot: bytes, seconds: int | None
+) -> Program[None]:
     yield from Emit(snapshot)
     emitted_us = yield from Now()
-    while not call.context.leaving:
+    looks = count() if seconds is None else range(int(seconds / _LOOK_SECONDS))
+    for _ in looks:
+        if call.context.leaving:
+            return
         yield from Sleep(_LOOK_SECONDS)
         text = "".join((yield from _look(call, watches)))
         now_us = yield from Now()

@@ -21,6 +21,7 @@ from ..route_table import TABLE, RouteTable
 from .custom import operation_of
 from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual, query_of
 from .operations import CHANNEL_ONLY, JSON, LINKED, OPERATIONS, Body, Operation, Reply
+from .request_examples import BODIES, example_of, find_ids
 from .schemas import SCHEMAS
 
 __all__ = ["document"]
@@ -107,9 +108,10 @@ def document(registry: Registry, table: RouteTable = TABLE) -> dict[str, Any]:
 def _paths(registry: Registry, table: RouteTable) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     operations = {**OPERATIONS, **{key: operation_of(one) for key, one in table.custom.items()}}
+    ids = find_ids(registry)
     for route in table.routes:
         for path, operation_id in _places(route, registry):
-            entry = _operation(route, operations[route.operation], registry.config)
+            entry = _operation(route, operations[route.operation], registry.config, ids)
             entry["operationId"] = operation_id
             if path != route.template:
                 entry["parameters"] = [p for p in entry["parameters"] if p["in"] != "path"]
@@ -126,14 +128,17 @@ def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
         yield route.template.replace("{channel}", channel), f"{route.operation}_{channel}"
 
 
-def _operation(route: Route, known: Operation, config: PlatformConfig) -> dict[str, Any]:
+def _operation(
+    route: Route, known: Operation, config: PlatformConfig, ids: Mapping[str, str]
+) -> dict[str, Any]:
     security = _security(route, config)
+    fields = (*_path_fields(route, known), *_fields(route, known))
     entry: dict[str, Any] = {
         "tags": [route.tag],
         "summary": known.summary,
         **({"description": known.description} if known.description else {}),
-        "parameters": [*_path_parameters(route, known), *map(_parameter, _fields(route, known))],
-        **_body(known.body or _find_body(route)),
+        "parameters": [_parameter(route, field, ids) for field in fields],
+        **_body(route, known.body or _find_body(route)),
         "responses": {str(status): _reply(reply) for status, reply in known.replies.items()},
         "security": security,
     }
@@ -153,17 +158,20 @@ def _fields(route: Route, known: Operation) -> tuple[Field, ...]:
     return (*fields, _KEY) if route.takes_key else tuple(fields)
 
 
-def _path_parameters(route: Route, known: Operation) -> Iterator[dict[str, Any]]:
+def _path_fields(route: Route, known: Operation) -> Iterator[Field]:
     for name in ids_of(route):
         schema = _IDS.get(name, _GIVEN)
         about = known.parameters.get(name, "")
-        yield _parameter(Field(name, schema, about, required=True, where="path"))
+        yield Field(name, schema, about, required=True, where="path")
 
 
-def _parameter(field: Field) -> dict[str, Any]:
+def _parameter(route: Route, field: Field, ids: Mapping[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": field.name, "in": field.where, "required": field.required}
     if field.description:
         entry["description"] = field.description
+    example = example_of(route.operation, field.name, ids, required=field.required)
+    if example is not None:
+        entry["example"] = example
     return {**entry, "schema": field.schema}
 
 
@@ -175,10 +183,12 @@ def _find_body(route: Route) -> Body | None:
     return Body({JSON: ref(shape_name(route.body))}, required=required)
 
 
-def _body(body: Body | None) -> dict[str, Any]:
+def _body(route: Route, body: Body | None) -> dict[str, Any]:
     if body is None:
         return {}
     content: dict[str, Any] = {m: {"schema": schema} for m, schema in body.content.items()}
+    if route.operation in BODIES:
+        content[JSON]["example"] = BODIES[route.operation]
     for media, encoding in body.encoding.items():
         content[media]["encoding"] = encoding
     return {"requestBody": {"required": body.required, "content": content}}

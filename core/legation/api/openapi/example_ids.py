@@ -18,13 +18,23 @@ __all__ = [
     "PAUSED_RUN",
     "PAUSED_SESSION",
     "REPLY",
+    "RESOLVED_APPROVAL",
     "RUN",
     "SECOND_MESSAGE",
     "SECOND_RUN",
     "SESSION",
+    "SPARE_SESSION",
     "TEAM",
+    "TEAM_PAUSED_RUN",
+    "TEAM_PAUSED_SESSION",
+    "TEAM_RUN",
+    "TEAM_SESSION",
+    "TEAM_TOOL_CALL",
     "TOOL_CALL",
     "USER",
+    "WAITING_APPROVAL",
+    "WAITING_RUN",
+    "WAITING_SESSION",
 ]
 
 AGENT: Final = "desk"
@@ -38,6 +48,9 @@ RUN: Final = "019b76da-0000-7000-8000-000000000001"
 """Completed, the first of `SESSION`."""
 SECOND_RUN: Final = "019b76da-0000-7000-8000-000000000002"
 """Completed, the second of `SESSION`: a person approved its booking."""
+RESOLVED_APPROVAL: Final = f"{SECOND_RUN}.3"
+SPARE_SESSION: Final = "spare"
+"""May be deleted; it need not exist, as a session that is not there is gone already."""
 
 PAUSED_SESSION: Final = "booking"
 PAUSED_RUN: Final = "019b76da-0000-7000-8000-000000000003"
@@ -45,6 +58,20 @@ PAUSED_RUN: Final = "019b76da-0000-7000-8000-000000000003"
 TOOL_CALL: Final = "call-1"
 """The call that `PAUSED_RUN` waits with."""
 APPROVAL: Final = f"{PAUSED_RUN}.3"
+
+WAITING_SESSION: Final = "booking-2"
+WAITING_RUN: Final = "019b76da-0000-7000-8000-000000000005"
+"""Waits as well, for the answer to `WAITING_APPROVAL`."""
+WAITING_APPROVAL: Final = f"{WAITING_RUN}.3"
+
+TEAM_SESSION: Final = "evening"
+TEAM_RUN: Final = "019b76da-0000-7000-8000-000000000006"
+"""Completed, a run of the team."""
+TEAM_PAUSED_SESSION: Final = "evening-2"
+TEAM_PAUSED_RUN: Final = "019b76da-0000-7000-8000-000000000007"
+"""Waits for a person to approve the booking of a member."""
+TEAM_TOOL_CALL: Final = "call-1"
+"""The call that `TEAM_PAUSED_RUN` waits with."""
 
 FAILED_SESSION: Final = "fault"
 FAILED_RUN: Final = "019b76da-0000-7000-8000-000000000004"

@@ -49,7 +49,7 @@ Encoding: TypeAlias = Mapping[str, Mapping[str, str]]
 
 @frozen
 class Body:
-    """The description of a request's body, by media type.
+    """The description of a request's body, by media type; a page that sends one takes the first.
 
     `encoding` says, of a form, which of its fields are not plain text.
     """
@@ -311,7 +311,7 @@ def _component_operations(kind: str) -> dict[str, Operation]:
 
 def _form(whole: str, form: str) -> Body:
     """Describe a body that is a form, in each of its encodings, and may be left out."""
-    return Body({FORMS[1]: ref(form), FORMS[0]: ref(form), JSON: ref(whole)}, required=False)
+    return Body({JSON: ref(whole), FORMS[1]: ref(form), FORMS[0]: ref(form)}, required=False)
 
 
 def _run(kind: str) -> Schema:
@@ -336,7 +336,7 @@ def _start(kind: str) -> Operation:
         " run goes on, and its events can be read again from where a client stopped; those of a run"
         " in the background can be followed too, piece by piece.",
         body=Body(
-            {FORMS[0]: upload, FORMS[1]: ref("RunForm"), JSON: ref("RunRequest")},
+            {JSON: ref("RunRequest"), FORMS[0]: upload, FORMS[1]: ref("RunForm")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
         ),
         meanings={

@@ -462,7 +462,9 @@ def _run_item(kind: str) -> Schema:
 
 
 _WORDLESS: Final[Schema] = {"description": "Accepted, without effect"}
-_FILES: Final = list_of(text(format="binary", contentMediaType="application/octet-stream"))
+_FILES: Final = list_of(
+    text(format="binary", contentMediaType="application/octet-stream"), examples=[[]]
+)
 
 
 def _arguments(action: Action, *, required: bool) -> Mapping[str, Schema]:
@@ -476,19 +478,23 @@ def _arguments(action: Action, *, required: bool) -> Mapping[str, Schema]:
     }
 
 
+# With a `contentMediaType` a page would ask for a file, and without an example it would send what
+# it makes of the pattern.
 _AS_TEXT: Final[Mapping[str, Schema]] = {
-    "object": text(format="json-object", contentMediaType="application/json"),
-    "array": text(format="json-array", contentMediaType="application/json"),
+    "object": text(format="json-object", examples=["{}"]),
+    "array": text(format="json-array", examples=["[]"]),
 }
+_EMPTY: Final[Schema] = {"examples": [""]}
 
 
 def _as_text(argument: Argument) -> Schema:
     """Return a field of a form: all of it is text, so objects and arrays are JSON in text."""
     kind = argument.kind
     if kind is None:
-        return {**TEXT, **_WORDLESS}
+        return {**TEXT, **_EMPTY, **_WORDLESS}
     field = kind.form or _AS_TEXT.get(kind.schema.get("type", ""), kind.schema)
-    return {**field, "description": argument.meaning}
+    empty = _EMPTY if "pattern" in field else {}
+    return {**field, **empty, "description": argument.meaning}
 
 
 def _form(action: Action, files: Mapping[str, Schema] | None = None) -> Schema:

@@ -159,6 +159,18 @@ def test_a_database_that_is_away_is_looked_at_again(client: Client) -> None:
     ]
 
 
+def test_a_stream_of_some_seconds_ends_after_them(client: Client) -> None:
+    stream = watch(client, query="?seconds=3")
+    client.advance(1)
+    begin(client, "ada", "agents/echo")
+    client.advance(1)
+    assert not stream.done
+    client.advance(1)
+
+    assert stream.done
+    assert heard(stream) == [("snapshot", {}), ("ada", ("echo", "COMPLETED"))]
+
+
 def test_where_the_first_look_fails_the_stream_is_not_whole(client: Client) -> None:
     client.fail_at(CountListed, Unavailable("away"))
     stream = watch(client)
@@ -173,6 +185,6 @@ def test_a_stream_has_a_place_of_its_caller() -> None:
         assert client.get("/runs/events", token=EVERY).status == 429
 
 
-@pytest.mark.parametrize("query", ["db_id=none", "user_id=x"])
+@pytest.mark.parametrize("query", ["db_id=none", "user_id=x", "seconds=0"])
 def test_a_query_that_cannot_be_read_is_422(client: Client, query: str) -> None:
     assert client.get(f"/runs/events?{query}", token=EVERY).status == 422

@@ -114,11 +114,14 @@ def asked(contract: Contract, method: str, path: str, told: dict[str, Any]) -> I
         need = "required" if parameter["required"] else "optional"
         schema = json.dumps(parameter["schema"], sort_keys=True)
         about = parameter.get("description", "-")
-        yield f"  {parameter['in']} {parameter['name']} {need} {schema} | {about}"
+        example = f" | {parameter['example']}" if "example" in parameter else ""
+        yield f"  {parameter['in']} {parameter['name']} {need} {schema} | {about}{example}"
     if body := told.get("requestBody"):
         need = "required" if body["required"] else "optional"
         for media, content in body["content"].items():
             yield f"  body {media} {need} {json.dumps(content['schema'], sort_keys=True)}"
+            if "example" in content:
+                yield f"    {json.dumps(content['example'])}"
     answers = sorted(told["responses"].items())
     yield f"  as others {' '.join(status for status, one in answers if '$ref' in one) or 'none'}"
     for status, one in answers:
