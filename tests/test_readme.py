@@ -24,7 +24,7 @@ def texts(language: str) -> list[str]:
 
 def test_curl_session_gives_the_output_that_is_shown(tmp_path: Path) -> None:
     with Terminal(tmp_path) as terminal:
-        terminal.expect(Exchange("legation serve", "Demonstration is served at …"))
+        terminal.expect(Exchange("legation serve", "Hotel Legation is served at …"))
 
         assert follow(README, terminal) > 5
 

@@ -192,7 +192,7 @@ def test_the_demonstration_is_meant_where_there_is_no_file(operator: Operator) -
     told = operator.run("audit", "verify")
 
     assert told.exit_code == 2
-    assert "demonstration.db" in told.stderr
+    assert "hotel.db" in told.stderr
 
 
 def test_a_trail_in_postgresql_is_verified_too(operator: Operator, postgres: str) -> None:

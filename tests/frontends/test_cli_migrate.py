@@ -238,7 +238,7 @@ def test_without_a_file_the_demonstration_is_meant(terminal: Terminal, tmp_path:
     done = terminal.type("main", folder=elsewhere)
 
     assert done.stdout.endswith(f"Database migrated successfully to version {LATEST}\n")
-    assert (tmp_path / "data" / "demonstration.db").exists()
+    assert (tmp_path / "data" / "hotel.db").exists()
 
 
 def test_the_help_teaches(terminal: Terminal) -> None:

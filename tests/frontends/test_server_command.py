@@ -107,10 +107,10 @@ def test_the_demonstration_says_where_its_database_and_its_pages_are(
         url = command.until_served()
         command.until(lambda: "Ctrl-C ends it." in command.lines)
 
-    assert f"  databases      main ({data}/demonstration.db)" in command.lines
+    assert f"  databases      main ({data}/hotel.db)" in command.lines
     assert f"  console        {url}/console" in command.lines
     assert f"  docs           {url}/docs" in command.lines
-    assert (data / "demonstration.db").exists()
+    assert (data / "hotel.db").exists()
 
 
 def test_platform_toml_of_the_folder_is_served_where_none_is_named(tmp_path: Path) -> None:
