@@ -66,7 +66,6 @@ PHRASES: Final = (
     "of which",
     "of whose",
     "none but",
-    "nothing but",
     "as it were",
     "as if (?:it|they) were not there",
     "is known here",
