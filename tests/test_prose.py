@@ -24,11 +24,9 @@ EXCEPTIONS: Final = frozenset(
 # Pages that are not rewritten yet.
 PENDING: Final = frozenset(
     {
-        "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
         "examples/README.md",
-        "docs/explanation/comparison.md",
         "docs/howto/agentos.md",
         "docs/howto/extending.md",
         "docs/howto/hosting.md",
