@@ -134,9 +134,9 @@ _PLATFORM: Final = {
                 {JSON: ref("Home"), HTML: TEXT},
                 {JSON: EXAMPLES["get_api_info"]},
             ),
-            303: Reply("A browser, which prefers HTML, is led to the console", {}),
+            303: Reply("Redirect of a browser, which prefers HTML, to the console", {}),
         },
-        "What this platform is called, and where to go on.",
+        "The name of the platform, and the addresses of its pages.",
     ),
     "health_check": Operation(
         "Health Check",
@@ -144,26 +144,27 @@ _PLATFORM: Final = {
         "Check the health status of the API. Returns a simple status indicator.",
     ),
     "readiness_check": Operation(
-        "Whether requests can be served",
+        "Readiness of the server and its databases",
         {
             200: _json(ref("Readiness"), "Every database is served"),
             503: _json(
-                either(ref("Readiness"), ref("Error")), "A database is not, and why, or not now"
+                either(ref("Readiness"), ref("Error")),
+                "A database is not served, with the reason, or the server is busy",
             ),
         },
         errors=(Unauthenticated("Invalid token", sent=True),),
     ),
     "get_prometheus_metrics": Operation(
-        "Measurements of this process and of what waits in its databases",
+        "Metrics of this process and of the waiting work in its databases",
         {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
-        "Several worker processes answer each for itself, under a label that tells them apart.",
+        "Each worker process reports its own metrics, under a label with its number.",
         errors=(_SERVER_BUSY,),
     ),
-    "get_info": _describe("What this platform is", ref("Info")),
+    "get_info": _describe("Description of this platform", ref("Info")),
     "get_config": Operation(
         "Get OS Configuration",
         _same("get_config", "OS configuration retrieved successfully", ref("ConfigResponse")),
-        "What this platform hosts: its databases, agents, teams and channels.",
+        "The databases, agents, teams and channels of this platform.",
     ),
     "get_models": Operation(
         "Get Available Models",
@@ -172,40 +173,36 @@ _PLATFORM: Final = {
         " instance. This includes the model ID and provider information for each model.",
     ),
     "get_effective_config": Operation(
-        "Every setting in force, without secrets",
+        "Effective configuration, without secrets",
         {200: _json(ref("SettingList"))},
-        "Keys, passwords, instructions, and what else may hold a secret are shown as `[redacted]`.",
+        "Keys, passwords, instructions and all other possible secrets are shown as `[redacted]`.",
     ),
-    "get_access_keys": _describe(
-        "The keys that tokens are verified with, by their names", ref("KeyList")
-    ),
+    "get_access_keys": _describe("Public keys for tokens, by name", ref("KeyList")),
     "explain_access": Operation(
-        "Whether somebody may make a request, and what decides it",
+        "Explanation of the access of any caller to a request",
         {200: _json(ref("AccessExplanation"))},
-        "Somebody is the bearer of `token`, or of a token with `claims`, whoever signed it; without"
-        " both, it is you. Where the token is refused, `because` says why.",
+        "The caller is the bearer of `token`, or of a token with `claims` and any signature."
+        " Without both, the caller is you. `because` gives the reason for a refused token.",
     ),
-    "get_posture": _describe(
-        "The settings that are unsafe, as `legation check` finds them", ref("Posture")
-    ),
+    "get_posture": _describe("Unsafe settings, as `legation check` finds them", ref("Posture")),
     "get_incidents": Operation(
-        "Errors by the number that a caller saw, the newest first",
+        "Errors by incident id, the newest first",
         {200: _json(ref("IncidentPage"))},
-        "An incident is there some seconds after it happened. Of one process and one minute at most"
-        " 100 are, of a database the newest 10,000, and none older than 30 days. The log has all of"
-        " them, and more of each.",
+        "An incident appears here after some seconds. A process stores at most 100 in a minute. A"
+        " database holds the newest 10,000, for 30 days. The log has all of them, with more"
+        " details.",
     ),
     "get_nodes": Operation(
-        "The processes that live, by database",
+        "Live nodes, by database",
         {200: _json(ref("NodeList"))},
-        "As the last beat of the process that answers showed them: no database is asked.",
+        "The list is that of the answering process at its last beat. No database is read.",
         errors=(_SERVER_BUSY,),
     ),
     "get_me": _describe(
-        "Who the token says you are, and what you may do", ref("Caller"), errors=(_SERVER_BUSY,)
+        "Your identity and permissions, by your token", ref("Caller"), errors=(_SERVER_BUSY,)
     ),
     "explain_request": Operation(
-        "Whether you may make a request, and by which scope",
+        "Explanation of your own access to a request",
         {200: _json(ref("Permission"))},
     ),
 }
@@ -213,7 +210,7 @@ _PLATFORM: Final = {
 # --- Its own documentation ---------------------------------------------------------------------
 
 
-_UNCHANGED: Final = Reply("What `If-None-Match` names is still the same", {})
+_UNCHANGED: Final = Reply("The version in `If-None-Match` is still current", {})
 
 
 def _page(summary: str, description: str = "") -> Operation:
@@ -223,21 +220,24 @@ def _page(summary: str, description: str = "") -> Operation:
 
 _DOCS: Final = {
     "get_openapi": Operation(
-        "This document",
+        "OpenAPI document",
         {200: _json(OBJECT), 304: _UNCHANGED},
     ),
-    "get_docs": _page("The operations, to read and to try", "Swagger UI, served from here."),
-    "get_oauth2_redirect": _page("Where an OAuth 2 provider sends the page back to"),
-    "get_redoc": _page("The operations, to read", "ReDoc, served from here."),
+    "get_docs": _page(
+        "API documentation with a form for each operation", "Swagger UI, served from here."
+    ),
+    "get_oauth2_redirect": _page("Redirect address for OAuth 2 in the documentation"),
+    "get_redoc": _page("API documentation for reading", "ReDoc, served from here."),
     "get_docs_asset": Operation(
-        "A part of these pages",
+        "A file of the documentation pages",
         {200: Reply("The file", {"*/*": TEXT}), 304: _UNCHANGED},
     ),
 }
 
 _CONSOLE: Final = {
     "get_console": _page(
-        "The console, for people", "One more client of this interface: its scripts send your token."
+        "The console of the operator",
+        "An ordinary client of this API: its scripts send your token.",
     ),
     "get_console_asset": Operation(
         "A file of the console",
@@ -253,7 +253,7 @@ _CONSOLE: Final = {
 
 
 _DETAILS: Final = {
-    "agent": "One agent: its model, its tools, and where its sessions are kept.",
+    "agent": "One agent: its model, its tools, and the database of its sessions.",
     "team": "Retrieve detailed configuration and member information for a specific team.",
 }
 _NOT_CANCELLED: Final = {"agent": "Failed to cancel run", "team": "Failed to cancel team run"}
@@ -266,8 +266,8 @@ def _component_operations(kind: str) -> dict[str, Operation]:
         f"get_{kind}s": Operation(
             f"List All {title}s",
             _same(f"get_{kind}s", f"List of {kind}s retrieved successfully", list_of(shape)),
-            f"The {kind}s that you may read or run. A caller with scopes on some {kind}s sees those"
-            " alone.",
+            f"The {kind}s that you may read or run. A caller with scopes for some {kind}s sees only"
+            " those.",
         ),
         f"get_{kind}": Operation(
             f"Get {title} Details",
@@ -279,7 +279,7 @@ def _component_operations(kind: str) -> dict[str, Operation]:
         f"list_{kind}_runs": Operation(
             f"List {title} Runs",
             {200: _json(list_of(ref(f"{title}RunItem")), "List of runs retrieved successfully")},
-            "Your runs in a session, those of one state alone if you say which.",
+            "Your runs in a session, all or those of one state.",
             meanings={404: f"{title} not found"},
         ),
         f"get_{kind}_run": Operation(
@@ -292,17 +292,17 @@ def _component_operations(kind: str) -> dict[str, Operation]:
         f"cancel_{kind}_run": Operation(
             f"Cancel {title} Run",
             {200: _json(object_of({}))},
-            "The run goes no further. One that is over stays as it is.",
+            "The run stops. A run that has ended stays unchanged.",
             body=_form("CancelRequest", "CancelForm"),
             meanings={404: f"{title} not found", 500: _NOT_CANCELLED[kind]},
         ),
         f"continue_{kind}_run": _continue(kind),
         f"resume_{kind}_run": Operation(
-            "Go on following a run",
-            {200: Reply("The events missed, and those to come", {EVENTS: _EVENT_STREAM})},
-            "As `events`, the way later versions of AgentOS have it: between the"
-            " events of the run stand `replay`, `catch_up` and `subscribed`, and each event of the"
-            " run has an `event_index`, counted from 0.",
+            "Resume the event stream of a run",
+            {200: Reply("Missed events, and new ones", {EVENTS: _EVENT_STREAM})},
+            "The same as `events`, in the form of later versions of AgentOS. The events `replay`,"
+            " `catch_up` and `subscribed` stand between those of the run. Each event of the run has"
+            " an `event_index`, counted from 0.",
             body=_form("ResumeRequest", "ResumeForm"),
             meanings={404: f"{title} or run not found"},
         ),
@@ -329,12 +329,12 @@ def _start(kind: str) -> Operation:
                 {JSON: _run(kind), EVENTS: _EVENT_STREAM},
                 {EVENTS: STARTED},
             ),
-            202: _json(ref("RunAccepted"), "Accepted; it goes on in the background"),
+            202: _json(ref("RunAccepted"), "Accepted; the run continues in the background"),
         },
-        "With `stream` (the default) the answer is a stream of events; without it, the run at its"
-        " end; with `background`, at once where to look. A client that goes away ends nothing: a"
-        " run goes on, and its events can be read again from where a client stopped; those of a run"
-        " in the background can be followed too, piece by piece.",
+        "With `stream` (the default) the response is a stream of events. With `stream` false it is"
+        " the completed run. With `background` it names the run at once. A client that disconnects"
+        " does not end the run, and can read the events again from the place where it stopped."
+        " The events of a run in the background can be followed too, piece by piece.",
         body=Body(
             {JSON: ref("RunRequest"), FORMS[0]: upload, FORMS[1]: ref("RunForm")},
             encoding={FORMS[0]: {"files": {"contentType": ", ".join(MEDIA_TYPES)}}},
@@ -357,12 +357,11 @@ def _continue(kind: str) -> Operation:
                 {EVENTS: STARTED.replace("RunStarted", "RunContinued")},
             )
         },
-        "Confirms or rejects the calls of tools that the run waits for, or brings their"
-        " results. What is executed is what was shown: an answer that changes a call, and one"
-        " that leaves a call open, is refused, and the run waits on. Of several who answer, one"
-        " goes on; the others get 409. A call that is `in_doubt` was interrupted, and nobody knows"
-        " whether it was carried out: it is called again where it is confirmed, and a `result` is"
-        " taken for what came of it.",
+        "Approves or rejects the tool calls of a paused run, or delivers their results. A call is"
+        " executed as it was shown. An answer that changes a call or leaves one open is refused,"
+        " and the run keeps waiting. Of several answers the first one counts, and the others get"
+        " 409. A call that is `in_doubt` was interrupted, and its outcome is unknown. It is called"
+        " again if it is confirmed; a `result` is taken as its outcome.",
         body=_form("ContinueRequest", f"Body_continue_{kind}_run"),
         meanings={
             400: "Invalid JSON in tools field or invalid tool structure",
@@ -375,7 +374,7 @@ def _continue(kind: str) -> Operation:
 
 def _tail(title: str) -> Operation:
     return Operation(
-        "The events of a run, those to come included",
+        "Event stream of a run: past and new events",
         {200: Reply("The events", {EVENTS: _EVENT_STREAM})},
         meanings={404: f"{title} or run not found"},
     )
@@ -434,8 +433,8 @@ _SESSIONS: Final = {
     "create_session": Operation(
         "Create New Session",
         _same("create_session", "Session created successfully", _SESSION_DETAIL, 201),
-        "Create a new empty session with optional configuration. Its `session_id` can be named in"
-        " requests for runs later.",
+        "Create a new empty session with optional configuration. Later requests for runs can name"
+        " its `session_id`.",
         parameters=_place(
             "create session in",
             kind="Type of session to create (agent, team, or workflow)",
@@ -452,8 +451,8 @@ _SESSIONS: Final = {
         "Delete Multiple Sessions",
         {204: Reply("Sessions deleted successfully", {})},
         "Delete multiple sessions by their IDs in a single operation. This action cannot be undone"
-        " and will permanently remove all specified sessions and their runs. One that is not there,"
-        " or of another type, is passed over.",
+        " and will permanently remove all specified sessions and their runs. Sessions"
+        " that do not exist, or are of another type, are ignored.",
         parameters=_place("use for deletion", user="User ID to scope deletion to"),
         meanings={
             400: "Invalid request - session IDs and types length mismatch",
@@ -486,7 +485,8 @@ _SESSIONS: Final = {
         "Delete Session",
         {204: Reply("Successful Response", {})},
         "Permanently delete a specific session and all its associated runs. This action cannot be"
-        " undone and will remove all conversation history. One that is not there is gone already.",
+        " undone and will remove all conversation history. A session that does not"
+        " exist counts as deleted.",
         parameters=_place(
             "use for deletion",
             user="User ID to scope deletion to",
@@ -517,9 +517,10 @@ _SESSIONS: Final = {
                 {JSON: ref("SessionExport"), "application/x-ndjson": TEXT},
             )
         },
-        "All that is stored of a session, streamed: the session, each run in its order, those of"
-        " members of teams too, and each event of a run. As NDJSON a line has one of `session`,"
-        " `run`, `event` (with `run_id` and `seq`) and `end`: what lacks the last is not whole.",
+        "Everything that is stored of a session, streamed: the session, each run in order, with"
+        " those of members of teams, and each event of a run. As NDJSON a line has one of"
+        " `session`, `run`, `event` (with `run_id` and `seq`) and `end`. An export without `end` is"
+        " incomplete.",
         parameters=_place("query session from", session_id="Session ID to export"),
         meanings={404: "Session not found", 422: "Invalid session type"},
     ),
@@ -549,28 +550,28 @@ _SESSIONS: Final = {
 
 _DATABASES: Final = {
     "get_databases": _describe(
-        "The databases that you may read", list_of(ref("Database")), errors=(_SERVER_BUSY,)
+        "Databases that you may read", list_of(ref("Database")), errors=(_SERVER_BUSY,)
     ),
     "get_database": _describe("One database", ref("Database"), errors=(_SERVER_BUSY,)),
     "get_migrations": _describe(
-        "Where a database stands, and what was done to it",
+        "Schema version and migration history of a database",
         ref("MigrationHistory"),
     ),
     "get_migration_plan": _describe(
-        "What a migration would do, statement by statement",
+        "Plan of a migration, statement by statement",
         ref("MigrationPlan"),
     ),
     "get_size": Operation(
-        "How large a database is, table by table",
+        "Size of a database, by table",
         {200: _json(ref("DatabaseSize"))},
-        "Rows are estimated. Of a file of SQLite that has more than 256 MiB the tables are not"
-        " counted: they are null.",
+        "Numbers of rows are estimates. In an SQLite file of more than 256 MiB the tables are not"
+        " counted, and are null.",
     ),
     "migrate_all_databases": Operation(
         "Migrate All Databases",
         {
             200: _json(ref("AllMigrated"), "All databases migrated successfully"),
-            207: _json(ref("SomeMigrated"), "Some are not, and why"),
+            207: _json(ref("SomeMigrated"), "Some databases were not migrated, with the reasons"),
         },
         "Migrate all database schemas to the given target version. If a target version is not"
         " provided, all databases will be migrated to the latest version.",
@@ -596,29 +597,29 @@ _CHANNELS: Final = {
     "verify_webhook": Operation(
         "Webhook verification",
         {200: Reply("The challenge", {PLAIN: _CHALLENGE})},
-        "The provider asks whether this address is ours.",
+        "The provider verifies the address of the webhook.",
         query=(
             Field("hub.mode", TEXT),
             Field("hub.verify_token", TEXT),
             Field("hub.challenge", TEXT),
         ),
     ),
-    "channel_status": _describe("Whether the channel is there", ref("ChannelStatus")),
+    "channel_status": _describe("Existence of a channel", ref("ChannelStatus")),
     "receive_webhook": Operation(
         "Webhook",
         {
             200: Reply("Successful Response", {JSON: ref("Delivery"), PLAIN: TEXT}),
         },
-        "Handles incoming messages of a messaging channel, signed by the provider over the bytes as"
-        " they are. The answer says whether they are stored, were known already, or hold nothing to"
-        " do; a provider's challenge is answered as text.",
+        "Handles incoming messages of a messaging channel, signed by the provider over the raw"
+        " bytes. The response says whether they were stored, were duplicates, or needed no work. A"
+        " provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
     ),
 }
 
 _KEPT: Final = {
     "get_channels": _describe(
-        "The channels that you may read, and what waits in each",
+        "Channels that you may read, with their waiting work",
         list_of(ref("Channel")),
         errors=(_SERVER_BUSY,),
     ),
@@ -630,26 +631,26 @@ _KEPT: Final = {
         "One message and the replies to it", ref("ChannelMessageDetail")
     ),
     "retry_channel_message": _describe(
-        "Try a dead message, or dead replies to it, once more",
+        "Retry a dead message, or dead replies to it",
         ref("ChannelRetry"),
     ),
     "retry_channel_letters": Operation(
-        "Try many dead letters once more",
+        "Retry many dead letters",
         {200: _json(ref("LettersRetried"))},
-        "All dead messages of the channel, or replies, or those that ids or a filter name; at most"
-        " 1,000 of them, the oldest first. `left` says how many more there are of the same choice.",
+        "All dead messages or replies of the channel, or those selected by ids or a filter; at most"
+        " 1,000 of them, the oldest first. `left` is the number of the remaining ones.",
     ),
     "discard_channel_letters": Operation(
-        "Give many dead letters up",
+        "Discard many dead letters",
         {200: _json(ref("LettersDiscarded"))},
-        "A message is done then, without an answer, and its error is `discarded`; a reply is"
-        " deleted. Without ids or a filter, `all` has to be true.",
+        "A discarded message is done, without an answer, and its error is `discarded`. A discarded"
+        " reply is deleted. Without ids or a filter, `all` has to be true.",
     ),
-    "retry_channel_reply": _describe("Try one dead reply once more", ref("ReplyRetried")),
+    "retry_channel_reply": _describe("Retry one dead reply", ref("ReplyRetried")),
     "send_channel_test": Operation(
         "Send a test message",
-        {202: _json(ref("ReplyRetried"), "Accepted; it goes out with the replies")},
-        "Its text is the platform's. The list of replies says under its id what became of it.",
+        {202: _json(ref("ReplyRetried"), "Accepted; it is sent with the replies")},
+        "The platform supplies the text. The list of replies shows its outcome under its id.",
     ),
     "get_channel_replies": _describe(
         "Replies of a channel in one state",
@@ -660,9 +661,9 @@ _KEPT: Final = {
 # --- The audit trail ---------------------------------------------------------------------------
 
 _AUDIT: Final = {
-    "get_audit": _describe("Who did what, and whether it was allowed", ref("AuditPage")),
+    "get_audit": _describe("Audit trail: callers, operations and decisions", ref("AuditPage")),
     "get_audit_refusals": _describe(
-        "How often requests were refused of which nobody knows who asked", ref("RefusalsPage")
+        "Counts of refused requests from unknown callers", ref("RefusalsPage")
     ),
 }
 
@@ -671,11 +672,11 @@ _AUDIT: Final = {
 _ALL_RUNS: Final = {
     "get_runs": _describe("Runs of every agent and team, in all databases", ref("RunPage")),
     "get_runs_summary": _describe(
-        "Runs by agent, model, user or hour: how many, tokens, errors, times", ref("RunSummary")
+        "Statistics of runs by agent, model, user or hour", ref("RunSummary")
     ),
     "get_runs_events": Operation(
-        "Changes of the states of runs, as they happen",
-        {200: Reply("A snapshot, and then each run that changes", {EVENTS: _CHANGES})},
+        "Event stream of changes of state of all runs",
+        {200: Reply("A snapshot, and then each change of a run", {EVENTS: _CHANGES})},
     ),
 }
 
@@ -696,7 +697,7 @@ _APPROVALS: Final = {
         "Resolve Approval", ref("ApprovalResponse")
     ),
     "delete_approval_approvals__approval_id__delete": Operation(
-        "Delete Approval", {204: Reply("Forgotten", {})}
+        "Delete Approval", {204: Reply("Deleted", {})}
     ),
 }
 
@@ -724,7 +725,7 @@ def _empty(collection: Collection) -> Operation:
     return Operation(
         collection.summary,
         {200: _json(shape, collection.answer)},
-        "Nothing of the kind is kept here: the answer is empty.",
+        "This platform has no such data: the response is empty.",
         meanings=_NOT_COUNTED.get(collection.operation, {}),
     )
 
