@@ -6,7 +6,6 @@ import getpass
 import json
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, TypeVar
 
@@ -17,7 +16,7 @@ from attrs import asdict
 from legation import Platform
 from legation.api.handlers.audit import prune_trail, verify_trail
 from legation.api.handlers.refusals import add_up_refusals
-from legation.effects import Program, Transact
+from legation.effects import Program
 from legation.shares.subjects import network_of
 from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
@@ -200,7 +199,11 @@ async def _prune(
 ) -> list[tuple[str, int]]:
     """Return how many rows went from the trail of each database."""
     from legation_host import open_host
+    from legation_host.databases import find_missing
 
+    for name in databases:
+        if (path := find_missing(name, platform.databases[name])) is not None:
+            raise CannotGoOn(f"databases.{name}.url: there is no file {path} yet")
     counts: list[tuple[str, int]] = []
     async with open_host({name: platform.databases[name] for name in databases}) as host:
         for name in databases:
@@ -259,22 +262,12 @@ def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:
 
 def _read(name: str, url: str, program: Program[R], what: str) -> R:
     """Run a program that reads one database alone, beside whoever serves it."""
-    from legation_host.databases import open_reader
+    from .reading import read_beside
 
-    rows: Any = None
-    with open_reader(name, url) as read, closing(program):
-        while True:
-            try:
-                effect = program.send(rows)
-            except StopIteration as stop:
-                found: R = stop.value
-                return found
-            if not isinstance(effect, Transact):
-                raise NotImplementedError(type(effect))
-            try:
-                rows = read(effect.unit)
-            except StoreFailure as failure:
-                raise CannotGoOn(f"{what} cannot be read: {why(failure)}") from None
+    try:
+        return read_beside({name: url}, program)
+    except StoreFailure as failure:
+        raise CannotGoOn(f"{what} cannot be read: {why(failure)}") from None
 
 
 def _sentence(name: str, verdict: Intact | Broken) -> str:

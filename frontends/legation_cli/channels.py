@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from legation import Platform
 from legation.api.handlers.channels import survey
 
 from .failing import CannotGoOn, sentences
@@ -30,24 +29,17 @@ def channels(platform: str | None, as_json: bool) -> None:
     Exit code 1 says that something is dead, 2 that a database does not answer.
     `POST /channels/{channel}/messages/{message_id}/retry` tries a dead letter again.
     """
-    import anyio
+    from .reading import read_beside
 
     with sentences():
-        found = anyio.run(_survey, load_target(platform))
+        made = load_target(platform)
+        found = read_beside(made.databases, survey(made.registry))
     click.echo(json.dumps(found, indent=2) if as_json else table(found))
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")
     if any(depth["dead"] for depth in depths):
         raise SystemExit(1)
-
-
-async def _survey(platform: Platform) -> Sequence[Mapping[str, Any]]:
-    from legation_host import open_host
-
-    names = {channel.component.database for channel in platform.registry.channels.values()}
-    async with open_host({name: platform.databases[name] for name in sorted(names)}) as host:
-        return await host.run(survey(platform.registry))
 
 
 def table(channels: Sequence[Mapping[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from legation import Platform
 from legation.effects import Program, Sleep, ThisNode, Transact
-from legation.migrations.ledger import Corrupt, LedgerReading, ReadLedger
+from legation.migrations.ledger import Corrupt, LedgerReading, ReadLedger, State
 from legation.migrations.migrate import Migrated, MigrationOutcome
 from legation.migrations.migrate import migrate as migrate_program
 from legation.migrations.plan import LosesData, Move, Plan, plan
@@ -49,7 +49,8 @@ def migrate(
     notice within seconds; those of an older release go on where the new schema says that they may.
 
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
-    Exit code 2 says that nothing was changed, and standard error says why.
+    Exit code 2 says that nothing was changed, and standard error says why.  --plan creates no
+    file: where there is none yet, it says so, and the plan begins at 0.0.0.
 
     \b
     Examples:
@@ -58,8 +59,6 @@ def migrate(
       legation migrate platform.toml main --to 2.5.0 --allow-data-loss
       legation migrate platform.toml main --plan --json | jq .loses
     """
-    import anyio
-
     with sentences():
         *files, database = names or [""]
         if not database or len(files) > 1:
@@ -69,7 +68,7 @@ def migrate(
         invocation = _Invocation(
             platform, database, _target(to), plan_only, allow_data_loss, as_json
         )
-        anyio.run(_migrate, invocation)
+        _migrate(invocation)
 
 
 @frozen
@@ -82,6 +81,11 @@ class _Invocation:
     plan_only: bool
     allow_data_loss: bool
     as_json: bool
+
+    @property
+    def url(self) -> str:
+        """Where the database is."""
+        return self.platform.databases[self.database]
 
     def say(self, line: str) -> None:
         """Print a line, unless it is JSON that is read."""
@@ -104,37 +108,54 @@ def _complain(level: str, event: str, fields: Mapping[str, Any]) -> None:
         click.echo(fields["error"], err=True)
 
 
-async def _migrate(invocation: _Invocation) -> None:
+def _migrate(invocation: _Invocation) -> None:
     """Show the plan; then, unless that is all, carry it out and print the outcome."""
     import anyio
 
-    from legation_host import open_host
-
-    url = invocation.platform.databases[invocation.database]
-    async with open_host({invocation.database: url}, log=_complain) as host:
-        try:
-            reading = await host.run(_read(invocation.database))
-        except Unavailable:
-            raise CannotGoOn(f"the database {invocation.database!r} does not answer") from None
-        except WrongSchema:
-            raise CannotGoOn(_FOREIGN.format(name=invocation.database)) from None
-        except StoreFailure as failure:
-            sentence = f"the schema of {invocation.database!r} cannot be read: {why(failure)}"
-            raise CannotGoOn(sentence) from None
-        way = _plan(invocation, reading)
-        _show(invocation, way, reading)
-        if invocation.plan_only:
-            _print_json(invocation, way, reading.dialect, None)
-            return
-        outcome: MigrationOutcome | None = None
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(_show_progress, invocation)
-            outcome = await host.run(_announce_wait(invocation, _carry_out(invocation)))
-            beside.cancel_scope.cancel()
+    reading = _read(invocation)
+    way = _plan(invocation, reading)
+    _show(invocation, way, reading)
+    if invocation.plan_only:
+        _print_json(invocation, way, reading.dialect, None)
+        return
+    outcome = anyio.run(_go, invocation)
     if not isinstance(outcome, Migrated):
         raise CannotGoOn(_refusal(outcome))
     invocation.say(outcome.detail)
     _print_json(invocation, way, reading.dialect, outcome)
+
+
+def _read(invocation: _Invocation) -> LedgerReading:
+    """Return where the database stands; where there is no file yet, that is at the beginning."""
+    from legation_host.databases import find_missing
+
+    from .reading import read_beside
+
+    name, url = invocation.database, invocation.url
+    if find_missing(name, url) is not None:
+        return LedgerReading(Dialect.SQLITE, (), State())
+    try:
+        return read_beside({name: url}, _read_ledger(name), _complain)
+    except Unavailable:
+        raise CannotGoOn(f"the database {name!r} does not answer") from None
+    except WrongSchema:
+        raise CannotGoOn(_FOREIGN.format(name=name)) from None
+    except StoreFailure as failure:
+        raise CannotGoOn(f"the schema of {name!r} cannot be read: {why(failure)}") from None
+
+
+async def _go(invocation: _Invocation) -> MigrationOutcome | None:
+    import anyio
+
+    from legation_host import open_host
+
+    outcome: MigrationOutcome | None = None
+    opened = open_host({invocation.database: invocation.url}, log=_complain)
+    async with opened as host, anyio.create_task_group() as beside:
+        beside.start_soon(_show_progress, invocation)
+        outcome = await host.run(_announce_wait(invocation, _carry_out(invocation)))
+        beside.cancel_scope.cancel()
+    return outcome
 
 
 async def _show_progress(invocation: _Invocation) -> None:
@@ -154,7 +175,7 @@ async def _show_progress(invocation: _Invocation) -> None:
             click.echo(err=True)
 
 
-def _read(name: str) -> Program[LedgerReading]:
+def _read_ledger(name: str) -> Program[LedgerReading]:
     return (yield from Transact(name, ReadLedger()))
 
 
@@ -180,6 +201,11 @@ def _refusal(outcome: Any) -> str:
 
 def _show(invocation: _Invocation, way: Plan, reading: LedgerReading) -> None:
     """Print where the database stands and each move with what it loses."""
+    from legation_host.databases import find_missing
+
+    path = find_missing(invocation.database, invocation.url) if invocation.plan_only else None
+    if path is not None:
+        invocation.say(f"There is no file {path} yet.")
     invocation.say(f"Now at {way.from_version} ({reading.dialect.value}).")
     if not way.moves:
         invocation.say(f"Already at {way.to_version}: nothing to do.")

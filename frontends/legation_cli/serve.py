@@ -104,8 +104,8 @@ def serve(target: str | None, dev: bool, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
-    That one is the booking desk of a hotel, its kitchen and a team of both.  It needs no key and no
-    file: it has a SQLite file in your data folder.
+    That is the booking desk of a hotel, its kitchen and a team of both.  It needs no key and no
+    file of yours, and keeps a SQLite file in your data folder.
 
     SIGTERM lets requests and streams in flight finish, a second one does not.  SIGHUP reads keys
     and certificate again; with several workers it reads the whole configuration and replaces the

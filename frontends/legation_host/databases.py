@@ -30,6 +30,7 @@ __all__ = [
     "check_files",
     "check_url",
     "dialect_of",
+    "find_missing",
     "in_memory",
     "open_database",
     "open_reader",
@@ -117,19 +118,21 @@ RunUnit: TypeAlias = Callable[[Unit[Any]], Any]
 
 
 @contextmanager
-def open_writer(name: str, url: str, *, read_only: bool = False) -> Generator[RunUnit]:
+def open_writer(
+    name: str, url: str, *, read_only: bool = False, write: Write = quiet
+) -> Generator[RunUnit]:
     """Open the database at `url` beside whoever serves it, as another process does.
 
     Raises:
         HostError: In words for the operator.
     """
     if dialect_of(url) is Dialect.POSTGRESQL:
-        with _open_server(name, url) as run:
+        with _open_server(name, url, write) as run:
             yield run
         return
     path = _sqlite_path(name, url)
-    if read_only and not Path(path).is_file():
-        raise UnusableDatabase(f"databases.{name}.url: there is no file {path}")
+    if read_only and (reason := _find_unreadable(path)) is not None:
+        raise UnusableDatabase(f"databases.{name}.url: {reason}")
     with closing(connect(path, read_only=read_only)) as connection:
         run = partial(run_unit, connection, database=name)
         lock = None if read_only or path == MEMORY else open_commit_lock(path, name)
@@ -153,12 +156,30 @@ open_reader = partial(open_writer, read_only=True)
 
 
 @contextmanager
-def _open_server(name: str, url: str) -> Generator[RunUnit]:
-    database = PostgresDatabase(name, url)
+def _open_server(name: str, url: str, write: Write) -> Generator[RunUnit]:
+    database = PostgresDatabase(name, url, write)
     try:
         yield database.run_unit
     finally:
         anyio.run(database.aclose)
+
+
+def find_missing(name: str, url: str) -> str | None:
+    """Return the path of the SQLite file at `url` where nothing was stored yet.
+
+    That is where there is no file, and `:memory:` for a database in memory.
+    """
+    if dialect_of(url) is Dialect.POSTGRESQL:
+        return None
+    path = _sqlite_path(name, url)
+    return None if Path(path).exists() else path
+
+
+def _find_unreadable(path: str) -> str | None:
+    """Return why nobody but its server could read the database at `path`."""
+    if path == MEMORY:
+        return "it is in memory: only its server can read it"
+    return None if Path(path).is_file() else f"there is no file {path} yet"
 
 
 def dialect_of(url: str) -> Dialect:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 from attrs import field, frozen
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from legation_cli import main
 
-__all__ = ["CALLS", "Call", "every_command"]
+__all__ = ["CALLS", "Call", "every_command", "write_key"]
 
 
 @frozen
@@ -71,3 +74,9 @@ def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str,
         return
     for name, inner in sorted(command.commands.items()):
         yield from _walk(inner, (*words, name))
+
+
+def write_key(path: Path) -> None:
+    """Write a private key that `token` and `console` can sign with."""
+    key = rsa.generate_private_key(65537, 2048)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

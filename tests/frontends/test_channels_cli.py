@@ -57,6 +57,7 @@ def test_a_dead_letter_is_code_1_and_json_is_what_the_route_says(file: Path) -> 
 
 
 def test_a_database_without_a_schema_is_code_2_and_a_sentence(file: Path) -> None:
+    (file.parent / "main.db").touch()
     result = run(str(file))
 
     assert result.exit_code == 2

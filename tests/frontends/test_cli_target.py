@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from legation_cli import main
 from legation_cli.target import data_folder, find_target, load_config, load_target
 
-from .commands import CALLS, every_command
+from .commands import CALLS, every_command, write_key
 
 RULE = "Without a platform, platform.toml of this folder is taken, or else the demonstration."
 BROKEN = "{name} is not TOML"
@@ -48,9 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     here.mkdir()
     monkeypatch.chdir(here)
     monkeypatch.setenv("LEGATION_DATA", str(tmp_path / "data"))
-    key = rsa.generate_private_key(65537, 2048)
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    Path("key.pem").write_bytes(pem)
+    write_key(Path("key.pem"))
     path = list(sys.path)
     yield here
     sys.path[:] = path

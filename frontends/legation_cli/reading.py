@@ -1,0 +1,81 @@
+"""A reader of databases, beside whoever serves them: it creates no file and changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from legation.effects import Concurrently, Interruptible, Now, Program, Transact
+from legation.store.failures import StoreFailure
+from legation_host.databases import RunUnit, open_reader
+from legation_host.logs import Write, quiet
+
+__all__ = ["read_beside"]
+
+R = TypeVar("R")
+
+
+def read_beside(urls: Mapping[str, str], program: Program[R], log: Write = quiet) -> R:
+    """Run a program that reads alone, one effect after the other, and return its result.
+
+    Args:
+        urls: The URLs of the databases, by their ids.
+        program: Asks for units that read, and for the time.
+        log: Takes what a server of databases said when it failed.
+
+    Raises:
+        HostError: A database cannot be opened, or its file does not exist.
+        StoreFailure: A unit failed, and `program` did not catch that.
+    """
+    with ExitStack() as stack:
+        return _Reader(urls, log, stack).run(program)
+
+
+@define(eq=False)
+class _Reader:
+    """The databases that are open so far, and the driver of programs that read them."""
+
+    urls: Mapping[str, str]
+    log: Write
+    stack: ExitStack
+    _open: dict[str, RunUnit] = field(factory=dict[str, RunUnit], init=False)
+
+    def run(self, program: Program[R]) -> R:
+        """Drive `program` to its end; a failure is thrown into it."""
+        with closing(program):
+            try:
+                effect = next(program)
+                while True:
+                    try:
+                        answer = self._perform(effect)
+                    except StoreFailure as failure:
+                        effect = program.throw(failure)
+                    else:
+                        effect = program.send(answer)
+            except StopIteration as stop:
+                found: R = stop.value
+                return found
+
+    def _perform(self, effect: object) -> Any:
+        asked: Any = effect
+        match effect:
+            case Transact():
+                return self._reader(asked.database)(asked.unit)
+            case Now():
+                return time.time_ns() // 1_000
+            case Concurrently():
+                return tuple(self.run(program) for program in asked.programs)
+            case Interruptible():
+                return self.run(asked.program)
+            case _:
+                raise NotImplementedError(type(effect))
+
+    def _reader(self, name: str) -> RunUnit:
+        if name not in self._open:
+            opened = open_reader(name, self.urls[name], write=self.log)
+            self._open[name] = self.stack.enter_context(opened)
+        return self._open[name]
