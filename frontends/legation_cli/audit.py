@@ -22,6 +22,7 @@ from legation.store.audit import Broken, Head, Intact
 from legation.store.failures import StoreFailure
 
 from .failing import CannotGoOn, sentences, why
+from .json_output import json_option, print_json
 from .target import check_database, load_target
 
 __all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
@@ -63,7 +64,7 @@ def audit() -> None:
     type=click.File(),
     help="A file of heads: what this command printed with --json.  - is standard input.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def verify(
     names: tuple[str, ...], heads: tuple[Head, ...], heads_file: TextIO | None, as_json: bool
 ) -> None:
@@ -93,7 +94,7 @@ def verify(
             for name in databases
         ]
     if as_json:
-        click.echo(json.dumps([_json(name, verdict) for name, verdict in verdicts], indent=2))
+        print_json([_json(name, verdict) for name, verdict in verdicts])
     else:
         for name, verdict in verdicts:
             click.echo(_sentence(name, verdict))
@@ -109,7 +110,7 @@ def verify(
     type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")),
     help="The day, or the moment, in UTC before which rows are old.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
     """Delete old rows of the audit trail; what is left is still proven.
 
@@ -133,8 +134,7 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
             raise CannotGoOn("--before lies in the future: nothing is that old")
         counts = anyio.run(_prune, platform, databases, int(moment.timestamp()) * 1_000_000)
     if as_json:
-        summary = [{"database": name, "pruned": count} for name, count in counts]
-        click.echo(json.dumps(summary, indent=2))
+        print_json([{"database": name, "pruned": count} for name, count in counts])
         return
     for name, count in counts:
         click.echo(f"{name}: {count} row{'' if count == 1 else 's'} pruned")
@@ -155,7 +155,7 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
     show_default=True,
     help="So many lines, the greatest counts first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def refusals(
     names: tuple[str, ...], since: datetime | None, client: str | None, limit: int, as_json: bool
 ) -> None:
@@ -186,7 +186,7 @@ def refusals(
             f"the counts of refusals in {name!r}",
         )
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in counted[:limit]], indent=2))
+        print_json([asdict(one) for one in counted[:limit]])
         return
     for one in counted[:limit]:
         click.echo(f"{one.count:>10}  {one.status or '':>3}  {one.client}  {one.route}")

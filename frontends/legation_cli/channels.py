@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import click
 from legation.api.handlers.channels import survey
 
 from .failing import CannotGoOn, sentences
+from .json_output import json_option, print_json
 from .target import load_target
 
 __all__ = ["channels", "table"]
@@ -21,7 +21,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 @click.command(short_help="Show what waits in each channel, and dead letters.")
 @click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def channels(platform: str | None, as_json: bool) -> None:
     """Show what waits in each channel: messages to answer, replies to send, dead letters.
 
@@ -34,7 +34,10 @@ def channels(platform: str | None, as_json: bool) -> None:
     with sentences():
         made = load_target(platform)
         found = read_beside(made.databases, survey(made.registry))
-    click.echo(json.dumps(found, indent=2) if as_json else table(found))
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(table(found))
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")

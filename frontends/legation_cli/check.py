@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 
@@ -16,6 +15,7 @@ from legation.hosted.registry import Registry
 from legation.tools import Tool
 
 from .failing import sentences
+from .json_output import always_json, json_option, print_json
 from .target import load_target
 
 __all__ = ["check", "explain"]
@@ -25,7 +25,7 @@ _LONGEST = 1 << 16  # characters; no token has so many
 
 @click.command(short_help="List routes with scopes, tools, and unsafe settings.")
 @click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def check(platform: str | None, as_json: bool) -> None:
     """List every route with what it needs, every tool, and every setting that is unsafe.
 
@@ -67,7 +67,7 @@ def check(platform: str | None, as_json: bool) -> None:
         unsafe = [{"path": f.path, "message": f.message} for f in findings]
         held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
         said = {"routes": listed, "claims": dict(claims), "tools": held, "unsafe": unsafe}
-        click.echo(json.dumps(said, indent=2))
+        print_json(said)
     else:
         _print(routes, claims, tools, findings)
     if findings:
@@ -135,6 +135,7 @@ def _print(
 @click.argument("path")
 @click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
 @click.option("--platform", "option", metavar="PLATFORM", help="The same, as an option.")
+@always_json
 def explain(token: str, method: str, path: str, platform: str | None, option: str | None) -> None:
     """Say whether TOKEN may ask METHOD PATH of a platform, and by which scope.
 
@@ -165,6 +166,6 @@ def explain(token: str, method: str, path: str, platform: str | None, option: st
     text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105 (no password)
     sent = text.strip().encode("utf-8", "surrogateescape")
     decision = made.explain(sent, method.upper(), path, time.time_ns() // 1000)
-    click.echo(json.dumps(decision, indent=2))
+    print_json(decision)
     if not decision["allowed"]:
         raise SystemExit(1)

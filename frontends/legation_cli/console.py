@@ -12,6 +12,7 @@ from legation.access.claims import ClaimRules, claim_rules
 from legation.config import AuthorizationConfig
 
 from .failing import CannotGoOn, sentences
+from .json_output import json_option, print_json
 from .target import load_config
 from .token import Duration, make_claims, sign
 
@@ -39,7 +40,8 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 @click.option("--expires", default="10m", type=Duration(), help="How long it is good for.")
 @click.option("--kid", help="The key's id in the JWKS.")
 @click.option("--browser/--no-browser", default=True, help="Open it, or print its address alone.")
-def console(
+@json_option
+def console(  # noqa: PLR0913  its options
     platform: str | None,
     key_path: Path | None,
     url: str,
@@ -49,6 +51,7 @@ def console(
     kid: str | None,
     *,
     browser: bool,
+    as_json: bool,
 ) -> None:
     """Open the console of a platform that is served, signed in for ten minutes.
 
@@ -72,7 +75,10 @@ def console(
         granted = scopes or (config.admin_scope,)
         claims = make_claims(rules, expires, granted, sub)
         address += f"#token={quote(sign(claims, key_path, config.algorithm, kid))}"
-    click.echo(address)
+    if as_json:
+        print_json({"url": address})
+    else:
+        click.echo(address)
     if not browser:
         return
     import webbrowser

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from .failing import CannotGoOn
+from .json_output import json_option, print_json
 
 __all__ = ["keys", "new"]
 
@@ -47,7 +48,8 @@ def keys() -> None:
     type=click.Choice(["RS256", "PS256", "ES256", "EdDSA"]),
     help="What the key is for.",
 )
-def new(folder: Path, algorithm: str) -> None:
+@json_option
+def new(folder: Path, algorithm: str, as_json: bool) -> None:
     """Make a key pair in FOLDER (keys, if not given): private.pem and public.pem.
 
     Whoever signs tokens keeps the private key; the server needs the public one alone.  Nothing
@@ -78,6 +80,10 @@ def new(folder: Path, algorithm: str) -> None:
         _write(public, pem, 0o644)
     except OSError as error:
         raise CannotGoOn(f"{error.filename or folder}: {error.strerror}") from None
+    if as_json:
+        files = {"private": str(private), "public": str(public)}
+        print_json({**files, "algorithm": algorithm, "public_key": pem.decode()})
+        return
     paths = {"private": private, "public": public, "key": shlex.quote(str(private))}
     click.echo(_NEXT.format(**paths, algorithm=algorithm, pem=pem.decode()), nl=False)
 

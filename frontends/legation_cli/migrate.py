@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
 
 from .failing import CannotGoOn, sentences, why
+from .json_output import json_option, print_json
 from .target import check_database, load_target
 
 __all__ = ["migrate"]
@@ -38,7 +38,7 @@ _FOREIGN = "the ledger in {name!r} is none of ours: this is the database of some
 @click.option("--to", "to", metavar="VERSION", help="The version to reach; else the newest.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--allow-data-loss", is_flag=True, help="Go down also where that discards data.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def migrate(
     names: tuple[str, ...], to: str | None, plan_only: bool, allow_data_loss: bool, as_json: bool
 ) -> None:
@@ -279,4 +279,4 @@ def _print_json(
         "loses": [loss for move in moves for loss in move.loses],
         "done": outcome is not None,
     }
-    click.echo(json.dumps(summary, indent=2))
+    print_json(summary)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .failing import sentences
+from .json_output import always_json
 from .target import load_target
 
 __all__ = ["openapi"]
@@ -12,6 +13,7 @@ __all__ = ["openapi"]
 
 @click.command(short_help="Print the OpenAPI document of a platform.")
 @click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@always_json
 def openapi(platform: str | None) -> None:
     """Print the OpenAPI 3.1.0 document that the platform serves at /openapi.json.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 from attrs import asdict
 
 from .failing import sentences
+from .json_output import json_option, print_json
 from .target import load_target
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = ["round_once"]
     type=click.FloatRange(min=0.0),
     help="For all of it; in the second half nothing new is taken up.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for a script.")
+@json_option
 def round_once(target: str | None, limit: int, seconds: float, as_json: bool) -> None:
     """Do once what waits and is due now, and end: where no `legation serve` runs.
 
@@ -55,7 +55,10 @@ def round_once(target: str | None, limit: int, seconds: float, as_json: bool) ->
     with sentences():
         platform = load_target(target, writes=True)
         report = anyio.run(_go_round, platform, limit, seconds)
-    click.echo(json.dumps(asdict(report)) if as_json else _describe(report))
+    if as_json:
+        print_json(asdict(report))
+    else:
+        click.echo(_describe(report))
     if report.failed:
         raise SystemExit(1)
 

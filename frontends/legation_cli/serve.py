@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import click
 
 from .imports import freeze_imports
+from .json_output import print_json
 from .target import find_target, load_target
 
 if TYPE_CHECKING:
@@ -18,16 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["banner", "serve"]
 
 
-def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted:
-        return
+def _list_limits(*, as_json: bool) -> None:
     from attrs import asdict
 
     from legation_server.settings import DEFAULT
 
-    for name, value in asdict(DEFAULT).items():
+    limits = asdict(DEFAULT)
+    if as_json:
+        print_json(limits)
+        return
+    for name, value in limits.items():
         click.echo(f"{name:<24} {'no limit' if value is None else value}")
-    context.exit()
 
 
 @click.command()
@@ -70,11 +72,9 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
     "--limits",
     "listed",
     is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_list_limits,
-    help="List the limits with their defaults.",
+    help="List the limits with their defaults, and serve nothing.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the limits as JSON, for a script.")
 @click.option(
     "--log-format",
     default="auto",
@@ -100,7 +100,7 @@ def _list_limits(context: click.Context, _: click.Parameter, wanted: bool) -> No
     is_flag=True,
     help="Serve without authorization on an address that others can reach.",
 )
-def serve(target: str | None, dev: bool, **options: Any) -> None:
+def serve(target: str | None, dev: bool, listed: bool, as_json: bool, **options: Any) -> None:
     """Serve a platform over HTTP until SIGTERM or Ctrl-C.
 
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
@@ -118,6 +118,11 @@ def serve(target: str | None, dev: bool, **options: Any) -> None:
       legation serve platform.toml --port 8000
       legation serve my_package.app:platform --workers 4
     """
+    if listed:
+        _list_limits(as_json=as_json)
+        return
+    if as_json:
+        raise click.UsageError("--json goes with --limits: nothing else here prints data")
     target = find_target(target)
     if dev:
         # What watches is not loaded by a server that nobody develops.

@@ -13,6 +13,7 @@ from legation.access.claims import ClaimRules, claim_rules
 from legation.access.key_material import ALGORITHMS
 
 from .failing import CannotGoOn, sentences
+from .json_output import json_option, print_json
 from .target import load_config
 
 __all__ = ["Duration", "make_claims", "sign", "token"]
@@ -65,6 +66,7 @@ class Duration(click.ParamType[int]):
     metavar="NAME",
     help="The one in [authorization_config].",
 )
+@json_option
 def token(
     key_path: Path,
     sub: str | None,
@@ -73,6 +75,7 @@ def token(
     platform: str | None,
     kid: str | None,
     algorithm: str,
+    as_json: bool,
     **named: str | None,
 ) -> None:
     """Print a signed token with these claims.
@@ -90,7 +93,11 @@ def token(
         config = load_config(platform)
     rules = claim_rules(config.authorization_config, config.id)
     claims = make_claims(rules, expires, scopes, sub, **named)
-    click.echo(sign(claims, key_path, algorithm, kid))
+    signed = sign(claims, key_path, algorithm, kid)
+    if as_json:
+        print_json({"token": signed, "claims": claims})
+    else:
+        click.echo(signed)
 
 
 def make_claims(

@@ -26,6 +26,7 @@ class Call:
         takes_platform: The command is about a platform.
         reads: It reads alone, and so creates no file.
         serves: It goes on until it is stopped.
+        data: The words of a call that prints data, where it is another one.
     """
 
     before: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class Call:
     takes_platform: bool = field(default=True, kw_only=True)
     reads: bool = field(default=True, kw_only=True)
     serves: bool = field(default=False, kw_only=True)
+    data: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def words(self, platform: str | None) -> tuple[str, ...]:
         """Return what is typed behind the name of the command."""
@@ -57,7 +59,7 @@ CALLS = {
     "migrate": Call((), ("main", "--plan")),
     "openapi": Call(),
     "round": Call(reads=False),
-    "serve": Call((), ("--port", "0"), reads=False, serves=True),
+    "serve": Call((), ("--port", "0"), reads=False, serves=True, data=("--limits",)),
     "token": Call(_KEY, (), "--platform"),
 }
 """A call of each command, by its words."""

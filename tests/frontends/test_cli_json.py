@@ -1,0 +1,107 @@
+"""With `--json` a command prints JSON on standard output, and nothing else there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from legation_cli import main
+
+from .commands import CALLS, every_command, write_key
+
+PLATFORM = '[databases.main]\nurl = "sqlite:///main.db"\n\n[[agents]]\nid = "desk"\n'
+NAMES = {
+    "audit prune": {"database", "pruned"},
+    "audit refusals": set[str](),
+    "audit verify": {"database", "intact", "rows", "pruned", "heads"},
+    "channels": set[str](),
+    "check": {"routes", "claims", "tools", "unsafe"},
+    "console": {"url"},
+    "explain": {"allowed"},
+    "keys new": {"private", "public", "algorithm", "public_key"},
+    "migrate": {"database", "engine", "from_version", "to_version", "moves", "loses", "done"},
+    "openapi": {"openapi", "info", "paths", "components"},
+    "round": {"messages", "replies", "runs", "released", "failed", "next_us"},
+    "serve": {"connections", "drain_seconds"},
+    "token": {"token", "claims"},
+}
+"""Members that the JSON has, or each of its elements; none where the list is empty here."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEGATION_DATA", str(tmp_path / "data"))
+    write_key(Path("key.pem"))
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+
+
+def typed(name: str) -> Result:
+    call = CALLS[name]
+    words = call.words(None) if call.data is None else call.data
+    return CliRunner().invoke(main, [*name.split(), *words, "--json"], catch_exceptions=False)
+
+
+def members(data: Any) -> set[str]:
+    return set().union(*data) if isinstance(data, list) else set(data)
+
+
+def test_every_command_is_tried() -> None:
+    assert set(NAMES) == set(every_command())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_output_is_json(name: str) -> None:
+    Path("platform.toml").write_text(PLATFORM)
+    assert CliRunner().invoke(main, ["migrate", "main"]).exit_code == 0
+    result = typed(name)
+
+    assert result.exit_code in {0, 1}, result.stderr
+    assert NAMES[name] <= members(json.loads(result.stdout))
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CALLS[name].data is None])
+def test_a_failure_is_a_sentence_on_standard_error_alone(name: str) -> None:
+    Path("platform.toml").write_text("= nonsense")
+    Path("keys").write_text("in the way")
+    result = typed(name)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+def test_a_depth_that_is_unknown_is_json_and_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELP_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    channel = 'kind = "standard"\nagent = "desk"\nreply_url = "https://127.0.0.1/"\n'
+    Path("platform.toml").write_text(
+        f'{PLATFORM}\n[channels.help]\n{channel}secret_env = "HELP_SECRET"\n'
+    )
+    Path("main.db").touch()
+    result = typed("channels")
+
+    assert json.loads(result.stdout)[0]["messages"] is None
+    assert "has no schema yet" in result.stderr
+    assert result.exit_code == 2
+
+
+def test_serve_prints_no_json_but_that_of_its_limits() -> None:
+    result = CliRunner().invoke(main, ["serve", "--json"])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--json goes with --limits" in result.stderr
+
+
+def test_no_json_holds_the_private_key() -> None:
+    result = typed("keys new")
+
+    assert "PRIVATE" not in result.stdout
+    assert "PRIVATE" in Path("keys/private.pem").read_text()
