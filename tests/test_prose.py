@@ -38,7 +38,6 @@ PENDING: Final = frozenset(
         "docs/reference/configuration.md",
         "docs/reference/effects.md",
         "docs/reference/errors.md",
-        "docs/reference/events.md",
         "docs/reference/python.md",
         "docs/reference/states.md",
         "docs/tutorial.md",
