@@ -31,6 +31,7 @@ html_static_path = ["_static"]
 html_css_files = ["legation.css"]
 html_show_copyright = False
 html_copy_source = False
+html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
