@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from .values import frozen
 
-__all__ = ["find_authors_frames", "trace", "where"]
+__all__ = ["find_authors_frames", "hint_at", "trace", "where"]
 
 _PACKAGE: Final = "legation"
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python3.", "<frozen ")
@@ -24,6 +24,18 @@ _LAST_FRAMES: Final = 8
 _OUR_FRAMES: Final = 3
 _NAME: Final = 80  # characters
 _LENGTH: Final = 4_000  # characters
+
+# How asyncio fails where its event loop does not run, and how trio refuses its futures.
+_FOREIGN_LOOP: Final = (
+    "no running event loop",
+    "Timeout should be used inside a task",
+    "cannot determine the parent task",
+    "trio.run received unrecognized yield message",
+)
+_USE_ANYIO: Final = (
+    "no event loop of asyncio runs here, as `legation serve` is on trio: use anyio in place of "
+    "asyncio, or serve the platform by an ASGI server on asyncio"
+)
 
 
 def where(error: BaseException | None) -> str:
@@ -52,6 +64,18 @@ def trace(error: BaseException) -> str:
     if len(found) > _ERRORS:
         lines.append("and more")
     return "; ".join(lines)[:_LENGTH]
+
+
+def hint_at(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """Return the field `hint` of the log where `error` says that asyncio is missing, else nothing.
+
+    The sentence is our own; of the text of `error` nothing is in it.
+    """
+    if not isinstance(error, RuntimeError | TypeError) or not error.args:
+        return ()
+    text = error.args[0]
+    found = isinstance(text, str) and any(words in text for words in _FOREIGN_LOOP)
+    return (("hint", _USE_ANYIO),) if found else ()
 
 
 def find_authors_frames(error: BaseException) -> TracebackType | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from legation.incidents import find_authors_frames, trace, where
+from legation.incidents import find_authors_frames, hint_at, trace, where
 
 
 def test_nothing_is_none() -> None:
@@ -193,3 +193,36 @@ def test_bug_of_ours_has_no_frames_of_the_author(name: str) -> None:
 @pytest.mark.parametrize("name", ["legations", "shop.legation", "legate"])
 def test_other_packages_are_not_ours(name: str) -> None:
     assert find_authors_frames(raised(module(name, FETCH))) is not None
+
+
+# --- Asyncio where it does not run ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("no running event loop"),
+        RuntimeError("Timeout should be used inside a task"),
+        RuntimeError("TaskGroup <x> cannot determine the parent task"),
+        TypeError("trio.run received unrecognized yield message a secret. Are you trying to"),
+    ],
+)
+def test_asyncio_without_its_loop_has_a_hint_without_text_of_the_error(error: Exception) -> None:
+    ((name, hint),) = hint_at(error)
+
+    assert name == "hint"
+    assert "use anyio in place of asyncio" in hint
+    assert "secret" not in hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(),
+        RuntimeError(5),
+        RuntimeError("no rooms"),
+        ValueError("no running event loop"),
+    ],
+)
+def test_any_other_error_has_no_hint(error: Exception) -> None:
+    assert hint_at(error) == ()

@@ -25,6 +25,7 @@ from legation.effects import (
     TimedOut,
     Yielding,
 )
+from legation.incidents import hint_at
 from legation_host import Host, open_host
 
 from .host_units import BACKENDS, run
@@ -50,6 +51,51 @@ def called(backend: str, *effects: Effect, threads: int = 4) -> list[Any]:
 
 def call(function: Callable[..., Any], seconds: float = LONG, /, **arguments: Any) -> CallFunction:
     return CallFunction(function, arguments, seconds)
+
+
+async def sleep_by_asyncio() -> None:
+    await asyncio.sleep(0.01)
+
+
+async def yield_by_asyncio() -> None:
+    await asyncio.sleep(0)
+
+
+async def limit_by_asyncio() -> None:
+    async with asyncio.timeout(1):
+        await anyio.lowlevel.checkpoint()
+
+
+async def wait_by_asyncio() -> None:
+    await asyncio.wait_for(sleep_by_asyncio(), 1)
+
+
+async def group_by_asyncio() -> None:
+    async with asyncio.TaskGroup():
+        pass
+
+
+async def thread_by_asyncio() -> None:
+    await asyncio.to_thread(int)
+
+
+BY_ASYNCIO = (
+    *(sleep_by_asyncio, yield_by_asyncio, limit_by_asyncio),
+    *(wait_by_asyncio, group_by_asyncio, thread_by_asyncio),
+)
+
+
+@pytest.mark.parametrize("function", BY_ASYNCIO)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_asyncio_on_trio_fails_with_a_hint_and_works_on_its_own_loop(
+    function: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    (failed,) = called("trio", call(function))
+    (done,) = called("asyncio", call(function))
+
+    assert "use anyio in place of asyncio" in dict(hint_at(failed.error))["hint"]
+    assert done == Returned(None)
+    gc.collect()
 
 
 def count() -> int:

@@ -144,9 +144,15 @@ class Challenge:
 
 @frozen
 class Ignored:
-    """Understood, and not for us: answered 200, or the provider would send it for days."""
+    """Understood, and not for us: answered 200, or the provider would send it for days.
+
+    Attributes:
+        reason: Is in the answer, for whoever has signed the delivery.
+        malformed: It should have been a message; the log has a line about it.
+    """
 
     reason: str
+    malformed: bool = False
 
 
 @frozen

@@ -176,9 +176,14 @@ def standard_v1(
 ) -> Verified | SignatureRefused:
     """Check the `webhook-*` headers of Standard Webhooks 1.0; any entry of the list may match.
 
-    Entries of other versions are passed over: a `v1a` (ed25519) never counts as a `v1`.
+    Entries of other versions are passed over: a `v1a` (ed25519) never counts as a `v1`.  Svix,
+    where the scheme comes from, names the three headers `svix-*`; they count where no header of
+    the standard is there, so that no request is read in two ways.
     """
-    found = [_only(headers, b"webhook-" + part) for part in (b"id", b"timestamp", b"signature")]
+    standard = any(name.startswith(b"webhook-") for name, _ in headers)
+    svix = not standard and any(name.startswith(b"svix-") for name, _ in headers)
+    prefix = b"svix-" if svix else b"webhook-"
+    found = [_only(headers, prefix + part) for part in (b"id", b"timestamp", b"signature")]
     missing = next((value for value in found if isinstance(value, SignatureRefused)), None)
     if missing:
         return missing

@@ -33,6 +33,10 @@ __all__ = ["Standard"]
 
 _KINDS = {kind.value: kind for kind in ContentKind}
 _GONE: Final = 410
+_NO_MESSAGE: Final = 'The type is neither "message" nor begins with "message."'
+_NO_SENDER: Final = (
+    "data.sender is missing, or is no text of 1 to 256 visible characters and no integer"
+)
 
 
 @frozen
@@ -63,8 +67,9 @@ class Standard(Codec):
         """Return the one message of the delivery."""
         name = text_at(root, "type")
         if name != "message" and not name.startswith("message."):
-            return Ignored("another type")
-        return gather([_message(root.get("data"), delivery_id)])
+            return Ignored(_NO_MESSAGE)
+        message = _message(root.get("data"), delivery_id)
+        return gather([message]) if message.sender else Ignored(_NO_SENDER, malformed=True)
 
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the signed request; id and body are the same for every attempt."""

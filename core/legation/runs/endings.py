@@ -14,7 +14,7 @@ from attrs import evolve
 
 from ..effects import Interrupted, Log, Nudge, Program, Publish, RandomBytes
 from ..http.messages import compact_json
-from ..incidents import trace, where
+from ..incidents import hint_at, trace, where
 from ..models.conversation import ModelFailed
 from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
@@ -205,7 +205,7 @@ def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) ->
         return (yield from fail(writer, summary, error.sentence, reason, words))
     failure = yield from _draw(writer, summary, "run_failed", where(error))
     fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
-    yield from Log("error", "run_failed", fields, error)
+    yield from Log("error", "run_failed", (*fields, *hint_at(error)), error)
     return _fail(writer, summary, _FAILED.format(failure.incident), failure)
 
 

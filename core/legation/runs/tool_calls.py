@@ -17,7 +17,7 @@ from ..effects import (
     Returned,
     Yielding,
 )
-from ..incidents import trace, where
+from ..incidents import hint_at, trace, where
 from ..models.conversation import ToolCall, ToolSpec
 from ..store.steps import StepKind
 from ..tools import (
@@ -173,5 +173,5 @@ def _log(
         ("tool", call.call.name),
         ("error", reason),
     )
-    traced = () if error is None else (("trace", trace(error)),)
+    traced = () if error is None else (("trace", trace(error)), *hint_at(error))
     yield from Log("error", "tool_failed", (*fields, *traced), error)

@@ -175,6 +175,34 @@ def test_upper_case_hex_is_another_form(scheme: str) -> None:
     assert verdict == SignatureRefused("malformed signature")
 
 
+def _svix(headers: Headers) -> Headers:
+    return tuple((name.replace(b"webhook-", b"svix-"), value) for name, value in headers)
+
+
+def test_headers_of_svix_carry_the_same_scheme() -> None:
+    headers = _svix(_signed("standard", b"new"))
+
+    assert standard_v1(headers, BODY, SECRETS, NOW * 1_000_000) == Verified(BODY, "msg_1")
+    for header in headers:
+        without = tuple(other for other in headers if other != header)
+        missing = standard_v1(without, BODY, SECRETS, NOW * 1_000_000)
+        doubled = standard_v1((*headers, header), BODY, SECRETS, NOW * 1_000_000)
+        assert missing == SignatureRefused(f"no {header[0].decode()} headers")
+        assert doubled == SignatureRefused(f"several {header[0].decode()} headers")
+
+
+def test_headers_of_svix_do_not_count_beside_those_of_the_standard() -> None:
+    good = _signed("standard", b"new")
+    forged = tuple((name, b"forged") for name, _ in good)
+
+    at = NOW * 1_000_000
+    assert standard_v1((*_svix(forged), *good), BODY, SECRETS, at) == Verified(BODY, "msg_1")
+    assert isinstance(standard_v1((*_svix(good), *forged), BODY, SECRETS, at), SignatureRefused)
+    assert standard_v1((*_svix(good), forged[0]), BODY, SECRETS, at) == SignatureRefused(
+        "no webhook-timestamp headers"
+    )
+
+
 def test_the_list_of_signatures_is_bounded() -> None:
     headers = dict(_signed("standard", b"new"))
     headers[b"webhook-signature"] = b"v1,x " * 10 + headers[b"webhook-signature"]

@@ -170,7 +170,7 @@ def test_a_signed_body_that_is_no_json_is_400(provider: WhatsAppApi, body: bytes
 @pytest.mark.parametrize("body", [b"[]", b"null", b'{"object": "page"}', b"{}"])
 def test_signed_json_that_is_not_for_us_is_acknowledged(provider: WhatsAppApi, body: bytes) -> None:
     with opened(provider) as c:
-        assert post(c, signed("whatsapp", body, 0)).json() == {"status": "ignored"}
+        assert post(c, signed("whatsapp", body, 0)).json()["status"] == "ignored"
 
 
 @pytest.mark.parametrize("entry", [None, [None], [{"changes": [{"value": None}]}], [], 5])

@@ -73,6 +73,17 @@ def test_incident_of_a_bug_is_the_one_of_its_sentence() -> None:
         )
 
 
+def test_run_that_calls_asyncio_where_it_has_no_loop_has_a_hint_in_the_log() -> None:
+    def wake(message: str) -> str:
+        raise RuntimeError("no running event loop")
+
+    with Client(Platform(agents=[Agent(id="clerk", run=wake)]), raise_errors=False) as client:
+        client.run("clerk", "x")
+        (log,) = [log for log in client.logs if log.event == "run_failed"]
+
+    assert "use anyio in place of asyncio" in str(dict(log.fields)["hint"])
+
+
 def test_sentence_of_the_author_is_the_content_and_no_bug() -> None:
     with Client(Platform(agents=[Agent(id="clerk", run=refuse)])) as client:
         run = client.run("clerk", "x")

@@ -147,6 +147,22 @@ def test_exception_goes_with_the_line_and_its_text_is_not_in_it() -> None:
     assert "secret" not in repr(line)
 
 
+def test_tool_that_calls_asyncio_where_it_has_no_loop_has_a_hint_in_the_log() -> None:
+    hints: list[bool] = []
+
+    def is_line(effect: Any) -> bool:
+        hints.append(isinstance(effect, Log) and "hint" in dict(effect.fields))
+        return isinstance(effect, Log)
+
+    error = RuntimeError("no running event loop")
+    play(
+        BOX.carry_out(CALL, VOICE, "3.2"),
+        [(CallFunction, Raised(error)), (RandomBytes(8), bytes(8)), (is_line, None)],
+    )
+
+    assert hints[-1]
+
+
 def test_refusal_whose_text_cannot_be_had_is_a_failure_like_any_other() -> None:
     class Broken(ToolError):
         def __str__(self) -> str:

@@ -64,7 +64,9 @@ def receive(
         case Challenge():
             return text_response(200, parsed.text, headers=_PLAIN)
         case Ignored():
-            return _status("ignored")
+            if parsed.malformed:
+                yield from _log_ignored(channel, "malformed")
+            return json_response(200, {"status": "ignored", "reason": parsed.reason})
         case _:
             messages = inbox_rows(parsed)
             yield from _log_undelivered(channel, parsed)
@@ -102,8 +104,12 @@ def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None
         yield from Log("warning", "reply_undelivered", fields)
     for name in delivery.ignored:
         if name in _STRANGE:
-            fields = (("channel", channel.id), ("reason", name))
-            yield from Log("warning", "delivery_ignored", fields)
+            yield from _log_ignored(channel, name)
+
+
+def _log_ignored(channel: HostedChannel, reason: str) -> Program[None]:
+    fields = (("channel", channel.id), ("reason", reason))
+    yield from Log("warning", "delivery_ignored", fields)
 
 
 def find_channel(call: Call, _: object) -> HostedChannel | NotFound:

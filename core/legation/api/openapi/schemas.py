@@ -791,7 +791,9 @@ def _letters(items: str) -> Schema:
 
 
 _CHANNELS: Final[Mapping[str, Schema]] = {
-    "Delivery": object_of({"status": one_of_words("processing", "duplicate", "ignored")}),
+    "Delivery": object_of(
+        {"status": one_of_words("processing", "duplicate", "ignored")}, {"reason": TEXT}
+    ),
     "ChannelStatus": object_of({"status": one_of_words("available")}),
     "Channel": object_of(
         {

@@ -282,7 +282,8 @@ def test_signed_nonsense_has_its_status_and_stores_nothing(kind: str, name: str)
 
         assert answer.status == status, answer.text
         if status == IGNORED:
-            assert answer.json() == {"status": "ignored"}
+            assert answer.json()["status"] == "ignored"
+            assert answer.json().keys() <= {"status", "reason"}
         else:
             assert answer.json()["detail"].startswith("The body has to be JSON")
         assert stored(c) == 0
@@ -390,6 +391,28 @@ def test_a_message_that_is_passed_over_is_in_the_log(
 
         told = [dict(log.fields)["reason"] for log in c.logs if log.event == "delivery_ignored"]
         assert told == reasons
+
+
+@pytest.mark.parametrize(
+    ("root", "reason", "logged"),
+    [
+        ({"type": "message", "data": {"text": "hi"}}, "data.sender is missing", ["malformed"]),
+        ({"type": "message", "data": {"sender": True}}, "data.sender is missing", ["malformed"]),
+        ({"type": "order.paid"}, "The type is neither", list[str]()),
+    ],
+    ids=["no sender", "sender of a wrong type", "another type"],
+)
+def test_sender_of_signed_webhooks_is_told_why_nothing_is_done(
+    root: dict[str, Any], reason: str, logged: list[str]
+) -> None:
+    with Client(platform) as c:
+        answer = post(c, signed("standard", json.dumps(root).encode(), NOW))
+
+        assert answer.status == 200
+        assert answer.json()["status"] == "ignored"
+        assert answer.json()["reason"].startswith(reason)
+        told = [dict(log.fields)["reason"] for log in c.logs if log.event == "delivery_ignored"]
+        assert told == logged
 
 
 def test_our_own_messages_are_ignored() -> None:
