@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -18,6 +18,8 @@ from legation.config import structure
 from legation.runs.events import Event
 
 from .asgi_driver import AsgiDriver
+from .providers.chat_completions import ChatCompletionsServer
+from .providers.model_server import KEY, Item, Refusal, Said, serving
 from .transcripts import DOCS, ROOT, Terminal, blocks, follow
 
 PAGES: Final = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
@@ -32,6 +34,7 @@ FOLLOWED: Final = (
     "howto/limits",
     "howto/migrating",
     "howto/observing",
+    "howto/streaming",
     "howto/teams",
     "howto/testing",
     "howto/tools",
@@ -65,6 +68,32 @@ def test_two_nodes_on_postgresql_do_what_the_page_says(
         assert follow(DOCS / "howto/postgresql.md", terminal) > 0
 
 
+class ModelOfThePage(ChatCompletionsServer):
+    """A provider that answers a wrong key as the real one does."""
+
+    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Item:
+        """Judge a request; a wrong key alone is 401, and no other fault."""
+        if headers.get("authorization") == "Bearer sk-misspelt":
+            return Refusal(401)
+        return super().take(path, headers, body)
+
+
+def test_model_answers_and_refuses_as_the_page_says(tmp_path: Path) -> None:
+    opera = Said(("The opera of Oslo is in ", "Bjørvika, by the fjord."))
+    model = ModelOfThePage([opera, Said(("Next to the opera.",), tokens=(31, 12))])
+    with serving(model) as address:
+        provider = 'provider = "openai"\nid = "gpt-5-mini"'
+        instead = {
+            provider: f'{provider}\nbase_url = "{address}/v1"',
+            "sk-your-key": KEY,
+        }
+        with Terminal(tmp_path, instead) as terminal:
+            assert follow(DOCS / "howto/models.md", terminal) > 0
+
+    assert model.broken == []
+    assert len(model.seen) == 2
+
+
 async def test_an_embedded_platform_answers(tmp_path: Path) -> None:
     for block in blocks(DOCS / "howto/embedding.md"):
         if block.caption:
@@ -92,7 +121,7 @@ def test_commands_are_shown_nowhere_without_being_run() -> None:
         if any(block.language == "console" for block in blocks(page))
     }
 
-    assert typed == {*FOLLOWED, "howto/postgresql"}
+    assert typed == {*FOLLOWED, "howto/models", "howto/postgresql"}
 
 
 def test_options_that_are_named_are_there(drawn: Any) -> None:
