@@ -12,6 +12,10 @@ from .hotel import make_hotel
 __all__ = ["demonstration"]
 
 
-def demonstration(folder: Path) -> Platform:
-    """Return the hotel, with its database in `folder`."""
-    return make_hotel(f"sqlite:///{quote(str(folder / 'hotel.db'))}")
+def demonstration(folder: Path, *, pause_seconds: float = 0.03) -> Platform:
+    """Return the hotel, with its database in `folder`.
+
+    Its agents pause between two words, so that an answer can be seen to come.
+    """
+    url = f"sqlite:///{quote(str(folder / 'hotel.db'))}"
+    return make_hotel(url, pause_seconds=pause_seconds)

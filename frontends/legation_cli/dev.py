@@ -28,7 +28,7 @@ from .dev_output import DevOutput, find_secrets
 from .failing import CannotGoOn
 from .reloading import CHILD, Reloader, find_folders, take_given, wait_only, watch_files
 from .service import ServeOptions, Service
-from .target import load_target
+from .target import find_past, load_target
 
 __all__ = ["serve_dev"]
 
@@ -103,4 +103,4 @@ def _serve(
         output.watch_models(platform)
         return platform
 
-    return Service(load, options, greet, output.show_error).run()
+    return Service(load, options, greet, output.show_error, find_past(target)).run()

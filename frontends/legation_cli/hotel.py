@@ -297,7 +297,7 @@ _KITCHEN_HINT: Final = "I understand: “What is for dinner?” and “What is f
 # --- The platform --------------------------------------------------------------------------------
 
 
-def make_hotel(url: str, *, pause_seconds: float = 0.03) -> Platform:
+def make_hotel(url: str, *, pause_seconds: float = 0.0) -> Platform:
     """Return the hotel, with its database at `url`."""
     desk = Script("desk-script", _DESK_HINT, _DESK, pause_seconds=pause_seconds)
     kitchen = Script("kitchen-script", _KITCHEN_HINT, _KITCHEN, pause_seconds=pause_seconds)

@@ -11,7 +11,7 @@ import click
 
 from .imports import freeze_imports
 from .json_output import print_json
-from .target import find_target, load_target
+from .target import find_past, find_target, load_target
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -134,8 +134,11 @@ def serve(target: str | None, dev: bool, listed: bool, as_json: bool, **options:
     with freeze_imports():
         from .service import ServeOptions, Service
 
+        prepare = find_past(target)
+
     load = partial(load_target, target, writes=True)
-    service = Service(load, ServeOptions(**options), partial(_greet, target))
+    greet = partial(_greet, target)
+    service = Service(load, ServeOptions(**options), greet, prepare=prepare)
     raise SystemExit(service.run())
 
 

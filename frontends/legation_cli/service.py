@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -131,12 +131,14 @@ class Service:
         load: Makes the platform, again at each reload.
         greet: Gets the URL when requests are answered.
         show_error: Takes what was raised, for the author at the terminal.
+        prepare: Runs in each process before its platform is opened.
     """
 
     load: Callable[[], Platform]
     options: ServeOptions
     greet: Callable[[Platform, str], object]
     show_error: ShowError = hide_error
+    prepare: Callable[[Write], Awaitable[None]] | None = None
     platform: Platform = field(init=False)
     settings: Settings = field(init=False)
     proxies: Proxies = field(init=False)
@@ -219,13 +221,17 @@ class Service:
                 life=life,
             )
 
-    def _host(self, platform: Platform) -> AbstractAsyncContextManager[Host]:
+    @asynccontextmanager
+    async def _host(self, platform: Platform) -> AsyncGenerator[Host]:
         self._observer = self._make_observer()
         log, page = self.log.write, self._page
-        show = self.show_error
-        return open_platform(
-            platform, log=log, show_error=show, observer=self._observer, noted=page
+        if self.prepare is not None:
+            await self.prepare(log)
+        opened = open_platform(
+            platform, log=log, show_error=self.show_error, observer=self._observer, noted=page
         )
+        async with opened as host:
+            yield host
 
     def _make_observer(self) -> Observer:
         """Return the observer: the request log, the spans and the metrics of this process."""

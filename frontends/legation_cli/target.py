@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +17,12 @@ from .failing import CannotGoOn
 if TYPE_CHECKING:
     from legation import Platform
     from legation.config import PlatformConfig
+    from legation_host import Write
 
 __all__ = [
     "check_database",
     "data_folder",
+    "find_past",
     "find_target",
     "load_config",
     "load_target",
@@ -74,6 +77,16 @@ def load_config(named: str | None) -> PlatformConfig:
     if target is None or not target.endswith(".toml"):
         return load_target(named).config
     return read_config(Path(target))
+
+
+def find_past(target: str | None) -> Callable[[Write], Awaitable[None]] | None:
+    """Return the maker of the demonstration's past; None where `target` is anything else."""
+    if target is not None:
+        return None
+    # It loads the host; nothing but a server needs it.
+    from .past import make_past
+
+    return partial(make_past, data_folder(os.environ))
 
 
 def check_database(platform: Platform, name: str) -> None:

@@ -17,7 +17,7 @@ LEASE_SECONDS: Final = 30
 
 
 def open_hotel() -> Client:
-    return Client(lambda: make_hotel("sqlite://", pause_seconds=0))
+    return Client(lambda: make_hotel("sqlite://"))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_breakfast_is_the_same_on_each_day_and_dinner_is_not() -> None:
     meals: list[tuple[str, str]] = []
     for day in range(7):
         start_us = NEW_YEAR_2026 + day * 86_400_000_000
-        with Client(make_hotel("sqlite://", pause_seconds=0), start_us=start_us) as hotel:
+        with Client(make_hotel("sqlite://"), start_us=start_us) as hotel:
             meals.append(
                 (
                     say(hotel, "What is for breakfast?", agent="kitchen"),
@@ -185,7 +185,7 @@ def test_a_message_that_is_not_understood_is_answered_with_what_is(
 
 
 def test_words_come_one_by_one() -> None:
-    with Client(make_hotel("sqlite://")) as hotel:
+    with Client(make_hotel("sqlite://", pause_seconds=0.1)) as hotel:
         pieces = [
             event.json()["content"]
             for event in hotel.stream("desk", "What did I book?")

@@ -297,6 +297,13 @@ _LISTED: Final = (
         " not ready until it has compared its leases with what it executes.",
     ),
     LogEvent(
+        "past_failed",
+        _WARNING,
+        ("reason",),
+        "The demonstration could not be given its past, and is served without; the next start tries"
+        " again.",
+    ),
+    LogEvent(
         "pooler_found",
         _INFO,
         ("database", "effect"),
