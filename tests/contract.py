@@ -114,16 +114,18 @@ class Contract:
             expected = ", ".join(content or ["no content"])
             raise _broken(where, f"expected {expected}, not {media}", response)
         if media == "text/event-stream":
-            self._check_events(where, response)
+            shape = self._resolved(found["schema"]["anyOf"][0])
+            self._check_events(where, shape["properties"]["data"]["contentSchema"], response)
         elif media == "application/json":
             self._check_json(where, found["schema"], response.body, response)
 
-    def _check_events(self, where: str, response: ClientResponse) -> None:
-        schema = {"$ref": "#/components/schemas/RunEvent"}
+    def _check_events(
+        self, where: str, schema: Mapping[str, Any], response: ClientResponse
+    ) -> None:
         for event in parse_events(response.body):
             if event.data:
                 self._check_json(where, schema, event.data.encode(), response)
-                named = json.loads(event.data)["event"]
+                named = json.loads(event.data).get("event", event.name)
                 if named != event.name:
                     raise _broken(where, f"the event {event.name} says it is {named}", response)
 
