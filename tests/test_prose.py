@@ -30,7 +30,6 @@ PENDING: Final = frozenset(
         "docs/howto/agentos.md",
         "docs/index.md",
         "docs/reference/cli.md",
-        "docs/reference/configuration.md",
         "docs/reference/effects.md",
         "docs/reference/errors.md",
         "docs/reference/python.md",
