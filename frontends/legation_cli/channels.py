@@ -9,6 +9,7 @@ import click
 
 from legation.api.handlers.channels import survey
 
+from .ages import describe_age
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
 from .target import load_target
@@ -16,7 +17,6 @@ from .target import load_target
 __all__ = ["channels", "table"]
 
 _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work", "oldest", "dead")
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 @click.command(short_help="Show what waits in each channel, and dead letters.")
@@ -84,8 +84,4 @@ def _cells(depth: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
 
 
 def _age(seconds: int | None) -> str:
-    """Return an age in the largest unit that it fills."""
-    if seconds is None:
-        return "-"
-    unit, size = next(((u, s) for u, s in _UNITS if seconds >= s), ("s", 1))
-    return f"{seconds // size} {unit}"
+    return "-" if seconds is None else describe_age(seconds)

@@ -21,7 +21,7 @@ from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import open_platform, take_keys
 from legation_host.loading import LoadError, read_jwks
-from legation_host.logs import ShowError, hide_error, open_request_log
+from legation_host.logs import ShowError, hide_error, is_for_eyes, open_request_log, quiet
 from legation_host.observer import Exporter, Observer
 from legation_server import (
     BadLimit,
@@ -50,6 +50,7 @@ from legation_server.tls import Certificate, CertificateError
 from legation_server.watcher import Page, watch
 
 from .failing import CannotGoOn, sentences
+from .milestones import Milestones
 
 if TYPE_CHECKING:
     from legation_server.proxies import Named
@@ -148,6 +149,7 @@ class Service:
     _observer: Observer = field(init=False)
     _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
+    _milestones: Milestones = field(init=False)
     _up: bool = field(default=False, init=False)
 
     def run(self) -> int:
@@ -158,15 +160,31 @@ class Service:
         """
         self.log = HeldLog(open_log(self.options.log_format))
         self.notifier = Notifier(os.environ)
+        self._milestones = self._make_milestones()
         hold_reload()
         try:
             with sentences():
-                return self._run()
+                return self._run_to_the_end()
         except (ListenError, BadNetwork, BadLimit) as error:
             raise CannotGoOn(str(error)) from None
         finally:
             ignore_reload()
             self.log.let_go()
+
+    def _make_milestones(self) -> Milestones:
+        """Return what notes the start and the end; what is started again and again has none."""
+        if self.options.parent is not None:
+            return Milestones(quiet, for_eyes=False)
+        return Milestones(self.log.write, is_for_eyes(self.options.log_format))
+
+    def _run_to_the_end(self) -> int:
+        try:
+            code = self._run()
+        except BaseException as error:
+            self._milestones.note_end(error)
+            raise
+        self._milestones.note_end()
+        return code
 
     def _run(self) -> int:
         options = self.options
@@ -260,13 +278,23 @@ class Service:
         def announce(server: Server) -> None:
             self._add_gauges(server)
             self.notifier.tell_ready()
-            self.greet(self.platform, url)
+            self._announce(url)
             self._let_go_beside()
 
-        hooks = (announce, self._reload_in_place, self.notifier.tell_stop, self._shutdown)
+        hooks = (announce, self._reload_in_place, self._note_stop, self._shutdown)
         life = Life(*hooks, self.options.parent)
         self._worker(listeners, life)
         return 0
+
+    def _announce(self, url: str) -> None:
+        """Tell a person and the log that requests are answered."""
+        self._milestones.note_start(url, self.platform.config.id, self.options.workers)
+        self.greet(self.platform, url)
+
+    def _note_stop(self, reason: str) -> None:
+        """Tell the service manager and the log that the end begins."""
+        self.notifier.tell_stop()
+        self._milestones.note_stop(reason)
 
     def _let_go_beside(self) -> None:
         """Write the lines held, while requests are answered already."""
@@ -304,7 +332,7 @@ class Service:
         def ready() -> None:
             self._up = True
             self.notifier.tell_ready()
-            self.greet(self.platform, url)
+            self._announce(url)
 
         return run_workers(
             slots,
@@ -313,7 +341,7 @@ class Service:
             log=self.log.write,
             ready=ready,
             reload=self._reload_for_successors,
-            stopping=self.notifier.tell_stop,
+            stopping=self._note_stop,
         )
 
     def _be_one_of_many(

@@ -30,6 +30,7 @@ __all__ = [
     "Write",
     "WriteLines",
     "hide_error",
+    "is_for_eyes",
     "make_visible",
     "open_log",
     "open_request_log",
@@ -74,7 +75,7 @@ def open_log(form: str = "auto", *, level: str = "info", stream: TextIO | None =
     if form not in FORMATS or level not in LEVELS:
         raise ValueError(f"a log is one of {FORMATS}, from one of {LEVELS}: {form}, {level}")
     target = _standard_error() if stream is None else stream
-    return _LogWriter(_WholeLines(target), _for_eyes(form, target), LEVELS.index(level)).write
+    return _LogWriter(_WholeLines(target), is_for_eyes(form, target), LEVELS.index(level)).write
 
 
 def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = None) -> WriteLines:
@@ -86,7 +87,7 @@ def open_request_log(write: Write, form: str = "auto", stream: TextIO | None = N
         stream: Standard error unless given.
     """
     target = _standard_error() if stream is None else stream
-    if _for_eyes(form, target):
+    if is_for_eyes(form, target):
 
         def show(lines: Sequence[RequestLine]) -> None:
             for line in lines:
@@ -108,8 +109,10 @@ def _standard_error() -> TextIO:
     return open(os.devnull, "w") if stream is None else stream  # noqa: PTH123  no file
 
 
-def _for_eyes(form: str, stream: TextIO) -> bool:
-    return form == "text" or (form == "auto" and stream.isatty())
+def is_for_eyes(form: str, stream: TextIO | None = None) -> bool:
+    """Tell whether a log of this form is text; `stream` is standard error unless given."""
+    target = _standard_error() if stream is None else stream
+    return form == "text" or (form == "auto" and target.isatty())
 
 
 _AT_ONCE: Final[int] = getattr(select, "PIPE_BUF", 512)  # bytes; POSIX promises 512

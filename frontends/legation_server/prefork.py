@@ -63,7 +63,7 @@ def run_workers(
     log: Write = quiet,
     ready: Callable[[], object] = lambda: None,
     reload: Callable[[], Work | None] = lambda: None,
-    stopping: Callable[[], object] = lambda: None,
+    stopping: Callable[[str], object] = lambda _: None,
 ) -> int:
     """Run a worker for each of `slots` until SIGTERM or SIGINT; return the exit code.
 
@@ -77,7 +77,8 @@ def run_workers(
         ready: Called when every slot is served for the first time.
         reload: Called at SIGHUP; returns the work of the workers to come, or None, which leaves
             the workers as they are.  Work that does not come up is dropped again.
-        stopping: Called when the end begins.
+        stopping: Called with the reason when the end begins, which is the name of a signal or
+            `worker_ended`, and again when a second signal breaks it off.
     """
     return _Parent(slots, work, drain_seconds, log, ready, reload, stopping).run()
 
@@ -90,7 +91,8 @@ class _Parent:
     log: Write
     ready: Callable[[], object]
     reload: Callable[[], Work | None]
-    stopping: Callable[[], object]
+    stopping: Callable[[str], object]
+    _reason: str = field(default="worker_ended", init=False)
     _works: dict[int, Work] = field(init=False)
     """By generation."""
     _supervisor: Supervisor = field(init=False)
@@ -145,6 +147,9 @@ class _Parent:
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
+            self._reason = signal.Signals(number).name
+            if self._supervisor.ending:
+                self.stopping(self._reason)
             self._act(self._supervisor.end(time.monotonic()))
         elif number == signal.SIGHUP and not self._supervisor.ending:
             self._restart()
@@ -176,7 +181,7 @@ class _Parent:
                     assert_never(action)
 
     def _stop(self) -> None:
-        self.stopping()
+        self.stopping(self._reason)
         for listeners in self.slots:
             close_listeners(listeners)
 

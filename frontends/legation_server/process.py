@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from signal import Signals
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import trio
@@ -42,6 +43,10 @@ def _do_nothing() -> None:
     pass
 
 
+def _take_no_note(_: str) -> None:
+    pass
+
+
 @frozen
 class Life:
     """The hooks around a worker, from its first connection to its drain.
@@ -49,7 +54,8 @@ class Life:
     Attributes:
         started: Called when connections are accepted.
         reload: Called at SIGHUP.
-        stopping: Called when the drain begins.
+        stopping: Called with the name of the signal when the drain begins, and again when a second
+            one breaks it off.
         closing: The program that gives back what the worker's platform holds, given the seconds
             for it to come to its end, those until streams of runs that others execute are sent
             elsewhere, and what says whether requests may come; run beside the drain.
@@ -59,7 +65,7 @@ class Life:
 
     started: Callable[[Server], object] = lambda _: None
     reload: Callable[[], object] = _do_nothing
-    stopping: Callable[[], object] = _do_nothing
+    stopping: Callable[[str], object] = _take_no_note
     closing: Closing | None = None
     parent: int | None = None
 
@@ -158,9 +164,10 @@ async def _obey(
                 life.reload()
             case Obey.DRAIN:
                 draining = True
-                life.stopping()
+                life.stopping(Signals(number).name)
                 drain()
             case Obey.STOP:
+                life.stopping(Signals(number).name)
                 scope.cancel()
             case Obey.NOTHING:
                 pass

@@ -481,6 +481,26 @@ _LISTED: Final = (
         "The schema of a database has become one that this release does not serve.",
     ),
     LogEvent(
+        "server_started",
+        _INFO,
+        ("version", "address", "platform", "workers"),
+        "Requests are answered at `address`.",
+    ),
+    LogEvent(
+        "server_stopped",
+        ("info", "error"),
+        ("reason", "seconds"),
+        "The server has ended, `seconds` after it began to answer.  The `reason` is a signal, or,"
+        " with the level `error`, the name of an exception.  At a terminal it is a sentence.",
+    ),
+    LogEvent(
+        "server_stopping",
+        _INFO,
+        ("reason",),
+        "The end begins: `reason` is a signal, `worker_ended` where no worker could start, or a"
+        " second signal, which breaks off what is under way.",
+    ),
+    LogEvent(
         "shutdown_incomplete",
         _WARNING,
         ("runs", "messages", "replies"),
