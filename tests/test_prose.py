@@ -24,10 +24,6 @@ EXCEPTIONS: Final = frozenset(
 # Pages that are not rewritten yet.
 PENDING: Final = frozenset(
     {
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "examples/README.md",
-        "docs/howto/agentos.md",
         "docs/index.md",
         "docs/reference/cli.md",
         "docs/reference/effects.md",
