@@ -278,6 +278,7 @@ def nightly(session: nox.Session) -> None:
         "channels_custom",
         "continue_crash",
         "state_crash",
+        "docs_try_it",
     )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})
