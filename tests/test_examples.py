@@ -45,6 +45,7 @@ def test_every_example_is_listed_and_run_here() -> None:
     assert here == {
         "booking.py",
         "booking.toml",
+        "hotel.toml",
         "conftest.py",
         "mounted.py",
         "newsroom.py",
@@ -53,6 +54,7 @@ def test_every_example_is_listed_and_run_here() -> None:
         "plain.toml",
         "shop.py",
         "test_booking.py",
+        "test_hotel.py",
         "test_crashes.py",
         "serverless.py",
         "test_newsroom.py",

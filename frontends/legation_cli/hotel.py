@@ -312,7 +312,8 @@ def make_hotel(url: str, *, pause_seconds: float = 0.0) -> Platform:
                 id="desk",
                 name="Booking desk",
                 role="Finds and books rooms",
-                description="Finds free rooms and books one; a person approves each booking",
+                description="Finds free rooms and books one; a person approves each booking."
+                " Try: Which rooms are free tomorrow? Or: Book a double room for Ada.",
                 instructions="You are at the desk of a small hotel. Answer briefly.",
                 model=desk,
                 tools=[find_rooms, book_room, list_bookings],
@@ -321,7 +322,7 @@ def make_hotel(url: str, *, pause_seconds: float = 0.0) -> Platform:
                 id="kitchen",
                 name="Kitchen",
                 role="Knows what is cooked",
-                description="Says what is for breakfast and for dinner",
+                description="Says what is cooked today. Try: What is for dinner?",
                 instructions="You are the cook of a small hotel. Answer briefly.",
                 model=kitchen,
                 tools=[read_menu],
@@ -331,7 +332,7 @@ def make_hotel(url: str, *, pause_seconds: float = 0.0) -> Platform:
             Team(
                 id="evening",
                 name="Evening",
-                description="The desk and the kitchen, asked side by side",
+                description="The desk and the kitchen, asked side by side. Try: Plan my evening",
                 mode="collaborate",
                 model=host,
                 members=["desk", "kitchen"],
