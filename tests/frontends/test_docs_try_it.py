@@ -6,6 +6,7 @@ A handful of them, of every kind; with LEGATION_NIGHTLY=1 all there are.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -43,7 +44,8 @@ FEW: Final = {
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     file = tmp_path_factory.mktemp("hotel") / "hotel.db"
     platform = make_hotel(f"sqlite:///{file}")
-    with Client(platform, databases={"main": str(file)}, fetch=refuse) as client:
+    now_us = time.time_ns() // 1_000  # a message that was answered long ago is deleted
+    with Client(platform, databases={"main": str(file)}, start_us=now_us, fetch=refuse) as client:
         make_past(client)
     with hosted(make_hotel(f"sqlite:///{file}")) as base:
         yield base
