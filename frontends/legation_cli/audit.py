@@ -23,7 +23,7 @@ from legation.store.failures import StoreFailure
 
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
-from .target import check_database, load_target
+from .target import check_database, complete_platform, load_target
 
 __all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
 
@@ -50,7 +50,12 @@ def audit() -> None:
 
 
 @audit.command(short_help="Find out whether a row was edited, removed or put in.")
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]",
+    shell_complete=complete_platform,
+)
 @click.option(
     "--head",
     "heads",
@@ -103,7 +108,12 @@ def verify(
 
 
 @audit.command()
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]",
+    shell_complete=complete_platform,
+)
 @click.option(
     "--before",
     required=True,
@@ -141,7 +151,12 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
 
 
 @audit.command(short_help="Show who was refused again and again, and nobody knows who it is.")
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] [DATABASE]",
+    shell_complete=complete_platform,
+)
 @click.option(
     "--since",
     type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")),

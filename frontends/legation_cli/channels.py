@@ -12,7 +12,7 @@ from legation.api.handlers.channels import survey
 from .ages import describe_age
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
-from .target import load_target
+from .target import complete_platform, load_target
 
 __all__ = ["channels", "table"]
 
@@ -20,7 +20,12 @@ _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work",
 
 
 @click.command(short_help="Show what waits in each channel, and dead letters.")
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "platform",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @json_option
 def channels(platform: str | None, as_json: bool) -> None:
     """Show what waits in each channel: messages to answer, replies to send, dead letters.

@@ -16,7 +16,7 @@ from legation.tools import Tool
 
 from .failing import sentences
 from .json_output import always_json, json_option, print_json
-from .target import load_target
+from .target import complete_platform, load_target
 
 __all__ = ["check", "explain"]
 
@@ -24,7 +24,12 @@ _LONGEST = 1 << 16  # characters; no token has so many
 
 
 @click.command(short_help="List routes with scopes, tools, and unsafe settings.")
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "platform",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @json_option
 def check(platform: str | None, as_json: bool) -> None:
     """List every route with what it needs, every tool, and every setting that is unsafe.
@@ -133,7 +138,12 @@ def _print(
 @click.argument("token")
 @click.argument("method")
 @click.argument("path")
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "platform",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @click.option("--platform", "option", metavar="PLATFORM", help="The same, as an option.")
 @always_json
 def explain(token: str, method: str, path: str, platform: str | None, option: str | None) -> None:

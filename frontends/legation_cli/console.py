@@ -13,7 +13,7 @@ from legation.config import AuthorizationConfig
 
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
-from .target import load_config
+from .target import complete_platform, load_config
 from .token import Duration, make_claims, sign
 
 __all__ = ["console"]
@@ -22,7 +22,12 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @click.command()
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "platform",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @click.option(
     "--key",
     "key_path",

@@ -23,7 +23,7 @@ from legation.store.units import Dialect
 
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
-from .target import check_database, load_target
+from .target import check_database, complete_platform, load_target
 
 __all__ = ["migrate"]
 
@@ -34,7 +34,12 @@ _FOREIGN = "the ledger in {name!r} is none of ours: this is the database of some
 
 
 @click.command(short_help="Migrate a database to a version of the schema.")
-@click.argument("names", nargs=-1, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] DATABASE")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE] DATABASE",
+    shell_complete=complete_platform,
+)
 @click.option("--to", "to", metavar="VERSION", help="The version to reach; else the newest.")
 @click.option("--plan", "plan_only", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--allow-data-loss", is_flag=True, help="Go down also where that discards data.")

@@ -6,13 +6,18 @@ import click
 
 from .failing import sentences
 from .json_output import always_json
-from .target import load_target
+from .target import complete_platform, load_target
 
 __all__ = ["openapi"]
 
 
 @click.command(short_help="Print the OpenAPI document of a platform.")
-@click.argument("platform", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "platform",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @always_json
 def openapi(platform: str | None) -> None:
     """Print the OpenAPI 3.1.0 document that the platform serves at /openapi.json.

@@ -9,7 +9,7 @@ from attrs import asdict
 
 from .failing import sentences
 from .json_output import json_option, print_json
-from .target import load_target
+from .target import complete_platform, load_target
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -19,7 +19,12 @@ __all__ = ["round_once"]
 
 
 @click.command("round", short_help="Do once what waits, for cron.")
-@click.argument("target", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "target",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @click.option(
     "--limit",
     default=100,

@@ -11,7 +11,7 @@ import click
 
 from .imports import freeze_imports
 from .json_output import print_json
-from .target import find_past, find_target, load_target
+from .target import complete_platform, find_past, find_target, load_target
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -33,7 +33,12 @@ def _list_limits(*, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("target", required=False, metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]")
+@click.argument(
+    "target",
+    required=False,
+    metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
+    shell_complete=complete_platform,
+)
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",

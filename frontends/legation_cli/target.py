@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import click
+from click.shell_completion import CompletionItem
+
 from .failing import CannotGoOn
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_database",
+    "complete_platform",
     "data_folder",
     "find_past",
     "find_target",
@@ -94,6 +98,11 @@ def check_database(platform: Platform, name: str) -> None:
     if name not in platform.databases:
         known = ", ".join(platform.databases)
         raise CannotGoOn(f"there is no database {name!r}; there are: {known}")
+
+
+def complete_platform(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    return [CompletionItem(typed, type="file")]
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
