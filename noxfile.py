@@ -378,12 +378,14 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
 
 @nox.session(allow_parallel=True)
 def docs(session: nox.Session) -> None:
-    """Build the documentation, where a warning is an error, and run its examples."""
+    """Build the documentation, where a warning is an error, run its examples, and search it."""
     install(session, "docs", extras="otel,pdf,postgres")
+    programs(session)
     out = Path(session.create_tmp()).resolve()
     options = ["-W", "--keep-going", "-q", "-d", str(out / "doctrees")]
     session.run("sphinx-build", *options, "-b", "html", "docs", str(out / "html"))
     session.run("sphinx-build", *options, "-b", "doctest", "docs", str(out / "doctest"))
+    session.run("python", "-m", "tests.questions", str(out / "html"))
 
 
 COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks that take its folder
