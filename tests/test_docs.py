@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
+import legation
 from legation.config import structure
 from legation.runs.events import Event
 
@@ -192,6 +193,21 @@ def test_every_key_of_the_configuration_is_explained(drawn: Any) -> None:
 def test_key_that_is_not_explained_fails_the_build(drawn: Any) -> None:
     with pytest.raises(ValueError, match="Database: not explained: url"):
         drawn.configuration("Database", ["id: x", "auto_migrate: x"])
+
+
+def test_every_field_of_a_public_class_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
+    described = load(DOCS / "_ext/fields.py").describe_fields
+    public = (getattr(legation, name) for name in legation.__all__)
+    classes = [one for one in public if isinstance(one, type)]
+    missing = {
+        cls.__name__: [name for name, meaning in described(cls).items() if not meaning]
+        for cls in classes
+    }
+
+    assert len(described(legation.Platform)) > 15
+    assert len(described(legation.Agent)) > 15
+    assert [entry for entry in missing.items() if entry[1]] == []
 
 
 def test_default_exclusions_are_listed(drawn: Any) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 import concepts
 import drawn
+import fields
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -106,6 +107,14 @@ def _show_examples(
         shown.append(line)
         last = line if line.strip() else last
     lines[:] = shown
+
+
+def _show_fields(
+    _: Sphinx, __: str, ___: str, thing: object, ____: object, lines: list[str]
+) -> None:
+    """List the fields of a class of the configuration, with their meanings."""
+    if isinstance(thing, type):
+        lines += fields.list_fields(thing)
 
 
 def _show_defaults(
@@ -208,6 +217,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("run-states", RunStates)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", _show_examples, priority=900)  # after napoleon
+    app.connect("autodoc-process-docstring", _show_fields, priority=901)
     app.connect("autodoc-process-signature", _show_defaults)
     app.connect("build-finished", _look)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

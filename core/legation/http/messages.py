@@ -48,10 +48,14 @@ def _check_headers(_: object, __: object, headers: Headers) -> None:
 class Request:
     """A parsed HTTP request head: no socket, no stream; the body is asked for by `ReadBody`.
 
-    `target` is the raw origin-form (RFC 9112 section 3.2.1) below the mount point of the host,
-    ASCII, undecoded.  `client` is the peer's address as the host trusts it, for the audit alone.
-    `folder` is what a relative link of the root begins with, where a mount was asked for without
-    the slash at its end: `./mission/`, else nothing.
+    Attributes:
+        method: The method, in capitals.
+        target: The raw origin-form (RFC 9112 section 3.2.1) below the mount point of the host,
+            ASCII, undecoded.
+        headers: Pairs of a name in lower case and a value, both bytes, in their order.
+        client: The address of the peer as the host trusts it, for limits and the audit alone.
+        folder: The beginning of a relative link of the root, where a mount was asked for without
+            the slash at its end: `./mission/`, else nothing.
     """
 
     method: str
@@ -77,6 +81,11 @@ class Response:
     """A complete HTTP response.
 
     For HEAD, `body` is empty and `content-length` tells what GET would have sent.
+
+    Attributes:
+        status: The status code.
+        headers: Pairs of a name in lower case and a value, both bytes.
+        body: The whole body.
     """
 
     status: int
@@ -99,6 +108,11 @@ class Streamed:
 
     Closing the program, as a host does when the client has gone, ends nothing but the stream.
     A program that returns `Unfinished` has emitted a part of the body and will emit no more.
+
+    Attributes:
+        status: The status code.
+        headers: Pairs of a name in lower case and a value, both bytes.
+        body: The program that emits the body.
     """
 
     status: int
