@@ -104,7 +104,7 @@ def test_a_unit_is_run_as_the_page_shows(page: dict[str, Path]) -> None:
 
 def test_table_has_a_row_for_each_effect() -> None:
     text = (DOCS / "reference/effects.md").read_text("utf-8")
-    section = text.partition("## What a host does")[2].partition("\n## ")[0]
+    section = text.partition("## Duties of a host")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)`( ·)? \| ([^|]+) \|", section, re.MULTILINE)
 
     assert sorted(name for name, _, _ in rows) == sorted(effect.__name__ for effect in EFFECTS)

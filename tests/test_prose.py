@@ -25,11 +25,6 @@ EXCEPTIONS: Final = frozenset(
 PENDING: Final = frozenset(
     {
         "docs/index.md",
-        "docs/reference/cli.md",
-        "docs/reference/effects.md",
-        "docs/reference/errors.md",
-        "docs/reference/python.md",
-        "docs/reference/states.md",
         "docs/tutorial.md",
     }
 )
