@@ -45,6 +45,8 @@ EXCUSED: Final = (
     # Asked by Python or by a library.
     "core/legation/http/refusals.py:__init_subclass__",  # for each class of refusals
     "core/legation/__init__.py:__*__",  # the names of the package that are imported late
+    "core/legation/channels/markup.py:normalizeLink*",  # override those of markdown-it's parser ...
+    "core/legation/channels/markup.py:validateLink",  # ... as this
     "core/legation/values.py:__*__",  # methods that a class is given
     "frontends/legation_cli/audit.py:prune",  # a command of click's
     "frontends/legation_cli/main.py:color",  # a setting of click's context

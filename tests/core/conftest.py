@@ -47,10 +47,11 @@ ACTING_PYTHON: Final = frozenset(
     trio""".split()
 )
 # Code that runs on the core's stack without having been called by it; and pydantic, by which a
-# class of the author's describes itself: it reads settings of its own from the environment.
+# class of the author's describes itself: it reads settings of its own from the environment; and
+# markdown_it, which asks at each block whether anybody wants its lines for debugging.
 BYSTANDERS: Final = frozenset(
     """_frozen_importlib _frozen_importlib_external _pytest coverage encodings hypothesis
-    pydantic""".split()
+    markdown_it pydantic""".split()
 )
 # The first parts of the names of audit events that tell of nothing outside of the interpreter.
 INSIDE: Final = frozenset(

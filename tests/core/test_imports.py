@@ -63,6 +63,7 @@ def test_a_part_loads_little_else(part: str) -> None:
 
 def test_agent_is_defined_without_what_only_some_types_or_a_server_need() -> None:
     heavy = {"multipart", "hashlib", "decimal", "uuid", "cryptography", "legation.store"}
+    heavy.add("markdown_it")
     extras = {"pydantic", "msgspec", "annotated_types", "docstring_parser", "pypdf", "watchfiles"}
 
     assert (heavy | extras).isdisjoint(loaded_by("legation.config"))

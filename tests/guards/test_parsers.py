@@ -11,7 +11,7 @@ import pytest
 
 from legation.access.jose import Malformed, decode_header, decode_object
 from legation.channels.deliveries import read_object, rest_of_new
-from legation.channels.markup import mark_up, spans
+from legation.channels.markup import compose_marks, compose_spans
 from legation.channels.replies import split_text
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.bodies.data_urls import encode_inline
@@ -87,8 +87,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "server-sent events": fed,
     "a delivery": lambda text: read_object(text.encode()),
     "a command": rest_of_new,
-    "markdown": mark_up,
-    "spans of markdown": spans,
+    "markdown with marks": lambda text: list(compose_marks(text, 4096)),
+    "markdown with spans": lambda text: list(compose_spans(text, 4096)),
     "a reply in parts": lambda text: list(split_text(text, 4096)),
     "a docstring": explain,
     "an answer in JSON": lambda text: check_output({"type": "object"}, text),

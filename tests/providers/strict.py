@@ -11,7 +11,8 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from threading import Lock
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -328,7 +329,8 @@ class TelegramApi(Provider):
         for name in ("chat_id", "text"):
             need(name in message, f"{name}: missing")
         for entity in message.get("entities", ()):
-            self._entity(entity, len(message["text"].encode("utf-16-le")) // 2)
+            self._entity(entity, message["text"].encode("utf-16-le"))
+        self._nesting(message.get("entities", ()))
         shape(
             message.get("reply_parameters", {"message_id": 1}),
             {"message_id": integer, "allow_sending_without_reply": boolean},
@@ -339,10 +341,26 @@ class TelegramApi(Provider):
         return Seen(str(message["chat_id"]), message["text"], key)
 
     @staticmethod
-    def _entity(entity: Any, units: int) -> None:
-        """Check a "MessageEntity", which lies within a text of so many UTF-16 units."""
+    def _nesting(entities: Sequence[Any]) -> None:
+        """Check "Formatting options": entities lie in each other, or apart, and few at all."""
+        need(len(entities) <= 100, "entities: more than 100")
+        for one, other in combinations(entities, 2):
+            (first, a), (second, b) = sorted(
+                ((each["offset"], -each["length"]), each["type"]) for each in (one, other)
+            )
+            if second[0] >= first[0] - first[1]:
+                continue
+            need(second[0] - second[1] <= first[0] - first[1], "entities: overlap")
+            need(a not in ("code", "pre"), "entities: in code")
+            need(a != b, "entities: in one of its kind")
+            need(b not in ("code", "pre") or a == "blockquote", "entities: code in another")
+
+    @staticmethod
+    def _entity(entity: Any, encoded: bytes) -> None:
+        """Check a "MessageEntity", which lies within a text and cuts no character."""
+        units = len(encoded) // 2
         members = {
-            "type": matching("bold|strikethrough|code|pre"),
+            "type": matching("bold|italic|strikethrough|blockquote|code|pre"),
             "offset": integer,
             "length": integer,
             "language": text(64),
@@ -352,6 +370,8 @@ class TelegramApi(Provider):
         need(entity["type"] == "pre" or "language" not in entity, "entities.language")
         offset, length = entity["offset"], entity["length"]
         need(0 <= offset < offset + length <= units, "entities: out of bounds")
+        for place in (offset, offset + length):
+            encoded[: 2 * place].decode("utf-16-le")
 
     def answer(self, message: Seen, number: int) -> bytes:
         result = {"message_id": number, "date": 1, "chat": {"id": 1, "type": "private"}}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
 from .deliveries import Attachment, Handshake, Parsed, read_object
-from .replies import Outcome, Reply
+from .replies import Outcome, Part, Reply, split_text
 from .signatures import Secrets, SignatureRefused, Verified
 
 __all__ = ["Codec", "post"]
@@ -57,6 +57,10 @@ class Codec(ABC):
     @abstractmethod
     def verify(self, headers: Headers, body: bytes, now_us: int) -> Verified | SignatureRefused:
         """Check who sent a delivery, over its bytes as they came, in constant time."""
+
+    def compose(self, text: str) -> Iterator[Part]:
+        """Yield the parts of an answer in Markdown: of at most `text_limit` units, as it is."""
+        return map(Part, split_text(text, self.text_limit))
 
     @abstractmethod
     def encode(self, reply: Reply, now_us: int) -> Fetch:

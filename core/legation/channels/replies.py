@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 from unicodedata import category
 
@@ -20,12 +20,16 @@ from .deliveries import IncomingMessage
 __all__ = [
     "GiveUp",
     "Outcome",
+    "Part",
     "Reply",
     "RetryLater",
     "Sent",
+    "TextSpan",
     "apology_key",
+    "begin_part",
     "decode_reply",
     "encode_reply",
+    "end_part",
     "general_outcome",
     "keys_of",
     "outbox_rows",
@@ -46,10 +50,33 @@ def _sendable(text: str) -> str:
 
 
 @frozen
+class TextSpan:
+    """A span of text with a style: its offset and its length, in UTF-16 units.
+
+    `kind` is `bold`, `italic`, `strikethrough`, `blockquote`, `code` or `pre`, the last with a
+    `language` or "".
+    """
+
+    kind: str
+    offset: int
+    length: int
+    language: str = ""
+
+
+@frozen
+class Part:
+    """One part of an answer: Markdown as it is, or composed for its channel, with `spans`."""
+
+    text: str = field(repr=False)
+    spans: tuple[TextSpan, ...] | None = None
+
+
+@frozen
 class Reply:
     """One part of an answer, short enough for its channel.
 
     Attributes:
+        spans: The styles of a text that was composed for its channel; None for Markdown.
         key: The idempotency key: the same for every attempt to send this part.
         quotes: The provider's id of the message to quote, or "".
         created_us: When it was written; the same for every attempt.
@@ -61,6 +88,7 @@ class Reply:
     thread: str = ""
     quotes: str = ""
     created_us: int = 0
+    spans: tuple[TextSpan, ...] | None = None
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
@@ -83,8 +111,10 @@ def keys_of(message_id: str) -> tuple[str, ...]:
     return (*parts, apology_key(message_id))
 
 
-def replies_to(message: IncomingMessage, text: str, limit: int, now_us: int) -> tuple[Reply, ...]:
-    """Return the answer `text` to `message` in parts of at most `limit` UTF-16 units.
+def replies_to(
+    message: IncomingMessage, text: str, compose: Callable[[str], Iterable[Part]], now_us: int
+) -> tuple[Reply, ...]:
+    """Return the answer `text` to `message` in the parts that `compose` of its channel makes.
 
     The first part quotes the message.  Nothing but white space is no answer.
     """
@@ -92,12 +122,13 @@ def replies_to(message: IncomingMessage, text: str, limit: int, now_us: int) -> 
         Reply(
             key=reply_key(message.message_id, number),
             recipient=message.conversation or message.sender,
-            text=part,
+            text=part.text,
             thread=message.thread,
             quotes=message.provider_id if number == 1 else "",
             created_us=now_us,
+            spans=part.spans,
         )
-        for number, part in enumerate(split_text(_sendable(text), limit), start=1)
+        for number, part in enumerate(compose(_sendable(text)), start=1)
     )
 
 
@@ -109,7 +140,10 @@ def encode_reply(reply: Reply) -> str:
 def decode_reply(payload: str) -> Reply:
     """Return the reply that `encode_reply` stored; members of a later version are dropped."""
     value: dict[str, Any] = json.loads(payload)
-    return Reply(**{a.name: value[a.name] for a in fields(Reply) if a.name in value})
+    known = {a.name: value[a.name] for a in fields(Reply) if a.name in value}
+    if known.get("spans") is not None:
+        known["spans"] = tuple(TextSpan(**span) for span in known["spans"])
+    return Reply(**known)
 
 
 def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
@@ -179,7 +213,7 @@ def _border(text: str, start: int, end: int) -> int:
     return end
 
 
-def _begin(text: str, start: int, limit: int) -> int:
+def begin_part(text: str, start: int, limit: int) -> int:
     """Return where a part begins that follows `start`: at a word, or a line with its indentation.
 
     There is a word.  An indentation that would fill much of a part is left out.
@@ -192,7 +226,8 @@ def _begin(text: str, start: int, limit: int) -> int:
     return line if at_line and word - line <= limit // 4 else word
 
 
-def _end(text: str, start: int, size: int, limit: int) -> int:
+def end_part(text: str, start: int, size: int, limit: int) -> int:
+    """Return where a part ends that begins at `start`: at the best place to part, or at `size`."""
     end = _fit(text, start, limit)
     return _border(text, start, end) if end < size else size
 
@@ -221,20 +256,20 @@ def split_text(text: str, limit: int) -> Iterator[str]:
     """
     start, size, opened = 0, len(text.rstrip()), ""
     while start < size:
-        start = _begin(text, start, limit)
+        start = begin_part(text, start, limit)
         closing = _CLOSING.match(text, start) if opened else None
         if closing:
             start, opened = closing.end(), ""
             continue
         head = f"{opened}\n" if opened else ""
         room = limit - utf16_length(head)
-        end = _end(text, start, size, room)
+        end = end_part(text, start, size, room)
         inside, place = _fence(text, start, end, opened) if limit >= _FENCED else ("", start)
         if inside and end < size:
             if place > start + (end - start) // 2:
                 end, inside = place, ""
             else:
-                end = _end(text, start, size, room - len(_CLOSED))
+                end = end_part(text, start, size, room - len(_CLOSED))
                 inside, _ = _fence(text, start, end, opened)
         yield head + text[start:end].rstrip() + (_CLOSED if inside and end < size else "")
         start, opened = end, inside

@@ -28,10 +28,19 @@ from .deliveries import (
     challenge_of,
     gather,
 )
-from .markup import mark_up
+from .markup import compose_marks, mark_up
 from .media import is_provider, media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
-from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .replies import (
+    GiveUp,
+    Outcome,
+    Part,
+    Reply,
+    RetryLater,
+    Sent,
+    general_outcome,
+    retry_after,
+)
 from .settings import base_url, check_base_url, check_token
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, slack_v0
 
@@ -117,6 +126,13 @@ class Slack(Codec):
     def _credentials(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self.bot_token}"),)
 
+    def compose(self, text: str) -> Iterator[Part]:
+        """Yield the parts of an answer with the marks of the provider."""
+        return compose_marks(text, self.text_limit)
+
+    def _text(self, reply: Reply) -> str:
+        return mark_up(reply.text, self.text_limit) if reply.spans is None else reply.text
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that posts `reply`; its key stands in the message's metadata.
 
@@ -124,7 +140,7 @@ class Slack(Codec):
         """
         message: dict[str, object] = {
             "channel": reply.recipient,
-            "text": _escape(mark_up(reply.text)),
+            "text": _escape(self._text(reply)),
             "unfurl_links": False,
             "unfurl_media": False,
             "metadata": {

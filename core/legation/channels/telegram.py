@@ -18,10 +18,20 @@ from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec, post
 from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parsed, Piece, gather
-from .markup import TextSpan, spans
+from .markup import compose_spans, spans
 from .media import media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
-from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .replies import (
+    GiveUp,
+    Outcome,
+    Part,
+    Reply,
+    RetryLater,
+    Sent,
+    TextSpan,
+    general_outcome,
+    retry_after,
+)
 from .settings import base_url, check_base_url
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, telegram_token
 
@@ -203,19 +213,23 @@ class Telegram(Codec):
         url = f"{self.api_base_url}/file/bot{self.bot_token}/{path}"
         return Fetch("GET", _SecretUrl(url))
 
+    def compose(self, text: str) -> Iterator[Part]:
+        """Yield the parts of an answer without its markup, which stands in spans."""
+        return compose_spans(text, self.text_limit)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`.
 
         Telegram has no place for an idempotency key but a header that it does not read.
         """
-        text, shown = spans(reply.text)
+        part = spans(reply.text, self.text_limit) if reply.spans is None else reply
         message: dict[str, object] = {
             "chat_id": reply.recipient,
-            "text": text,
+            "text": part.text,
             "link_preview_options": {"is_disabled": True},
         }
-        if shown:
-            message["entities"] = [_entity(span) for span in shown]
+        if part.spans:
+            message["entities"] = [_entity(span) for span in part.spans]
         if reply.thread:
             message["message_thread_id"] = int(reply.thread)
         if reply.quotes:

@@ -30,10 +30,19 @@ from .deliveries import (
     challenge_of,
     gather,
 )
-from .markup import mark_up
+from .markup import compose_marks, mark_up
 from .media import is_provider, media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
-from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
+from .replies import (
+    GiveUp,
+    Outcome,
+    Part,
+    Reply,
+    RetryLater,
+    Sent,
+    general_outcome,
+    retry_after,
+)
 from .settings import base_url, check_base_url, check_segment, check_token
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, hub256, is_among
 
@@ -166,6 +175,13 @@ class WhatsApp(Codec):
     def _credentials(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self.access_token}"),)
 
+    def compose(self, text: str) -> Iterator[Part]:
+        """Yield the parts of an answer with the marks of the provider."""
+        return compose_marks(text, self.text_limit)
+
+    def _text(self, reply: Reply) -> str:
+        return mark_up(reply.text, self.text_limit) if reply.spans is None else reply.text
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`; its key stands wherever Meta has a place."""
         message: dict[str, object] = {
@@ -173,7 +189,7 @@ class WhatsApp(Codec):
             **_address(reply.recipient),
             "type": "text",
             # No preview: it would make Meta fetch whatever address a model wrote.
-            "text": {"body": mark_up(reply.text), "preview_url": False},
+            "text": {"body": self._text(reply), "preview_url": False},
             "biz_opaque_callback_data": reply.key,
         }
         if reply.quotes:

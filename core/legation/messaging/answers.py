@@ -175,7 +175,7 @@ class AnswerMessage(Job):
         self, channel: HostedChannel, message: IncomingMessage, text: str
     ) -> Program[None]:
         now_us = yield from Now()
-        replies = outbox_rows(replies_to(message, text, channel.codec.text_limit, now_us))
+        replies = outbox_rows(replies_to(message, text, channel.codec.compose, now_us))
         done = CompleteMessage(self.claimed.lease, now_us, replies)
         if (yield from self._transact(done)) and replies:
             yield from Nudge(self.worker.outbox)
@@ -219,7 +219,7 @@ class AnswerMessage(Job):
             return ()
         channel = self.worker.channel(self.claimed.lease.key.channel)
         key = apology_key(message.message_id)
-        parts = replies_to(message, channel.apology, channel.codec.text_limit, now_us)
+        parts = replies_to(message, channel.apology, channel.codec.compose, now_us)
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from unicodedata import category
 
 import pytest
@@ -13,8 +14,10 @@ from legation.channels.deliveries import IncomingMessage
 from legation.channels.replies import (
     GiveUp,
     Outcome,
+    Part,
     Reply,
     RetryLater,
+    TextSpan,
     decode_reply,
     encode_reply,
     general_outcome,
@@ -159,8 +162,12 @@ MESSAGE = IncomingMessage(
 )
 
 
+def words(limit: int) -> Callable[[str], Iterator[Part]]:
+    return lambda text: map(Part, split_text(text, limit))
+
+
 def test_each_part_has_its_own_key_and_the_first_quotes() -> None:
-    replies = replies_to(MESSAGE, "one two three", 5, NOW)
+    replies = replies_to(MESSAGE, "one two three", words(5), NOW)
 
     assert [reply.text for reply in replies] == ["one", "two", "three"]
     assert [reply.key for reply in replies] == [
@@ -173,7 +180,7 @@ def test_each_part_has_its_own_key_and_the_first_quotes() -> None:
 
 
 def test_without_a_conversation_the_sender_is_answered() -> None:
-    (reply,) = replies_to(IncomingMessage("m", "ada"), "hello", 10, NOW)
+    (reply,) = replies_to(IncomingMessage("m", "ada"), "hello", words(10), NOW)
 
     assert reply.recipient == "ada"
 
@@ -182,22 +189,27 @@ def test_a_key_stays_below_what_meta_allows() -> None:
     assert len(reply_key("m" * 255, 999)) <= 512
 
 
-@given(st.text(alphabet=st.characters(), max_size=30), st.integers(0, NOW))
-def test_a_stored_reply_is_read_back(text: str, now: int) -> None:
-    reply = Reply("k", "ada", text, created_us=now)
+SPANS = st.none() | st.just(()) | st.just((TextSpan("bold", 0, 2), TextSpan("pre", 3, 1, "py")))
+
+
+@given(st.text(alphabet=st.characters(), max_size=30), st.integers(0, NOW), SPANS)
+def test_a_stored_reply_is_read_back(
+    text: str, now: int, spans: tuple[TextSpan, ...] | None
+) -> None:
+    reply = Reply("k", "ada", text, created_us=now, spans=spans)
 
     assert decode_reply(encode_reply(reply)) == reply
 
 
 def test_what_has_no_utf8_is_replaced() -> None:
-    (reply,) = replies_to(MESSAGE, "a\ud800b\0c", 10, NOW)
+    (reply,) = replies_to(MESSAGE, "a\ud800b\0c", words(10), NOW)
 
     assert reply.text == "a\ufffdb\ufffdc"
     assert decode_reply(encode_reply(reply)) == reply
 
 
 def test_a_row_holds_the_reply_and_shows_nothing() -> None:
-    (reply,) = replies_to(MESSAGE, "hush", 10, NOW)
+    (reply,) = replies_to(MESSAGE, "hush", words(10), NOW)
     (row,) = outbox_rows((reply,))
 
     assert (row.idempotency_key, row.recipient) == ("reply-wamid.1", "room")
