@@ -384,7 +384,7 @@ def docs(session: nox.Session) -> None:
     out = Path(session.create_tmp()).resolve()
     options = ["-W", "--keep-going", "-q", "-d", str(out / "doctrees")]
     session.run("sphinx-build", *options, "-b", "html", "docs", str(out / "html"))
-    session.run("python", "-m", "tests.built_search", str(out / "html"))
+    session.run("python", "docs/_ext/built_search.py", str(out / "html"))
     session.run("sphinx-build", *options, "-b", "doctest", "docs", str(out / "doctest"))
     session.run("python", "-m", "tests.questions", str(out / "html"))
 

@@ -1,6 +1,6 @@
 """The search of the built documentation leads to the page that a reader wants.
 
-`python -m tests.built_search FOLDER` reads the index of a build by the rule of its search: a page
+`python built_search.py FOLDER` reads the index of a build by the rule of its search: a page
 is found when each word of the query is in it, stop words aside.
 """
 
