@@ -8,6 +8,7 @@ mounted under a prefix has its console there.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from .pages import find_root, send_asset
 __all__ = ["asset", "page", "part", "welcome"]
 
 _FOREVER: Final = b"public, max-age=31536000, immutable"
+_DIGEST: Final = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src {connect}; require-trusted-types-for 'script'; trusted-types lit-html;"
@@ -113,9 +115,10 @@ def _send_file(call: Call, name: str) -> Response | NotFound:
     """
     files = call.surface.console
     found = files.assets.get(name)
-    if found is None or not call.registry.config.console:
+    digest = call.params["digest"]
+    if found is None or not call.registry.config.console or not _DIGEST.fullmatch(digest):
         return NotFound()
-    if call.params["digest"] == files.digest:
+    if digest == files.digest:
         return send_asset(call, found, cache_control=_FOREVER)
     return send_asset(call, found)
 

@@ -22,8 +22,8 @@ from ...store.outbox import OUTBOX, PutReply
 from ...values import frozen
 from ..call import Call
 from ..chosen_ids import PRINTED
-from ..fields import NoQuery, boolean, choice, declare, integer, text
-from ..json_schema import TEXT, list_of
+from ..fields import NoQuery, choice, declare, integer, text
+from ..json_schema import BOOLEAN, TEXT, list_of
 
 __all__ = [
     "DiscardRequest",
@@ -48,6 +48,15 @@ def _read_ids(read: Reader, name: str) -> tuple[str, ...] | None:
     if not 0 < len(ids) <= _MOST:
         read.fault(name, f"must have between 1 and {_MOST} members")
     return ids
+
+
+def _read_consent(read: Reader, name: str) -> bool | None:
+    """Take JSON's true and false alone: a number or a word is too little to discard everything."""
+    value = read.json(name)
+    if value is None or isinstance(value, bool):
+        return value
+    read.fault(name, "must be true or false")
+    return None
 
 
 @frozen
@@ -86,7 +95,12 @@ class LettersRequest:
 class DiscardRequest(LettersRequest):
     """The dead letters that are given up: by ids or a filter, or `all` of them in so many words."""
 
-    all: bool = boolean("Every dead letter of the channel", default=False)
+    all: bool = declare(
+        {**BOOLEAN, "default": False},
+        _read_consent,
+        "Every dead letter of the channel",
+        default=False,
+    )
 
     @property
     def is_open(self) -> bool:

@@ -211,6 +211,11 @@ def test_no_other_file_is_there(client: Client, issuer: Issuer, name: str) -> No
     assert client.get(f"/console/assets/0/{name}", token=issuer.token()).status == 404
 
 
+@pytest.mark.parametrize("digest", ["null,null", "DEADBEEF", "0" * 65, "xyz"])
+def test_a_folder_that_is_no_digest_has_no_files(client: Client, digest: str) -> None:
+    assert client.get(f"/console/assets/{digest}/main.js").status == 404
+
+
 # --- Who may, and whether there is one ------------------------------------------------------------
 
 

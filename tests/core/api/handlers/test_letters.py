@@ -138,6 +138,12 @@ def test_a_choice_that_makes_no_sense_is_refused(
     assert len(dead(client)) == 7
 
 
+@pytest.mark.parametrize("all_", [1, 0, "yes", 1.0, [True]], ids=str)
+def test_nothing_is_discarded_by_a_number_or_a_word(client: Client, all_: Any) -> None:
+    assert post(client, "/discard", all=all_, error="").status == 422
+    assert len(dead(client)) == 7
+
+
 HOSTILE: Final = ["' or 1=1 --", "%", "\u0000", "\u202e", "x" * 10_000, "<script>"]
 
 
