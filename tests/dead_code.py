@@ -54,8 +54,6 @@ EXCUSED: Final = (
     "frontends/legation_host/otel.py:generate_*_id",  # override OpenTelemetry's `IdGenerator`
     "frontends/legation_host/postgres.py:prepare_threshold",  # a setting of a psycopg connection
     "frontends/legation_server/tls.py:minimum_version",  # a setting of an `SSLContext`
-    # Named by the examples of the document and by the past of the demonstration.
-    "core/legation/api/openapi/example_ids.py:*",
     # For tests: the project's own, or those that its users write with `legation_testing`.
     "core/legation/store/units.py:all_sql",  # every statement is prepared on both databases
     "frontends/legation_testing/client.py:delete",  # one of the client's HTTP methods

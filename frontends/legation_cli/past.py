@@ -35,7 +35,14 @@ from legation.api.openapi.example_ids import (
     SECOND_MESSAGE,
     SECOND_RUN,
     SESSION,
+    TEAM,
+    TEAM_PAUSED_RUN,
+    TEAM_PAUSED_SESSION,
+    TEAM_RUN,
+    TEAM_SESSION,
     USER,
+    WAITING_RUN,
+    WAITING_SESSION,
 )
 from legation.channels.standard import Standard
 from legation.effects import Program, Transact
@@ -68,7 +75,12 @@ _DELIVERED_HOURS: Final = 26
 """A reply that could not be sent for a day is a dead letter."""
 
 _JSON: Final[Fields] = (("content-type", "application/json"),)
-_SESSIONS: Final = frozenset({SESSION, PAUSED_SESSION, FAILED_SESSION})
+_SESSIONS: Final = frozenset(
+    {
+        *(SESSION, PAUSED_SESSION, FAILED_SESSION, WAITING_SESSION),
+        *(TEAM_SESSION, TEAM_PAUSED_SESSION),
+    }
+)
 _MESSAGES: Final = {
     MESSAGE: {"sender": "grace", "text": "Which rooms are free?"},
     SECOND_MESSAGE: {"sender": "eve", "text": "What did I book?"},
@@ -164,6 +176,15 @@ class _Maker:
         await self._run(RUN, SESSION, "Which rooms are free tomorrow?")
         self._go_back(1)
         await self._run(PAUSED_RUN, PAUSED_SESSION, "Book a double room for two nights for Ada")
+        await self._run(WAITING_RUN, WAITING_SESSION, "Book a double room for two nights for Ada")
+        await self._run(TEAM_RUN, TEAM_SESSION, "Plan my evening", "team", TEAM)
+        await self._run(
+            TEAM_PAUSED_RUN,
+            TEAM_PAUSED_SESSION,
+            "Book a double room for two nights for Ada",
+            "team",
+            TEAM,
+        )
         self._go_back(0)
         await self._go_rounds()  # by now the replies are too old to be tried again
         self._go_back(2)
@@ -186,11 +207,13 @@ class _Maker:
             await anyio.sleep(max(0, wait_us) / _SECOND_US)
             due_us = await self._go_round()
 
-    async def _run(self, run_id: str, session_id: str, message: str) -> None:
-        """Run the desk under this id, and wait for the end or the pause."""
-        desk = self.platform.registry.agents[AGENT]
+    async def _run(
+        self, run_id: str, session_id: str, message: str, kind: str = "agent", hosted: str = AGENT
+    ) -> None:
+        """Run the desk, or another, under this id, and wait for the end or the pause."""
+        component = self.platform.registry.components(kind)[hosted]
         new = NewRun(USER, session_id, run_id, message, pieces=False)
-        await self.host.run(start(self.platform.context, desk, new))
+        await self.host.run(start(self.platform.context, component, new))
         await self.host.run(join(DATABASE, USER, run_id))
 
     async def _deliver(self, message_id: str) -> None:
