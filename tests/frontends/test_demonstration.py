@@ -8,9 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from legation_cli.hotel import make_hotel
+from legation_cli.hotel import CHANNEL_SECRET, make_hotel
+from legation_host.loading import load_platform
 from legation_testing import Client, crash_everywhere
 from legation_testing.clock import NEW_YEAR_2026
+
+from ..transcripts import ROOT
 
 BOOK: Final = "Book a double room for two nights for Ada"
 LEASE_SECONDS: Final = 30
@@ -212,3 +215,20 @@ def test_a_booking_that_a_crash_interrupted_counts_once() -> None:
     tried = crash_everywhere(open_hotel, book, check)
 
     assert tried.points > 40
+
+
+def test_the_example_describes_what_the_demonstration_hosts() -> None:
+    environ = {"OPENAI_API_KEY": "none", "HELP_SECRET": CHANNEL_SECRET}
+    shown = make_hotel("sqlite://").registry
+    described = load_platform(str(ROOT / "examples/hotel.toml"), environ).registry
+
+    for name in ("agents", "teams"):
+        for id_, component in getattr(shown, name).items():
+            other = getattr(described, name)[id_]
+            assert (component.name, component.description, component.mode) == (
+                other.name,
+                other.description,
+                other.mode,
+            )
+            assert [tool.name for tool in component.tools] == [tool.name for tool in other.tools]
+    assert described.channels.keys() == shown.channels.keys()
