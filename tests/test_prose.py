@@ -22,12 +22,7 @@ EXCEPTIONS: Final = frozenset(
 )
 
 # Pages that are not rewritten yet.
-PENDING: Final = frozenset(
-    {
-        "docs/index.md",
-        "docs/tutorial.md",
-    }
-)
+PENDING: Final[frozenset[str]] = frozenset()
 
 
 def findings(page: Page) -> list[str]:
