@@ -24,6 +24,7 @@ from legation.store.failures import StoreFailure
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
 from .target import check_database, complete_platform, load_target
+from .terminal import show_progress, show_table
 
 __all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
 
@@ -142,7 +143,8 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
         moment = before.replace(tzinfo=UTC)
         if moment > datetime.now(UTC):
             raise CannotGoOn("--before lies in the future: nothing is that old")
-        counts = anyio.run(_prune, platform, databases, int(moment.timestamp()) * 1_000_000)
+        with show_progress("Pruning the audit trail"):
+            counts = anyio.run(_prune, platform, databases, int(moment.timestamp()) * 1_000_000)
     if as_json:
         print_json([{"database": name, "pruned": count} for name, count in counts])
         return
@@ -203,10 +205,13 @@ def refusals(
     if as_json:
         print_json([asdict(one) for one in counted[:limit]])
         return
-    for one in counted[:limit]:
-        click.echo(f"{one.count:>10}  {one.status or '':>3}  {one.client}  {one.route}")
     if not counted:
         click.echo(f"{name}: nothing was refused")
+        return
+    rows = [(str(one.count), str(one.status or ""), one.client, one.route) for one in counted]
+    lines = [f"{count:>10}  {status:>3}  {by}  {route}" for count, status, by, route in rows]
+    heads = ("count", "status", "client", "route")
+    show_table(heads, rows[:limit], "\n".join(lines[:limit]), numbers=heads[:2])
 
 
 async def _prune(
@@ -280,7 +285,8 @@ def _read(name: str, url: str, program: Program[R], what: str) -> R:
     from .reading import read_beside
 
     try:
-        return read_beside({name: url}, program)
+        with show_progress(f"Reading {what}") as advance:
+            return read_beside({name: url}, program, advance=advance)
     except StoreFailure as failure:
         raise CannotGoOn(f"{what} cannot be read: {why(failure)}") from None
 

@@ -13,6 +13,7 @@ from .ages import describe_age
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
 from .target import complete_platform, load_target
+from .terminal import show_table
 
 __all__ = ["channels", "table"]
 
@@ -42,12 +43,22 @@ def channels(platform: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(table(found))
+        _show(found)
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")
     if any(depth["dead"] for depth in depths):
         raise SystemExit(1)
+
+
+def _show(channels: Sequence[Mapping[str, Any]]) -> None:
+    plain = table(channels)
+    if not channels:
+        click.echo(plain)
+        return
+    rows = [row for channel in channels for row in _rows(channel)]
+    dead = [number for number, row in enumerate(rows) if _is_dead(row)]
+    show_table(_HEADS, rows, plain, _HEADS[4:], dead)
 
 
 def table(channels: Sequence[Mapping[str, Any]]) -> str:
@@ -58,9 +69,13 @@ def table(channels: Sequence[Mapping[str, Any]]) -> str:
     widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
     lines = [_line(_HEADS, widths).upper()]
     for row in rows:
-        dead = row[-1] not in {"0", "?"}
-        lines.append(click.style(_line(row, widths), fg="red") if dead else _line(row, widths))
+        line = _line(row, widths)
+        lines.append(click.style(line, fg="red") if _is_dead(row) else line)
     return "\n".join(lines)
+
+
+def _is_dead(row: Sequence[str]) -> bool:
+    return row[-1] not in {"0", "?"}
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 import click
 from attrs import frozen
@@ -17,6 +18,7 @@ from legation.tools import Tool
 from .failing import sentences
 from .json_output import always_json, json_option, print_json
 from .target import complete_platform, load_target
+from .terminal import show_table
 
 __all__ = ["check", "explain"]
 
@@ -117,21 +119,21 @@ def _print(
     findings: tuple[Finding, ...],
 ) -> None:
     wide = max(len(path) for _, path, _ in routes)
-    for method, path, needs in routes:
-        click.echo(f"{method:<6} {path:<{wide}}  {needs}")
-    click.echo()
-    for name, value in claims:
-        click.echo(f"claim  {name:<{wide}}  {value}")
-    if claims:
-        click.echo()
-    for tool in tools:
-        click.echo(f"tool   {tool.of + '  ' + tool.name:<{wide}}  {_MEANING[tool.agreement]}")
-    if tools:
-        click.echo()
+    _print_rows(("method", "path", "needs"), routes, wide)
+    _print_rows(("", "claim", "read from"), [("claim", *claim) for claim in claims], wide)
+    held = [("tool", f"{t.of}  {t.name}", _MEANING[t.agreement]) for t in tools]
+    _print_rows(("", "tool", "agreement"), held, wide)
     for finding in findings:
         click.echo(click.style(f"unsafe  {finding.path}: {finding.message}", fg="red"))
     if not findings:
         click.echo(click.style("Nothing unsafe was found.", fg="green"))
+
+
+def _print_rows(heads: Sequence[str], rows: Sequence[tuple[str, str, str]], wide: int) -> None:
+    """Print rows of three cells and an empty line; nothing where there are none."""
+    if rows:
+        plain = "\n".join(f"{kind:<6} {name:<{wide}}  {value}" for kind, name, value in rows)
+        show_table(heads, rows, f"{plain}\n")
 
 
 @click.command(short_help="Say whether a token may ask something, and by which scope.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import click
@@ -24,12 +23,12 @@ from legation.store.units import Dialect
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
 from .target import check_database, complete_platform, load_target
+from .terminal import show_progress
 
 __all__ = ["migrate"]
 
 R = TypeVar("R")
 
-_SHOWN_SECONDS = 1.0
 _FOREIGN = "the ledger in {name!r} is none of ours: this is the database of something else"
 
 
@@ -123,7 +122,8 @@ def _migrate(invocation: _Invocation) -> None:
     if invocation.plan_only:
         _print_json(invocation, way, reading.dialect, None)
         return
-    outcome = anyio.run(_go, invocation)
+    with nullcontext() if invocation.as_json else show_progress("Migrating, all or nothing"):
+        outcome = anyio.run(_go, invocation)
     if not isinstance(outcome, Migrated):
         raise CannotGoOn(_refusal(outcome))
     invocation.say(outcome.detail)
@@ -150,34 +150,11 @@ def _read(invocation: _Invocation) -> LedgerReading:
 
 
 async def _go(invocation: _Invocation) -> MigrationOutcome | None:
-    import anyio
-
     from legation_host import open_host
 
-    outcome: MigrationOutcome | None = None
     opened = open_host({invocation.database: invocation.url}, log=_complain)
-    async with opened as host, anyio.create_task_group() as beside:
-        beside.start_soon(_show_progress, invocation)
-        outcome = await host.run(_announce_wait(invocation, _carry_out(invocation)))
-        beside.cancel_scope.cancel()
-    return outcome
-
-
-async def _show_progress(invocation: _Invocation) -> None:
-    """Show at a terminal that a long migration goes on: it is one transaction, without parts."""
-    import anyio
-
-    if invocation.as_json or not sys.stderr.isatty():
-        return
-    began = time.monotonic()
-    try:
-        while True:
-            await anyio.sleep(_SHOWN_SECONDS)
-            seconds = time.monotonic() - began
-            click.echo(f"\rMigrating, all or nothing ... {seconds:.0f} s", err=True, nl=False)
-    finally:
-        if time.monotonic() - began > _SHOWN_SECONDS:
-            click.echo(err=True)
+    async with opened as host:
+        return await host.run(_announce_wait(invocation, _carry_out(invocation)))
 
 
 def _read_ledger(name: str) -> Program[LedgerReading]:

@@ -14,25 +14,37 @@ from legation.store.failures import StoreFailure
 from legation_host.databases import RunUnit, open_reader
 from legation_host.logs import Write, quiet
 
+from .terminal import Advance
+
 __all__ = ["read_beside"]
 
 R = TypeVar("R")
 
 
-def read_beside(urls: Mapping[str, str], program: Program[R], log: Write = quiet) -> R:
+def _count_nothing() -> None:
+    """Count no unit."""
+
+
+def read_beside(
+    urls: Mapping[str, str],
+    program: Program[R],
+    log: Write = quiet,
+    advance: Advance = _count_nothing,
+) -> R:
     """Run a program that reads alone, one effect after the other, and return its result.
 
     Args:
         urls: The URLs of the databases, by their ids.
         program: Asks for units that read, and for the time.
         log: Takes what a server of databases said when it failed.
+        advance: Called for each unit that was read.
 
     Raises:
         HostError: A database cannot be opened, or its file does not exist.
         StoreFailure: A unit failed, and `program` did not catch that.
     """
     with ExitStack() as stack:
-        return _Reader(urls, log, stack).run(program)
+        return _Reader(urls, log, stack, advance).run(program)
 
 
 @define(eq=False)
@@ -42,6 +54,7 @@ class _Reader:
     urls: Mapping[str, str]
     log: Write
     stack: ExitStack
+    advance: Advance
     _open: dict[str, RunUnit] = field(factory=dict[str, RunUnit], init=False)
 
     def run(self, program: Program[R]) -> R:
@@ -64,7 +77,9 @@ class _Reader:
         asked: Any = effect
         match effect:
             case Transact():
-                return self._reader(asked.database)(asked.unit)
+                answer = self._reader(asked.database)(asked.unit)
+                self.advance()
+                return answer
             case Now():
                 return time.time_ns() // 1_000
             case Concurrently():

@@ -10,6 +10,7 @@ from attrs import asdict
 from .failing import sentences
 from .json_output import json_option, print_json
 from .target import complete_platform, load_target
+from .terminal import show_progress
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -59,7 +60,8 @@ def round_once(target: str | None, limit: int, seconds: float, as_json: bool) ->
 
     with sentences():
         platform = load_target(target, writes=True)
-        report = anyio.run(_go_round, platform, limit, seconds)
+        with show_progress("Working off what waits", total=seconds):
+            report = anyio.run(_go_round, platform, limit, seconds)
     if as_json:
         print_json(asdict(report))
     else:

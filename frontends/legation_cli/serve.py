@@ -12,6 +12,7 @@ import click
 from .imports import freeze_imports
 from .json_output import print_json
 from .target import complete_platform, find_past, find_target, load_target
+from .terminal import show_table
 
 if TYPE_CHECKING:
     from legation import Platform
@@ -28,8 +29,9 @@ def _list_limits(*, as_json: bool) -> None:
     if as_json:
         print_json(limits)
         return
-    for name, value in limits.items():
-        click.echo(f"{name:<24} {'no limit' if value is None else value}")
+    rows = [(name, "no limit" if value is None else str(value)) for name, value in limits.items()]
+    plain = "\n".join(f"{name:<24} {value}" for name, value in rows)
+    show_table(("limit", "default"), rows, plain, numbers=("default",))
 
 
 @click.command()

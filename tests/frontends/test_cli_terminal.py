@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import shlex
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -100,20 +99,3 @@ def test_the_log_of_a_server_has_no_colours_either(tmp_path: Path) -> None:
     started.terminate()
 
     assert "\x1b[" not in shown + rest(started, screen)
-
-
-def test_a_migration_that_takes_long_shows_that_it_goes_on(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "main.db", isolation_level=None)) as other:
-        other.execute("pragma journal_mode = wal")
-        other.execute("begin immediate")
-        started, screen = start(tmp_path, "migrate", "main")
-        shown, deadline = "", time.monotonic() + SECONDS
-        while "all or nothing ... 2 s" not in shown:
-            assert time.monotonic() < deadline, shown
-            shown += os.read(screen, 1 << 16).decode()
-        other.execute("rollback")
-    shown += rest(started, screen)
-
-    assert shown.index("waiting, out of everybody's way") < shown.index("Migrating, all or nothing")
-    assert "Database migrated successfully to version" in shown
-    assert started.returncode == 0
