@@ -184,7 +184,8 @@ def test_deliveries_are_answered_in_their_order_and_duplicates_are_not(
     whole = "".join(message.text for message in seen)
     if kind == "slack":
         whole = whole.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    assert whole == "".join(said)
+    marks = {"telegram": "three", "slack": "_three_", "whatsapp": "_three_"}
+    assert whole == "".join(said).replace("*three*", marks.get(kind, "*three*"))
     assert len({message.key for message in seen}) == len(seen)
 
 
