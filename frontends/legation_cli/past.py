@@ -1,8 +1,8 @@
 """The past of the demonstration: what its database holds when somebody comes for the first time.
 
-A conversation, a booking that waits for approval, a failed run with its incident, and two dead
-letters.  They are made by the platform itself: runs are started, messages delivered and approvals
-answered, as in any other process, but with a clock that is hours behind.
+A conversation, bookings that wait for approval, runs of the team, a failed run with its incident,
+and two dead letters.  They are made by the platform itself: runs are started, messages delivered
+and approvals answered, as in any other process, but with a clock that is hours behind.
 
 The steps have an order, and each looks first whether it was done.  So what a crash left half done,
 the next start completes.  The last run is the sign that all of it was made.

@@ -92,6 +92,27 @@ def test_operations_succeed_as_the_page_opens(origin: str, page: Browser, tmp_pa
     assert not [text for text in page.complaints if not text.endswith(unsigned)]
 
 
+def test_a_form_with_files_succeeds_without_a_complaint(origin: str, page: Browser) -> None:
+    block = "#operations-Agents-create_agent_run"
+    page.go(f"{origin}/docs")
+    page.click(f"{block} .opblock-summary-control")
+    page.click(f"{block} .try-out__btn")
+    page.run(
+        f"""(() => {{
+            const choice = document.querySelector("{block} .body-param-content-type select");
+            const set = Object.getOwnPropertyDescriptor(HTMLSelectElement.prototype, "value").set;
+            set.call(choice, "multipart/form-data");
+            choice.dispatchEvent(new Event("change", {{bubbles: true}}));
+        }})()"""
+    )
+    page.wait(f"!!document.querySelector('{block} .parameters[data-property-name=files]')")
+    page.click(f"{block} .execute")
+
+    status = page.text(f"{block} .live-responses-table tbody .response-col_status")
+    assert status.startswith("200")
+    assert not page.complaints
+
+
 def test_the_reference_shows_the_examples(origin: str, page: Browser) -> None:
     page.go(f"{origin}/redoc#tag/Agents/operation/create_agent_run")
     page.wait("document.body.innerText.includes('What can you do?')")

@@ -55,12 +55,20 @@ _SWAGGER_SCRIPT: Final = b"""\
 "use strict";
 {
   const root = new URL("../../", document.currentScript.src);
+  // Swagger UI looks for a field of its own for each file in a list, complains, and takes this one.
+  const files = ({ React, getComponent }) => ({
+    components: {
+      JsonSchema_string_binary: (props) =>
+        React.createElement(getComponent("JsonSchema_string"), props),
+    },
+  });
   SwaggerUIBundle({
     url: new URL("openapi.json", root).href,
     dom_id: "#page",
     deepLinking: true,
     displayRequestDuration: true,
     oauth2RedirectUrl: new URL("docs/oauth2-redirect", root).href,
+    plugins: [files],
     validatorUrl: null,
   });
 }
