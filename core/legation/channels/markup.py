@@ -29,7 +29,7 @@ Style: TypeAlias = tuple[str, str]
 """Its name as Telegram has it, and for a block of code the language."""
 
 _DEEPEST: Final = 12
-_LONGEST: Final = 100_000
+_LONGEST: Final = 20_000
 """Characters of an answer that is read; brackets alone take 10 microseconds each."""
 _WIDEST: Final = 60
 """Columns of a table that is set out; a wider one would be broken by any telephone."""
