@@ -10,11 +10,15 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, get_args
 
+import attrs
 import pytest
 
 import legation
+import legation_asgi
+import legation_testing
 from legation.config import structure
 from legation.runs.events import Event
 
@@ -208,6 +212,26 @@ def test_every_field_of_a_public_class_is_described(monkeypatch: pytest.MonkeyPa
     assert len(described(legation.Platform)) > 15
     assert len(described(legation.Agent)) > 15
     assert [entry for entry in missing.items() if entry[1]] == []
+
+
+@pytest.mark.parametrize("module", [legation_testing, legation_asgi], ids=lambda m: m.__name__)
+def test_every_field_of_a_class_for_tests_and_hosts_is_described(module: ModuleType) -> None:
+    """In the docstring of its class, or of the one that it inherits the field from."""
+    public = (getattr(module, name) for name in module.__all__)
+    missing = [
+        f"{cls.__name__}.{entry.name}"
+        for cls in public
+        if isinstance(cls, type) and attrs.has(cls)
+        for entry in attrs.fields(cls)
+        if not entry.name.startswith("_") and not is_described(cls, entry.name)
+    ]
+
+    assert missing == []
+
+
+def is_described(cls: type[Any], name: str) -> bool:
+    texts = (base.__doc__ or "" for base in cls.__mro__)
+    return any(re.search(rf"^\s+{name}: ", text, re.MULTILINE) for text in texts)
 
 
 def test_default_exclusions_are_listed(drawn: Any) -> None:

@@ -50,6 +50,12 @@ class Application:
 
     `mount` is taken off the path where `root_path` does not say it.  `ask` returns the program of
     a request whose sender the outer application knows.
+
+    Attributes:
+        platform: Answers the requests.
+        open_host: Opens the host at start-up.
+        mount: The path under which the application is mounted.
+        ask: Makes the program of a request, for a sender whom the outer application knows.
     """
 
     platform: MeasuredResponder

@@ -23,6 +23,10 @@ class Clock:
     """Virtual time.  Waits are measured on `elapsed_us`, which never goes back.
 
     The wall clock, which programs read with `Now`, can also be set: as an operator or NTP does.
+
+    Attributes:
+        start_us: The wall clock at the start, in microseconds since the epoch, UTC.
+        elapsed_us: Microseconds of virtual time since the start.
     """
 
     start_us: int = NEW_YEAR_2026

@@ -23,7 +23,13 @@ class NotAnEventStream(ValueError):
 
 @frozen(eq=False)
 class ServerSentEvent:
-    """One event.  Only those that are stored carry an `id`.  Two are equal that were sent alike."""
+    """One event.  Only those that are stored carry an `id`.  Two are equal that were sent alike.
+
+    Attributes:
+        name: The name of the event.
+        data: Its data, as text.
+        id: Its id, for `Last-Event-ID`; None if it is not stored.
+    """
 
     name: str
     data: str

@@ -32,7 +32,12 @@ S = TypeVar("S", Simulation, Client)  # the subject of the trials
 
 @frozen
 class Trials:
-    """The number of trials of a scenario, in all and by the type of the effect."""
+    """The number of trials of a scenario, in all and by the type of the effect.
+
+    Attributes:
+        points: The number of effects at which the scenario was tried.
+        by_effect: The same number for each type of effect, by its name.
+    """
 
     points: int
     by_effect: Mapping[str, int]

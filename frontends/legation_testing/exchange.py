@@ -31,7 +31,13 @@ class Refused(AssertionError):
 
 @frozen
 class ClientResponse:
-    """A complete response; header names are lower case."""
+    """A complete response; header names are lower case.
+
+    Attributes:
+        status: The status code.
+        headers: Pairs of a name and a value, as bytes.
+        body: The whole body.
+    """
 
     status: int
     headers: Headers

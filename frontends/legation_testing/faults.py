@@ -15,7 +15,13 @@ __all__ = ["Crashed", "Performed", "PlannedFault"]
 
 @frozen
 class Performed:
-    """An effect that a program asked for.  `program` is its label, `node` the name of its node."""
+    """An effect that a program asked for.  `program` is its label, `node` the name of its node.
+
+    Attributes:
+        program: The label of the program.
+        node: The name of its node.
+        effect: The effect.
+    """
 
     program: str
     node: str
@@ -40,6 +46,15 @@ class PlannedFault:
 
     An `outcome` that is an exception is thrown, another is the answer.  With `after`, the effect
     is performed first and only its answer is lost.
+
+    Attributes:
+        which: The effects that it matches: a type, a value or a predicate.
+        outcome: An exception to throw, or an answer.
+        after: Whether the effect is performed first.
+        skip: The number of matching effects that succeed before.
+        times: The number of effects that fail; None for all.
+        hits: The number of effects that have failed.
+        struck: The last one that failed.
     """
 
     which: Expected

@@ -18,6 +18,10 @@ class Node:
     Its memory is hints.  A node that is killed loses them, and a program must not need them.
 
     Attributes:
+        name: Its name, as the databases have it.
+        alive: False once it was killed or has ended.
+        parked: The programs that wait until it runs again.
+        state: Its memory of runs and waiters.
         place: Where its name is held: nodes of one place know at once that one of them was killed.
             A node whose place is empty is known by its silence alone.
         names: What it holds: a database, and a name in it.

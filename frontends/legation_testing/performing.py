@@ -44,7 +44,12 @@ _Sent: TypeAlias = effects.Fetch | effects.OpenStream
 
 @frozen
 class Delayed:
-    """An answer that takes `seconds`; the caller's own time-out may be sooner."""
+    """An answer that takes `seconds`; the caller's own time-out may be sooner.
+
+    Attributes:
+        seconds: The time until the answer is there.
+        answer: The response, or a connection that fails.
+    """
 
     seconds: float
     answer: FetchReply | Chunks | Unreachable

@@ -63,6 +63,16 @@ class RunEvent(ServerSentEvent):
     """Any event of a run: the members that all have, and of one unknown here no others.
 
     Two are equal that were sent alike.
+
+    Attributes:
+        run_id: The run.
+        session_id: Its session.
+        created_at: The time, in seconds since the epoch.
+        agent_id: The agent, if it is a run of one.
+        agent_name: Its name.
+        team_id: The team, if it is a run of one.
+        team_name: Its name.
+        parent_run_id: The run of the team whose member this one is.
     """
 
     run_id: str
@@ -77,7 +87,13 @@ class RunEvent(ServerSentEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunStarted(RunEvent):
-    """A run begins; with the model that answers, where one does."""
+    """A run begins; with the model that answers, where one does.
+
+    Attributes:
+        model: The id of the model.
+        model_provider: Its provider.
+        parent_tool_call_id: The call of the team's leader that began this run of a member.
+    """
 
     model: str | None = None
     model_provider: str | None = None
@@ -86,7 +102,12 @@ class RunStarted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunContinued(RunEvent):
-    """A run goes on after a pause, with the calls that were answered; or after a crash."""
+    """A run goes on after a pause, with the calls that were answered; or after a crash.
+
+    Attributes:
+        tools: The calls that were answered.
+        resumed: Whether it goes on after a crash.
+    """
 
     tools: tuple[ToolExecution, ...] = field(default=(), converter=_tools)
     resumed: bool = False
@@ -94,7 +115,14 @@ class RunContinued(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class ModelRequestStarted(RunEvent):
-    """The model is asked for the message of this id; `again` after an answer that was lost."""
+    """The model is asked for the message of this id; `again` after an answer that was lost.
+
+    Attributes:
+        model: The id of the model.
+        model_provider: Its provider.
+        message_id: The id of the message that is to come.
+        again: Whether an answer to this request was lost before.
+    """
 
     model: str
     model_provider: str
@@ -104,7 +132,19 @@ class ModelRequestStarted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class ModelRequestCompleted(RunEvent):
-    """The model has answered, at this cost."""
+    """The model has answered, at this cost.
+
+    Attributes:
+        model: The id of the model.
+        model_provider: Its provider.
+        input_tokens: Tokens of the request.
+        output_tokens: Tokens of the answer.
+        total_tokens: The sum of both.
+        time_to_first_token: Seconds until the first piece, if it was streamed.
+        reasoning_tokens: Tokens of the reasoning, among those of the answer.
+        cache_read_tokens: Tokens that the provider read from its cache.
+        cache_write_tokens: Tokens that it wrote to its cache.
+    """
 
     model: str
     model_provider: str
@@ -119,14 +159,23 @@ class ModelRequestCompleted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class ToolCallStarted(RunEvent):
-    """A tool is about to be called, or a person is about to be asked about its call."""
+    """A tool is about to be called, or a person is about to be asked about its call.
+
+    Attributes:
+        tool: The call.
+    """
 
     tool: ToolExecution = field(converter=_tool)
 
 
 @frozen(kw_only=True, eq=False)
 class ToolCallCompleted(RunEvent):
-    """A call of a tool is over, well or not."""
+    """A call of a tool is over, well or not.
+
+    Attributes:
+        content: A sentence on the call and its duration.
+        tool: The call, with its result.
+    """
 
     content: str
     tool: ToolExecution = field(converter=_tool)
@@ -134,7 +183,12 @@ class ToolCallCompleted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class ToolCallError(RunEvent):
-    """A call of a tool failed, or cannot be made."""
+    """A call of a tool failed, or cannot be made.
+
+    Attributes:
+        tool: The call.
+        error: The reason, for the model and for people.
+    """
 
     tool: ToolExecution = field(converter=_tool)
     error: str | None
@@ -142,7 +196,13 @@ class ToolCallError(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunContent(RunEvent):
-    """A piece of the answer; without `content`, one of what the model thinks."""
+    """A piece of the answer; without `content`, one of what the model thinks.
+
+    Attributes:
+        content: The piece: text, or a value by a schema.
+        content_type: `str`, or the type of a structured answer.
+        reasoning_content: A piece of the reasoning of the model.
+    """
 
     content: Any = None
     content_type: str = "str"
@@ -156,7 +216,17 @@ class RunContentCompleted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunCompleted(RunEvent):
-    """A run has come to its own end."""
+    """A run has come to its own end.
+
+    Attributes:
+        content: The whole answer.
+        content_type: `str`, or the type of a structured answer.
+        reasoning_content: The whole reasoning of the model.
+        session_state: The state of the session after the run.
+        metadata: The metadata that the caller sent.
+        metrics: The cost.
+        member_responses: The runs of the members of a team.
+    """
 
     content: Any
     content_type: str
@@ -169,7 +239,13 @@ class RunCompleted(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunPaused(RunEvent):
-    """A run waits for a person."""
+    """A run waits for a person.
+
+    Attributes:
+        content: A sentence that says so.
+        tools: The calls that wait.
+        requirements: The decisions that are required, one for each call.
+    """
 
     content: str
     tools: tuple[ToolExecution, ...] = field(converter=_tools)
@@ -178,7 +254,13 @@ class RunPaused(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunError(RunEvent):
-    """A run failed; `content` is for people, `error_type` for programs."""
+    """A run failed; `content` is for people, `error_type` for programs.
+
+    Attributes:
+        content: A sentence for people.
+        error_type: The type of the error, for programs.
+        incident: The number under which an operator finds the cause.
+    """
 
     content: str
     error_type: str
@@ -187,7 +269,12 @@ class RunError(RunEvent):
 
 @frozen(kw_only=True, eq=False)
 class RunCancelled(RunEvent):
-    """A run was cancelled, or deleted with its session."""
+    """A run was cancelled, or deleted with its session.
+
+    Attributes:
+        reason: The reason.
+        content: The answer up to then.
+    """
 
     reason: str
     content: str

@@ -67,7 +67,18 @@ def read_members(cls: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
 
 @frozen(kw_only=True)
 class RunMetrics:
-    """The cost of a run: tokens as the provider counts them, and seconds."""
+    """The cost of a run: tokens as the provider counts them, and seconds.
+
+    Attributes:
+        input_tokens: Tokens of the requests to the model.
+        output_tokens: Tokens of its answers.
+        total_tokens: The sum of both.
+        reasoning_tokens: Tokens of its reasoning, among those of the answers.
+        cache_read_tokens: Tokens that the provider read from its cache.
+        cache_write_tokens: Tokens that it wrote to its cache.
+        time_to_first_token: Seconds until the first piece of an answer, if it was streamed.
+        duration: Seconds of the whole run.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0

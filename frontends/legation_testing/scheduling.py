@@ -64,7 +64,26 @@ class Stream(Protocol):
 
 @define(eq=False)
 class Task(Generic[R]):
-    """A program that was started.  `received` is what it emitted so far."""
+    """A program that was started.  `received` is what it emitted so far.
+
+    Attributes:
+        label: Its name in errors and in the list of effects.
+        node: The node that runs it.
+        program: The program.
+        body: The body of its request; None if it has none.
+        received: The bytes that it emitted so far.
+        asks_for: The effect that is not performed yet.
+        waits_for: The effect that is performed, with an answer to come.
+        done: Whether the program has ended.
+        error: The exception that ended it.
+        handed: Whether its caller has got the error.
+        body_was_read: Whether the program asked for the body.
+        outer: The task that waits for its end.
+        inner: The tasks that it waits for.
+        streams: The streams that it has open.
+        answer: The answer that it is sent next.
+        ticket: The number of its current wait.
+    """
 
     label: str
     node: Node

@@ -103,6 +103,8 @@ class ScriptedModel:
     it is asked once more than the script has steps, it fails, with the reason exhausted.
 
     Attributes:
+        steps: The answers: a text, calls, or an exception to fail with.
+        id: The id of the model.
         accepts: The media types of the files that it is sent; of others it reads their text.
         prompts: What it was asked, in order.
     """

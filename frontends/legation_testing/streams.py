@@ -25,6 +25,7 @@ class Chunks:
     """An HTTP response that comes bit by bit.
 
     Attributes:
+        headers: Of the head; names are lower case.
         status: Of the head, as `headers`, whose names are lower case.
         chunks: Its body.
         delays: Seconds before each chunk, and before what follows the last; 0 where none is given,

@@ -30,7 +30,14 @@ _CLOSING: Final = Case("host.end", None, "A host ends without an error, and soon
 
 @frozen
 class BrokenRule:
-    """A rule that a host breaks: the name of the case, the rule, and what was found instead."""
+    """A rule that a host breaks: the name of the case, the rule, and what was found instead.
+
+    Attributes:
+        name: The case.
+        rule: A sentence on the duty of a host.
+        found: The behaviour that was found instead.
+        error: The exception, if the case ended in one.
+    """
 
     name: str
     rule: str
