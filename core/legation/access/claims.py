@@ -337,7 +337,7 @@ def _audience(claims: dict[str, Any], audiences: tuple[str, ...]) -> tuple[str, 
     value = claims.get("aud", _NONE)
     members = _texts([value] if type(value) is str else value, "aud")
     if audiences and not any(audience in members for audience in audiences):
-        raise Malformed("aud is somebody else")
+        raise Malformed("aud does not contain " + " or ".join(map(repr, audiences)))
     return members
 
 
