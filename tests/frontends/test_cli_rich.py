@@ -4,56 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-SECONDS: Final = 30
-PLATFORM: Final = '[databases.main]\nurl = "sqlite:///main.db"\n'
+from .terminals import SECONDS, read_rest, start
 
 
-def show(
-    folder: Path, *words: str, environ: Mapping[str, str] | None = None, columns: int = 120
-) -> str:
-    """Return what a terminal shows of a command, until it ends."""
-    started, screen = start(folder, *words, environ=environ, columns=columns)
-    return read_rest(started, screen)
-
-
-def start(
-    folder: Path, *words: str, environ: Mapping[str, str] | None = None, columns: int = 120
-) -> tuple[subprocess.Popen[bytes], int]:
-    (folder / "platform.toml").write_text(PLATFORM)
-    screen, theirs = pty.openpty()
-    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    started = subprocess.Popen(
-        [sys.executable, "-m", "legation_cli", *words],
-        cwd=folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**base, "TERM": "xterm", "COLUMNS": str(columns), **(environ or {})},
-    )
-    os.close(theirs)
-    return started, screen
-
-
-def read_rest(started: subprocess.Popen[bytes], screen: int) -> str:
-    shown = b""
-    with suppress(OSError):  # what a terminal says when nobody is there any more
-        while piece := os.read(screen, 1 << 16):
-            shown += piece
-    os.close(screen)
-    started.wait(SECONDS)
-    return shown.decode()
+def show(folder: Path, *words: str, environ: Mapping[str, str] | None = None) -> str:
+    """Return the output of a command at a terminal."""
+    return read_rest(*start(folder, *words, environ=environ))
 
 
 def hide_rich(folder: Path) -> Mapping[str, str]:
@@ -95,7 +61,7 @@ def test_a_table_has_no_colours_for_who_wants_none(tmp_path: Path, environ: dict
 
 
 def test_a_narrow_terminal_cuts_no_name(tmp_path: Path) -> None:
-    shown = show(tmp_path, "serve", "--limits", columns=30, environ={"NO_COLOR": "1"})
+    shown = show(tmp_path, "serve", "--limits", environ={"NO_COLOR": "1", "COLUMNS": "30"})
     plain = show(tmp_path, "serve", "--limits", "--json")
 
     assert "…" not in shown

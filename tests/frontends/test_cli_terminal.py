@@ -3,56 +3,20 @@
 from __future__ import annotations
 
 import os
-import pty
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-SECONDS: Final = 30
-PLATFORM: Final = '[databases.main]\nurl = "sqlite:///main.db"\n'
-
-
-def start(
-    folder: Path, *words: str, environ: Mapping[str, str] | None = None
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a command at a terminal; return it, and what reads the screen."""
-    (folder / "platform.toml").write_text(PLATFORM)
-    screen, theirs = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    command = [sys.executable, "-m", "legation_cli", *words]
-    started = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**kept, **(environ or {})},
-    )
-    os.close(theirs)
-    return started, screen
-
-
-def rest(started: subprocess.Popen[bytes], screen: int) -> str:
-    """Return what a command shows until it ends."""
-    shown = b""
-    with suppress(OSError):  # what a terminal says when nobody is there any more
-        while piece := os.read(screen, 1 << 16):
-            shown += piece
-    os.close(screen)
-    started.wait(SECONDS)
-    return shown.decode()
+from .terminals import PLATFORM, SECONDS, read_rest, start
 
 
 @pytest.mark.parametrize("environ", [{}, {"NO_COLOR": ""}, {"NO_COLOR": "1"}])
 def test_colours_are_left_out_for_who_wants_none(tmp_path: Path, environ: dict[str, str]) -> None:
-    shown = rest(*start(tmp_path, "check", environ=environ))
+    shown = read_rest(*start(tmp_path, "check", environ=environ))
 
     assert "unsafe  platform.authorization" in shown
     assert ("\x1b[" in shown) is not bool(environ.get("NO_COLOR"))
@@ -98,4 +62,4 @@ def test_the_log_of_a_server_has_no_colours_either(tmp_path: Path) -> None:
         shown += os.read(screen, 1 << 16).decode()
     started.terminate()
 
-    assert "\x1b[" not in shown + rest(started, screen)
+    assert "\x1b[" not in shown + read_rest(started, screen)
