@@ -238,15 +238,11 @@ def _count(prompt: Prompt, said: str) -> Usage:
 
 _NUMBERS: Final = ("one", "two", "three", "four", "five", "six", "seven")
 _NIGHTS: Final = re.compile(
-    rf"\b(?:for +)?(\d{{1,3}}|a|{'|'.join(_NUMBERS)}) +nights?\b", re.IGNORECASE
+    r"\b(?:for +)?(\d{1,3}|a|one|two|three|four|five|six|seven) +nights?\b", re.IGNORECASE
 )
 _GUEST: Final = re.compile(
     r"\bfor +(?!(?:an?|the|my|me|us|today|tonight|tomorrow)\b)([^\W\d_][\w'-]{0,40})", re.IGNORECASE
 )
-
-
-def _has(words: str) -> re.Pattern[str]:
-    return re.compile(words, re.IGNORECASE)
 
 
 def _book(text: str) -> tuple[str, Mapping[str, Any]]:
@@ -281,12 +277,14 @@ def _menu(text: str) -> tuple[str, Mapping[str, Any]]:
 
 
 _DESK: Final[tuple[Wish, ...]] = (
-    (_has(r"\bdid i book\b|\bmy bookings?\b"), _list),
-    (_has(r"\bbook\b.*\b(room|single|double|suite)\b"), _book),
-    (_has(r"\brooms?\b|\bevening\b"), _find),
-    (_has(r"\bbreak something\b"), _break),
+    (re.compile(r"\bdid i book\b|\bmy bookings?\b", re.IGNORECASE), _list),
+    (re.compile(r"\bbook\b.*\b(room|single|double|suite)\b", re.IGNORECASE), _book),
+    (re.compile(r"\brooms?\b|\bevening\b", re.IGNORECASE), _find),
+    (re.compile(r"\bbreak something\b", re.IGNORECASE), _break),
 )
-_KITCHEN: Final[tuple[Wish, ...]] = ((_has(r"\b(breakfast|dinner|menu|evening)\b"), _menu),)
+_KITCHEN: Final[tuple[Wish, ...]] = (
+    (re.compile(r"\b(breakfast|dinner|menu|evening)\b", re.IGNORECASE), _menu),
+)
 _DESK_HINT: Final = (
     "I understand: “Which rooms are free tomorrow?”, “Book a double room for two nights for"
     " Ada”, “What did I book?” and “Break something”."

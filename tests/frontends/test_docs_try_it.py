@@ -115,6 +115,6 @@ def test_a_form_with_files_succeeds_without_a_complaint(origin: str, page: Brows
 
 def test_the_reference_shows_the_examples(origin: str, page: Browser) -> None:
     page.go(f"{origin}/redoc#tag/Agents/operation/create_agent_run")
-    page.wait("document.body.innerText.includes('What can you do?')")
+    page.wait("!!document.body?.innerText.includes('What can you do?')")
 
     assert not page.complaints
