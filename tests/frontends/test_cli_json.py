@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -51,7 +51,8 @@ def typed(name: str) -> Result:
 
 
 def members(data: Any) -> set[str]:
-    return set().union(*data) if isinstance(data, list) else set(data)
+    rows = cast("list[dict[str, Any]]", data if isinstance(data, list) else [data])
+    return {name for row in rows for name in row}
 
 
 def test_every_command_is_tried() -> None:

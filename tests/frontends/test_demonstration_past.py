@@ -20,6 +20,8 @@ from legation_cli.past import make_past
 
 from .command_kit import running
 
+pytestmark = pytest.mark.newest
+
 MAKE: Final = """
 import sys
 from pathlib import Path
