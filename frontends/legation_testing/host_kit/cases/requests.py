@@ -75,7 +75,7 @@ def _at_the_end(bench: Bench) -> None:
     expect("what was emitted", parts.whole(), b"first last of all")
 
 
-def _gathered(bench: Bench) -> None:
+def _gather_pieces(bench: Bench) -> None:
     def emit_small() -> Program[None]:
         for _ in range(1_000):
             yield from Emit(b"x")
@@ -168,7 +168,9 @@ CASES: Final = (
     Case(
         "Emit.at_the_end", Emit, "What was emitted last is sent before `run` returns", _at_the_end
     ),
-    Case("Emit.gathered", Emit, "What is emitted is gathered until the program waits", _gathered),
+    Case(
+        "Emit.gathered", Emit, "What is emitted is gathered until the program waits", _gather_pieces
+    ),
     Case("Emit.large", Emit, "Large parts are sent whole", _large),
     Case(
         "Emit.within",

@@ -51,7 +51,7 @@ def _order(bench: Bench) -> Program[None]:
     require(now > 0, f"the last of four programs returned {now!r}")
 
 
-def _nothing(bench: Bench) -> Program[None]:
+def _ask_for_none(bench: Bench) -> Program[None]:
     expect("the results of no programs", (yield from ask_at_once(Concurrently(()))), ())
 
 
@@ -79,7 +79,7 @@ def _many(bench: Bench) -> Program[None]:
     expect("1,000 results", (yield from Concurrently(programs)), tuple(range(1_000)))
 
 
-def _nested(bench: Bench) -> Program[None]:
+def _nest_programs(bench: Bench) -> Program[None]:
     def pair(depth: int) -> Program[int]:
         if not depth:
             yield from Sleep(0.0)
@@ -159,7 +159,7 @@ CASES: Final = (
         "The results are in the order of the programs, whichever ends first",
         _order,
     ),
-    Case("Concurrently.nothing", Concurrently, "No programs have no results", _nothing),
+    Case("Concurrently.nothing", Concurrently, "No programs have no results", _ask_for_none),
     Case(
         "Concurrently.side_by_side",
         Concurrently,
@@ -168,7 +168,10 @@ CASES: Final = (
     ),
     Case("Concurrently.many", Concurrently, "Any number of programs run", _many),
     Case(
-        "Concurrently.nested", Concurrently, "Programs side by side may have some within", _nested
+        "Concurrently.nested",
+        Concurrently,
+        "Programs side by side may have some within",
+        _nest_programs,
     ),
     Case(
         "Concurrently.failure",

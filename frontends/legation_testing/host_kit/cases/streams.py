@@ -61,7 +61,7 @@ def _head(bench: Bench) -> Program[None]:
         expect("the number of a stream, counted by its program from 1", head.stream, number)
 
 
-def _counted_apart(bench: Bench) -> Program[None]:
+def _count_apart(bench: Bench) -> Program[None]:
     def one(path: str) -> Program[tuple[int, bytes]]:
         head = yield from open_stream(bench, path)
         data, _ = yield from _read(head.stream)
@@ -201,7 +201,7 @@ CASES: Final = (
         "OpenStream.counted_apart",
         OpenStream,
         "Each program counts its own streams from 1",
-        _counted_apart,
+        _count_apart,
     ),
     Case(
         "OpenStream.unreachable",

@@ -157,7 +157,7 @@ def _lists(bench: Bench, database: str) -> Program[None]:
     expect("rows for a list", (yield from Transact(database, Scripted(put_and_read))), 40)
 
 
-def _numbered(bench: Bench, database: str) -> Program[None]:
+def _number_parameters(bench: Bench, database: str) -> Program[None]:
     def read(_: Dialect) -> Statements[Any]:
         return (yield Statement(NUMBERED, Numbered((1, "two", None))))[0]
 
@@ -522,7 +522,7 @@ CASES: Final = (
     _case(
         "numbered",
         "The parameters of a statement may be `Numbered`",
-        _numbered,
+        _number_parameters,
         Dialect.SQLITE,
     ),
     _case("dialect", "A unit is given the dialect of its database", _dialect),
