@@ -409,10 +409,12 @@ def test_a_full_disk_is_not_ready_until_there_is_room(tmp_path: Path) -> None:
         assert answered(port, runs, form) == 503
         command.until(lambda: answered(port, "/ready") == 503)
         assert answered(port, "/health") == 200
+        command.until(lambda: command.named("database_unavailable"))
         (line,) = command.named("database_unavailable")
         assert (line["condition"], line["level"]) == ("full", "error")
 
         resource.prlimit(command.popen.pid, resource.RLIMIT_FSIZE, (hard, hard))
         command.until(lambda: answered(port, "/ready") == 200)
         assert answered(port, runs, form) == 200
+        command.until(lambda: command.named("database_available"))
         assert len(command.named("database_available")) == 1
