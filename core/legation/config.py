@@ -281,6 +281,7 @@ class Channel(Identified):
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    approve: Texts = field(default=("nobody",), converter=texts_or_text)
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None

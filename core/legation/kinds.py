@@ -158,11 +158,13 @@ class _Answered(Identified):
         agent: The agent that answers.
         team: Or the team.
         apology: The text for a person whose message cannot be answered.
+        approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
     """
 
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    approve: Texts = field(default=("nobody",), converter=texts_or_text)
 
 
 @frozen(kw_only=True)

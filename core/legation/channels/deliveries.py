@@ -26,6 +26,7 @@ __all__ = [
     "Attachment",
     "Challenge",
     "ContentKind",
+    "Decide",
     "Delivery",
     "Handshake",
     "Ignored",
@@ -33,6 +34,7 @@ __all__ = [
     "NotUnderstood",
     "Parsed",
     "Piece",
+    "Press",
     "Say",
     "Skip",
     "Treatment",
@@ -45,9 +47,11 @@ __all__ = [
     "inbox_rows",
     "read_object",
     "rest_of_new",
+    "sender_of",
     "treat",
 ]
 
+_PRESSES: Final = "press "
 APOLOGY: Final = "Sorry, something went wrong here and I could not answer. Please try again later."
 
 
@@ -88,6 +92,23 @@ class Attachment:
 
 
 @frozen
+class Press:
+    """A press of a button under a question, or a decision that a system sends: yes or no.
+
+    Attributes:
+        approval: The id of the approval, as `/approvals` has it; anybody may have made it up.
+        approves: Whether it says yes.
+        token: The provider's id of the press, by which it is acknowledged; or "".
+        prompt: The provider's id of the message with the buttons; or "".
+    """
+
+    approval: str
+    approves: bool
+    token: str = ""
+    prompt: str = ""
+
+
+@frozen
 class IncomingMessage:
     """One message of a person to us.  Neither its text nor its sender shows in a log.
 
@@ -103,6 +124,7 @@ class IncomingMessage:
         sent_us: When it was written, as the provider says, or None.
         media: What is attached.
         in_group: Written among others, who read the answer too.
+        press: The decision that it is, if it is one.
     """
 
     message_id: str
@@ -117,6 +139,12 @@ class IncomingMessage:
     sent_us: int | None = None
     media: tuple[Attachment, ...] = ()
     in_group: bool = False
+    press: Press | None = None
+
+    @property
+    def lane(self) -> str:
+        """Whose messages wait for each other: a press waits for no other message of its sender."""
+        return self.sender if self.press is None else f"{_PRESSES}{self.sender}"
 
 
 @frozen
@@ -237,13 +265,20 @@ class Say:
 
 
 @frozen
+class Decide:
+    """Answer a paused run, as the press says."""
+
+    press: Press
+
+
+@frozen
 class Skip:
     """Nothing is expected of us."""
 
     reason: str
 
 
-Treatment: TypeAlias = Ask | Say | Skip
+Treatment: TypeAlias = Ask | Say | Decide | Skip
 
 _SILENT: Final = frozenset({ContentKind.REACTION, ContentKind.SYSTEM})
 _NAMED: Final = {
@@ -258,6 +293,11 @@ _NAMED: Final = {
 }
 
 
+def sender_of(lane: str) -> str:
+    """Return the sender of a message that is stored in `lane`."""
+    return lane.removeprefix(_PRESSES)
+
+
 def treat(message: IncomingMessage) -> Treatment:
     """Decide what becomes of `message`.
 
@@ -266,6 +306,8 @@ def treat(message: IncomingMessage) -> Treatment:
     """
     if message.from_self:
         return Skip("from ourselves")
+    if message.press is not None:
+        return Decide(message.press)
     if message.kind in _SILENT:
         return Skip(message.kind.value)
     if message.text and not message.text.isspace():
@@ -323,13 +365,14 @@ def decode_message(payload: str) -> IncomingMessage:
         Attachment(**{part: item[part] for part in parts if part in item})
         for item in known.get("media", ())
     )
+    known["press"] = Press(**known["press"]) if known.get("press") else None
     return IncomingMessage(**known)
 
 
 def inbox_rows(delivery: Delivery) -> tuple[NewMessage, ...]:
     """Return the rows of the messages that others wrote."""
     return tuple(
-        NewMessage(message.message_id, message.sender, encode_message(message))
+        NewMessage(message.message_id, message.lane, encode_message(message))
         for message in delivery.messages
         if not message.from_self
     )

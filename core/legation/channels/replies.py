@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 from unicodedata import category
 
 from attrs import asdict, field, fields
@@ -21,9 +21,11 @@ __all__ = [
     "GiveUp",
     "Outcome",
     "Part",
+    "Purpose",
     "Reply",
     "RetryLater",
     "Sent",
+    "ShownCall",
     "TextSpan",
     "apology_key",
     "begin_part",
@@ -31,7 +33,6 @@ __all__ = [
     "encode_reply",
     "end_part",
     "general_outcome",
-    "keys_of",
     "outbox_rows",
     "replies_to",
     "reply_key",
@@ -40,7 +41,6 @@ __all__ = [
     "utf16_length",
 ]
 
-_MOST_PARTS: Final = 256
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -72,6 +72,17 @@ class Part:
 
 
 @frozen
+class ShownCall:
+    """A call that a person is asked about: the name of the tool, and its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(repr=False)
+
+
+Purpose: TypeAlias = Literal["answer", "approval", "acknowledge", "close"]
+
+
+@frozen
 class Reply:
     """One part of an answer, short enough for its channel.
 
@@ -80,6 +91,14 @@ class Reply:
         key: The idempotency key: the same for every attempt to send this part.
         quotes: The provider's id of the message to quote, or "".
         created_us: When it was written; the same for every attempt.
+        message_id: The id of the message that it answers, or "".
+        purpose: `answer`; `approval` for a question with buttons; `acknowledge` and `close` for
+            what a press is owed: an answer to it, and a question without buttons.  No person waits
+            for the last two: where the provider refuses one, it is done with.
+        approval: The id of the approval that an `approval` asks for.
+        calls: The calls that it is about.
+        token: The provider's id of the press that an `acknowledge` is for.
+        prompt: The provider's id of the message that a `close` takes the buttons from.
     """
 
     key: str
@@ -89,6 +108,12 @@ class Reply:
     quotes: str = ""
     created_us: int = 0
     spans: tuple[TextSpan, ...] | None = None
+    message_id: str = ""
+    purpose: Purpose = "answer"
+    approval: str = ""
+    calls: tuple[ShownCall, ...] = ()
+    token: str = ""
+    prompt: str = ""
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
@@ -103,12 +128,6 @@ def reply_key(message_id: str, part: int = 1) -> str:
 def apology_key(message_id: str) -> str:
     """Return the key of the apology for a message given up; an answer may still follow it."""
     return f"apology-{message_id}"
-
-
-def keys_of(message_id: str) -> tuple[str, ...]:
-    """Return every key that an answer to a message can have, up to 256 parts."""
-    parts = (reply_key(message_id, part) for part in range(1, _MOST_PARTS + 1))
-    return (*parts, apology_key(message_id))
 
 
 def replies_to(
@@ -127,14 +146,15 @@ def replies_to(
             quotes=message.provider_id if number == 1 else "",
             created_us=now_us,
             spans=part.spans,
+            message_id=message.message_id,
         )
         for number, part in enumerate(compose(_sendable(text)), start=1)
     )
 
 
 def encode_reply(reply: Reply) -> str:
-    """Return `reply` as the JSON that the outbox stores."""
-    return compact_json(asdict(reply))
+    """Return `reply` as the JSON that the outbox stores, without what is as ever."""
+    return compact_json(asdict(reply, filter=lambda a, value: value != a.default))
 
 
 def decode_reply(payload: str) -> Reply:
@@ -143,12 +163,16 @@ def decode_reply(payload: str) -> Reply:
     known = {a.name: value[a.name] for a in fields(Reply) if a.name in value}
     if known.get("spans") is not None:
         known["spans"] = tuple(TextSpan(**span) for span in known["spans"])
+    known["calls"] = tuple(ShownCall(**call) for call in known.get("calls", ()))
     return Reply(**known)
 
 
 def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
     """Return the rows that store `replies`."""
-    return tuple(NewReply(reply.key, reply.recipient, encode_reply(reply)) for reply in replies)
+    return tuple(
+        NewReply(reply.key, reply.recipient, encode_reply(reply), reply.message_id or None)
+        for reply in replies
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from ..tools import Tool
 from ..values import frozen
 from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .channel_kinds import find_kinds, read_settings
+from .channel_options import ChannelOptions, read_options
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults
 from .providers import model_of
 from .sign_in import sign_in_faults
@@ -190,6 +191,7 @@ class HostedChannel:
     codec: Codec
     component: Component
     apology: str
+    options: ChannelOptions = ChannelOptions()
 
     @property
     def id(self) -> str:
@@ -513,6 +515,7 @@ class _Builder:
             self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(self.kinds)}")
             return None
         settings = read_settings(channel, made, self.environ, self._fault)
+        options = read_options(channel, self.faults)
         if component is None or settings is None:
             return None
         try:
@@ -520,7 +523,7 @@ class _Builder:
         except (TypeError, ValueError) as error:
             self._fault(path, str(error))
             return None
-        return HostedChannel(codec, component, channel.apology or APOLOGY)
+        return HostedChannel(codec, component, channel.apology or APOLOGY, options)
 
     def _find_component(
         self,

@@ -673,7 +673,78 @@ _2_10_0: Final = Migration(
     serves=Version(2, 9, 0),
 )
 
+# --- 2.11.0 ------------------------------------------------------------------------------------
+# A reply names the message that it answers: until now its key alone did, and those that a node for
+# 2.10.0 stores do so still.  Those that wait, or are dead, are given it, as they may be tried again
+# with their message; of what was sent nothing is read.
+
+_NAME_MESSAGES: Final = """
+    update outbox set message_id = substr(idempotency_key, instr(idempotency_key, '-') + 1)
+    where state = '{}' and substr(idempotency_key, 1, 5) in ('reply', 'apolo')
+"""
+_NAME_READY: Final = _NAME_MESSAGES.format("ready")
+_NAME_DEAD: Final = _NAME_MESSAGES.format("dead")
+
+_CHANNEL_STATES: Final = """
+    create table channel_states (
+        channel text not null,
+        identity text,
+        asked_us bigint,
+        held_us bigint,
+        held text,
+        primary key (channel)
+    )
+"""
+
+_CHANNEL_CHATS: Final = """
+    create table channel_chats (
+        channel text not null,
+        conversation text not null,
+        moved_to text not null,
+        primary key (channel, conversation)
+    )
+"""
+
+_CHANNEL_OPTOUTS: Final = """
+    create table channel_optouts (
+        channel text not null,
+        person text not null,
+        since_us bigint not null,
+        primary key (channel, person)
+    )
+"""
+
+_2_11_0: Final = Migration(
+    Version(2, 11, 0),
+    "channels that know themselves: replies by their message, moved chats, and opt-outs",
+    up=(
+        Step("alter table outbox add column message_id text"),
+        Step("alter table outbox add column provider_id text"),
+        Step(_NAME_READY, postgresql=_NAME_READY.replace("instr", "strpos")),
+        Step(_NAME_DEAD, postgresql=_NAME_DEAD.replace("instr", "strpos")),
+        Step("create index outbox_message on outbox (channel, message_id)"),
+        Step(f"{_CHANNEL_STATES} without rowid", postgresql=_CHANNEL_STATES),
+        Step(f"{_CHANNEL_CHATS} without rowid", postgresql=_CHANNEL_CHATS),
+        Step(f"{_CHANNEL_OPTOUTS} without rowid", postgresql=_CHANNEL_OPTOUTS),
+    ),
+    down=(
+        Step("drop table channel_optouts"),
+        Step("drop table channel_chats"),
+        Step("drop table channel_states"),
+        Step("drop index outbox_message"),
+        Step("alter table outbox drop column provider_id"),
+        Step("alter table outbox drop column message_id"),
+    ),
+    loses=(
+        "which message each reply answers, and its id at the provider (outbox.message_id)",
+        "who each channel is at its provider, and that it is held (channel_states)",
+        "where chats moved to (channel_chats)",
+        "who wants no messages of a channel (channel_optouts)",
+    ),
+    serves=Version(2, 10, 0),
+)
+
 CATALOGUE: Final = Catalogue(
-    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0)
+    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0, _2_11_0)
 )
 """The schema of this release is `CATALOGUE.latest`."""

@@ -21,11 +21,15 @@ __all__ = ["OUTBOX", "ClaimedReply", "Letter", "NewReply", "PutReply", "ReplyRow
 
 @frozen
 class NewReply:
-    """A reply to store; `payload` is what the channel's codec needs to send it."""
+    """A reply to store; `payload` is what the channel's codec needs to send it.
+
+    `message_id` is that of the message which it answers, if it answers one.
+    """
 
     idempotency_key: str
     recipient: str = field(repr=False)
     payload: str = field(repr=False)
+    message_id: str | None = None
 
 
 @frozen
@@ -99,8 +103,10 @@ OUTBOX: Final = LeasedQueue(
 )
 PUT: Final = fill_clock(
     """insert into outbox
-    (channel, idempotency_key, recipient, payload, state, created_us, ready_us, attempts)
-    values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0)
+    (channel, idempotency_key, recipient, payload, state, created_us, ready_us, attempts,
+        message_id)
+    values (:channel, :idempotency_key, :recipient, :payload, 'ready', :created_us, $CLOCK, 0,
+        :message_id)
     on conflict do nothing returning idempotency_key"""
 )
 

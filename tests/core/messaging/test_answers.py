@@ -45,8 +45,7 @@ def texts(provider: Provider) -> list[str]:
 
 
 def letter(c: Client, message_id: str) -> MessageRecord:
-    keys = (f"reply-{message_id}", f"apology-{message_id}")
-    found = c.simulation.run(_transact(FetchMessageRecord("whatsapp", message_id, keys)))
+    found = c.simulation.run(_transact(FetchMessageRecord("whatsapp", message_id)))
     assert isinstance(found, MessageRecord)
     return found
 

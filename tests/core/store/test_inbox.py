@@ -66,7 +66,7 @@ def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
 
 def retry(database: Database, message_id: str, now: int) -> bool:
     database.clock_us = now
-    retried = database.run(RetryDeadMessage("c", message_id, ()))
+    retried = database.run(RetryDeadMessage("c", message_id))
     return isinstance(retried, Retried) and retried.message
 
 

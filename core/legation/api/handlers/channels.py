@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final, TypeAlias
 
 from ...access.decide import Allow, AllowOnly, Decision, Deny
-from ...channels.replies import keys_of
+from ...channels.deliveries import sender_of
 from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
 from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies.reader import Reader
@@ -218,7 +218,7 @@ NoMessage: TypeAlias = Annotated[NotFound, _NO_MESSAGE.format("no-such")]
 def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage]:
     """Return one message with its replies."""
     message_id = call.params["message_id"]
-    fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
+    fetch = FetchMessageRecord(channel.id, message_id)
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return NotFound(_NO_MESSAGE.format(message_id))
@@ -234,7 +234,7 @@ NotDead: TypeAlias = Annotated[Conflict, _NOT_DEAD]
 def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage | NotDead]:
     """Take a message, or the replies to it, out of the dead letters for one attempt more."""
     message_id, database = call.params["message_id"], channel.component.database
-    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id))
+    retry = RetryDeadMessage(channel.id, message_id)
     retried = yield from call.change(database, retry)
     if retried is None:
         return NotFound(_NO_MESSAGE.format(message_id))
@@ -282,11 +282,12 @@ def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
 
 
 def _message(row: MessageRow) -> Summary:
-    head = {"id": row.message_id, "sender": row.sender}
+    sender = sender_of(row.sender)
+    head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
         "run_id": row.run_id,
-        "session_owner": owner_of(row.channel, row.sender),
+        "session_owner": owner_of(row.channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
 

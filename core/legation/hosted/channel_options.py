@@ -1,0 +1,48 @@
+"""The options that channels of every kind have: each is a key of a channel, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..config import AnyChannel
+from ..http.refusals import Fault
+from ..values import frozen
+
+__all__ = ["ChannelOptions", "read_options"]
+
+_SENDER: Final = "sender"
+_NOBODY: Final = "nobody"
+_LONGEST_ID: Final = 256
+
+
+@frozen
+class ChannelOptions:
+    """The options of a channel that do not depend on its kind.
+
+    Attributes:
+        approve: Who may answer a paused run in the chat: the ids of people at the provider, and
+            `sender` for whoever asked.  Nobody may where it is empty.
+    """
+
+    approve: frozenset[str] = frozenset()
+
+    def may_approve(self, person: str, sender: str) -> bool:
+        """Return whether `person` may answer a paused run that `sender` asked for."""
+        return person in self.approve or (_SENDER in self.approve and person == sender)
+
+
+def read_options(channel: AnyChannel, faults: list[Fault]) -> ChannelOptions:
+    """Return the options of `channel`; what is wrong with them is added to `faults`."""
+    path = f"channels.{channel.id}"
+    faults += _find_approve_faults(channel.approve, f"{path}.approve")
+    return ChannelOptions(approve=frozenset(channel.approve) - {_NOBODY})
+
+
+def _find_approve_faults(approve: tuple[str, ...], path: str) -> Iterator[Fault]:
+    if _NOBODY in approve and len(approve) > 1:
+        yield Fault(path, '"nobody" stands alone, or not at all')
+    for name in approve:
+        if not name.isprintable() or not 0 < len(name.strip()) <= _LONGEST_ID:
+            yield Fault(path, f"an id has 1 to {_LONGEST_ID} visible characters")
+            return
