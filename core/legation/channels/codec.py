@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
-from .deliveries import Attachment, Handshake, Parsed, read_object
+from .deliveries import Attachment, Handshake, IncomingMessage, Parsed, read_object
 from .replies import Outcome, Part, Reply, split_text
 from .signatures import Secrets, SignatureRefused, Verified
 
@@ -27,6 +27,7 @@ class Codec(ABC):
         kind: The name of the kind in a configuration.
         text_limit: The characters that one reply may have; a longer one is sent in parts.
         receives: Whether messages come in; else it only sends.
+        has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
         name: The id of the channel.
@@ -37,6 +38,7 @@ class Codec(ABC):
     kind: ClassVar[str]
     text_limit: ClassVar[int]
     receives: ClassVar[bool] = True
+    has_buttons: ClassVar[bool] = False
     sender: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
@@ -61,6 +63,13 @@ class Codec(ABC):
     def compose(self, text: str) -> Iterator[Part]:
         """Yield the parts of an answer in Markdown: of at most `text_limit` units, as it is."""
         return map(Part, split_text(text, self.text_limit))
+
+    def closings(self, message: IncomingMessage, text: str, now_us: int) -> tuple[Reply, ...]:
+        """Return what the press in `message` is owed: `text` for who pressed, and no more buttons.
+
+        Nothing for most kinds: a refusal is then an answer like any other.
+        """
+        return ()
 
     @abstractmethod
     def encode(self, reply: Reply, now_us: int) -> Fetch:

@@ -33,6 +33,7 @@ __all__ = [
     "encode_reply",
     "end_part",
     "general_outcome",
+    "later_key",
     "outbox_rows",
     "replies_to",
     "reply_key",
@@ -123,6 +124,11 @@ def reply_key(message_id: str, part: int = 1) -> str:
     share a key.  At most 512 visible ASCII characters, which is what Meta allows.
     """
     return f"reply-{message_id}" if part == 1 else f"reply.{part}-{message_id}"
+
+
+def later_key(message_id: str, seq: int, part: int) -> str:
+    """Return the key of a part of a later reply: of a run that came to its event `seq`."""
+    return f"later.{seq}.{part}-{message_id}"
 
 
 def apology_key(message_id: str) -> str:

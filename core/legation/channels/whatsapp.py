@@ -79,7 +79,7 @@ _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
 _WORDED: Final = frozenset({ContentKind.TEXT, ContentKind.BUTTON, ContentKind.LIST})
-_KEY: Final = re.compile(r"(?:reply(?:\.[0-9]+)?|apology)-", re.ASCII)  # others may send, too
+_KEY: Final = re.compile(r"(?:reply|later|apology)[.0-9]*-", re.ASCII)  # others may send, too
 _PHONE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII)
 

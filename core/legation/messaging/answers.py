@@ -16,17 +16,20 @@ from attrs import evolve
 
 from ..channels.deliveries import (
     Ask,
+    Decide,
     IncomingMessage,
+    Press,
     Say,
     channel_session_id,
     decode_message,
     rest_of_new,
     treat,
 )
-from ..channels.replies import apology_key, outbox_rows, replies_to
+from ..channels.replies import Reply, apology_key, outbox_rows, replies_to
 from ..effects import Job, Log, Now, Nudge, Program
 from ..hosted.registry import HostedChannel
 from ..incidents import trace, where
+from ..runs.channel_replies import REPLY_TO, ReplyTo, answer, read_reply_to
 from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.retry import PASSING, Patience, persist
@@ -41,10 +44,11 @@ from ..store.run_states import RunState
 from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
+from .decisions import APPROVED, REJECTED, SEVERAL, Decision, owner_of, read_words
 from .leases import WorkerLeases
 from .retry import draw_wait_us
 
-__all__ = ["AnswerMessage", "owner_of"]
+__all__ = ["AnswerMessage"]
 
 R = TypeVar("R")
 
@@ -53,11 +57,6 @@ _NEW: Final = "A new conversation begins. What can I do for you?"
 
 class _LeaseLost(Exception):
     """Somebody else works on the message now."""
-
-
-def owner_of(channel: str, sender: str) -> str:
-    """Return under what name a sender's sessions are kept; no token's subject is ever one."""
-    return f"~channel:{channel}:{sender}"
 
 
 @frozen
@@ -85,32 +84,79 @@ class AnswerMessage(Job):
     def _answer(self) -> Program[None]:
         channel = self.worker.channel(self.claimed.lease.key.channel)
         message = decode_message(self.claimed.payload)
-        match treat(message):
+        treatment = treat(message)
+        now_us = yield from Now()
+        match treatment:
             case Ask(text):
-                answer = yield from self._ask_agent(channel, message, text)
+                replies = yield from self._ask_agent(channel, message, text)
+            case Decide(press):
+                replies = yield from self._decide(channel, message, press)
             case Say(text):
-                answer = text
+                replies = replies_to(message, text, channel.codec.compose, now_us)
             case _:
-                answer = ""
-        yield from self._complete(channel, message, answer)
+                replies = ()
+        yield from self._complete(replies)
+
+    def _decide(
+        self, channel: HostedChannel, message: IncomingMessage, press: Press
+    ) -> Program[tuple[Reply, ...]]:
+        """Answer the run that a button is for; return what the press is owed, or a refusal."""
+        said = yield from Decision(self.worker.context, channel, message).take(press)
+        now_us = yield from Now()
+        closings = channel.codec.closings(message, said, now_us)
+        if closings or said in (APPROVED, REJECTED):
+            return closings
+        return replies_to(message, said, channel.codec.compose, now_us)
 
     def _ask_agent(
         self, channel: HostedChannel, message: IncomingMessage, text: str
-    ) -> Program[str]:
-        """Return what the agent says to `text`."""
+    ) -> Program[tuple[Reply, ...]]:
+        """Return what the agent says to `text`, or what comes of a word that decides."""
         owner = owner_of(channel.id, message.sender)
         base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
+        said: str | None = None
         rest = rest_of_new(text)
         if rest is None:
             session_id = yield from self._transact(CurrentSession(owner, base))
+            said = yield from self._decide_by_words(channel, message, text, owner, session_id)
         else:
             session_id = f"{base}#{message.message_id}"
             yield from self._open(channel, owner, session_id)
-            if not rest:
-                return _NEW
+            said = None if rest else _NEW
             text = rest
+        now_us = yield from Now()
+        if said is not None:
+            return replies_to(message, said, channel.codec.compose, now_us)
         row = yield from self._run(channel, message, owner, session_id, text)
-        return _answer_of(row) or channel.apology
+        now_us = yield from Now()
+        return _answer(channel, message, row, now_us)
+
+    def _decide_by_words(
+        self,
+        channel: HostedChannel,
+        message: IncomingMessage,
+        text: str,
+        owner: str,
+        session_id: str,
+    ) -> Program[str | None]:
+        """Answer the run that waits in the session, if `text` does; None where it means more.
+
+        Which question it is for is noted on the message first: whoever comes later answers no
+        other one, and asks nobody.
+        """
+        approves = read_words(text) if channel.options.approve else None
+        approval = self.claimed.run_id
+        if approves is None or (approval is not None and "." not in approval):
+            return None
+        decision = Decision(self.worker.context, channel, message)
+        if approval is None:
+            waiting = yield from decision.find(owner, session_id)
+            if len(waiting) != 1:
+                return SEVERAL if waiting else None
+            (approval,) = waiting
+            yield from self._note(approval)
+        said = yield from decision.take(Press(approval, approves))
+        return "" if said in (APPROVED, REJECTED) else said
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
         now_us = yield from Now()
@@ -133,13 +179,14 @@ class AnswerMessage(Job):
         run_id = self.claimed.run_id or (yield from self._note_run())
         if (yield from self._row(owner, run_id)) is None:
             attached = yield from attachments(channel, message, text)
+            to = ReplyTo.of(channel.id, message).dump()
             new = NewRun(
                 owner=owner,
                 session_id=session_id,
                 run_id=run_id,
                 message=attached.text,
                 pieces=False,
-                details={**attached.files, "in_doubt": "tell"},
+                details={**attached.files, "in_doubt": "tell", REPLY_TO: to},
             )
             yield from self._start(channel, new)
         yield from join(self.worker.database, owner, run_id, is_over=self.worker.context.is_over)
@@ -164,19 +211,19 @@ class AnswerMessage(Job):
     def _note_run(self) -> Program[str]:
         """Return the id of a run to begin, noted on the message."""
         run_id = yield from new_id(self.claimed.received_us)
+        yield from self._note(run_id)
+        return run_id
+
+    def _note(self, run_id: str) -> Program[None]:
         if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
             raise _LeaseLost
-        return run_id
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
         return (yield from self._transact(FetchRun(run_id, owner)))
 
-    def _complete(
-        self, channel: HostedChannel, message: IncomingMessage, text: str
-    ) -> Program[None]:
+    def _complete(self, replies: tuple[Reply, ...]) -> Program[None]:
         now_us = yield from Now()
-        replies = outbox_rows(replies_to(message, text, channel.codec.compose, now_us))
-        done = CompleteMessage(self.claimed.lease, now_us, replies)
+        done = CompleteMessage(self.claimed.lease, now_us, outbox_rows(replies))
         if (yield from self._transact(done)) and replies:
             yield from Nudge(self.worker.outbox)
 
@@ -223,11 +270,18 @@ class AnswerMessage(Job):
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
 
 
-def _answer_of(row: RunRow | None) -> str:
-    """Return what a run answered, else nothing; of one that waits for a person, that it does."""
-    if row is None or row.status not in (RunState.COMPLETED, RunState.PAUSED) or row.output is None:
-        return ""
-    content = json.loads(row.output)["content"]
-    if content is None or isinstance(content, str):
-        return (content or "").strip()
-    return json.dumps(content, ensure_ascii=False)
+def _answer(
+    channel: HostedChannel, message: IncomingMessage, row: RunRow | None, now_us: int
+) -> tuple[Reply, ...]:
+    """Return the reply of the run of `row`; an apology where it was deleted.
+
+    One that was continued replies itself.
+    """
+    if row is None:
+        return replies_to(message, channel.apology, channel.codec.compose, now_us)
+    to = read_reply_to(json.loads(row.input))
+    if to is not None and to.continued:
+        return ()
+    output = json.loads(row.output or "{}")
+    state = RunState(row.status)
+    return answer(channel, message, row.run_id, state, output, row.events, now_us)

@@ -8,6 +8,7 @@ stores under the lease.  A run that waits has no executor: `cancellation` ends i
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from attrs import evolve
@@ -307,22 +308,27 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         subject=run.subject,
         model=end.output.get("model"),
         incident=end.output.get("incident"),
-        notice=_notice(journal, end),
+        letters=tuple(_write_letters(journal, end)),
     )
 
 
-def _notice(journal: Journal, end: End) -> Letter | None:
-    if journal.notify is None:
-        return None
-    return write_notice(
-        journal.notify,
-        journal.run,
-        database=journal.database,
-        state=end.state,
-        output=end.output,
-        seq=journal.seq,
-        now_us=journal.now_us,
-    )
+def _write_letters(journal: Journal, end: End) -> Iterator[Letter]:
+    """Yield what is sent of the end, or the pause: a notice, and the reply to who asked."""
+    run, seq, now_us = journal.run, journal.seq, journal.now_us
+    if journal.notify is not None:
+        notice = write_notice(
+            journal.notify,
+            run,
+            database=journal.database,
+            state=end.state,
+            output=end.output,
+            seq=seq,
+            now_us=now_us,
+        )
+        if notice is not None:
+            yield notice
+    if journal.asker is not None:
+        yield from journal.asker.letters(run.run_id, end.state, end.output, seq, now_us)
 
 
 def _encode_output(journal: Journal, output: str) -> str:
@@ -353,6 +359,6 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
             last = events[-1]
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         yield from Publish(run.run_id, events, journal.database)
-        if finish.notice is not None:
+        if finish.letters:
             yield from Nudge(f"outbox:{journal.database}", journal.database)
     return ended

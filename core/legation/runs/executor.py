@@ -39,6 +39,7 @@ from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
 from ..store.usage import MeasureLog
 from ..values import frozen
+from .channel_replies import ChannelReplies, read_reply_to
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
@@ -148,6 +149,16 @@ class ExecutorContext:
         component = self.component(run)
         return component.name if component else run.component_id
 
+    def asker(self, asked: Mapping[str, Any]) -> ChannelReplies | None:
+        """Return what writes to whoever asked for the run of the input `asked` in a channel.
+
+        There is none before it was continued: until then its message waits for it.
+        """
+        to = read_reply_to(asked)
+        if to is None or not to.continued:
+            return None
+        return ChannelReplies(to, self.registry.channels.get(to.channel))
+
     def component(self, run: ClaimedRun) -> Component | None:
         """Return the agent or team of `run`, or None when it is hosted no more."""
         return self.registry.components(run.kind).get(run.component_id)
@@ -248,6 +259,7 @@ class ExecuteRun(Job):
             model_calls=asked.get(MODEL_CALLS),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
+            asker=self.context.asker(asked),
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:

@@ -16,7 +16,16 @@ from .leased_queue import STANDS, ClaimedItem, LeasedQueue
 from .leases import FOREVER, due_at, end_of_lease, fill_clock, has_lapsed, is_due, is_held
 from .units import Dialect, Statements, Unit
 
-__all__ = ["OUTBOX", "ClaimedReply", "Letter", "NewReply", "PutReply", "ReplyRow", "put_replies"]
+__all__ = [
+    "OUTBOX",
+    "ClaimedReply",
+    "Letter",
+    "NewReply",
+    "PutReply",
+    "ReplyRow",
+    "put_letters",
+    "put_replies",
+]
 
 
 @frozen
@@ -130,6 +139,12 @@ class PutReply(Unit[bool]):
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Insert it, unless its key is there."""
         return bool((yield from put_replies(self.channel, (self.reply,), self.now_us)))
+
+
+def put_letters(letters: Iterable[Letter], now_us: int) -> Statements[None]:
+    """Store `letters`, in their order; part of a larger unit."""
+    for place, letter in enumerate(letters):
+        yield from put_replies(letter.channel, (letter.reply,), now_us + place)
 
 
 def put_replies(

@@ -16,7 +16,7 @@ from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
-from ...messaging.answers import owner_of
+from ...messaging.decisions import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX, MessageRow
@@ -286,7 +286,8 @@ def _message(row: MessageRow) -> Summary:
     head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
-        "run_id": row.run_id,
+        # A word that decides has noted the approval that it is for: the run and its pause.
+        "run_id": row.run_id and row.run_id.partition(".")[0],
         "session_owner": owner_of(row.channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
