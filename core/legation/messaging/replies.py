@@ -6,7 +6,9 @@ same idempotency key.
 
 from __future__ import annotations
 
-from ..channels.replies import Outcome, RetryLater, Sent, decode_reply
+from typing import Final
+
+from ..channels.replies import GiveUp, Outcome, Purpose, RetryLater, Sent, decode_reply
 from ..effects import Job, Log, Now, Nudge, Program
 from ..incidents import where
 from ..runs.retry import persist
@@ -18,6 +20,9 @@ from .leases import WorkerLeases
 from .retry import draw_wait_us
 
 __all__ = ["SendReply"]
+
+_UNMISSED: Final[frozenset[Purpose]] = frozenset({"acknowledge", "close"})
+"""What nobody misses where the provider refuses it."""
 
 
 @frozen
@@ -50,9 +55,13 @@ class SendReply(Job):
     def _send(self) -> Program[Outcome]:
         codec = self.worker.channel(self.claimed.lease.key.channel).codec
         now_us = yield from Now()
-        answer = yield from codec.encode(decode_reply(self.claimed.payload), now_us)
+        reply = decode_reply(self.claimed.payload)
+        answer = yield from codec.encode(reply, now_us)
         now_us = yield from Now()
-        return codec.read_reply(answer, now_us)
+        outcome = codec.read_reply(answer, now_us)
+        if isinstance(outcome, GiveUp) and reply.purpose in _UNMISSED:
+            return Sent("")  # a press that is too old to be acknowledged, a question that is gone
+        return outcome
 
     def _note(self, outcome: Outcome) -> Program[None]:
         now_us = yield from Now()

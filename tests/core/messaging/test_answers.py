@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from legation import Agent, Model
 from legation.effects import Sleep, Transact
@@ -16,7 +15,6 @@ from legation.store.failures import Busy, StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ListLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
-from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
 from legation_testing import Client, Says, ScriptedModel, call
 
