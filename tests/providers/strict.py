@@ -401,7 +401,10 @@ class SlackApi(Provider):
     bot_token: str = "xoxb-token"
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
-        """Give out a file; without a good token, a page to log in, with 200."""
+        """Answer "files.info", and give out a file; without a token, a page to log in, with 200."""
+        asked = re.fullmatch(r"/api/files\.info\?file=(F[A-Z0-9]+)", target)
+        if method == "GET" and asked is not None:
+            return self._info(asked[1], headers)
         file = re.fullmatch(r"/files-pri/T1-([A-Z0-9]+)/download/[\w.-]+", target)
         if method != "GET" or file is None:
             return None
@@ -409,6 +412,13 @@ class SlackApi(Provider):
             self.refused.append("token")
             return Reply(200, b"<!DOCTYPE html>", {"content-type": "text/html; charset=utf-8"})
         return self.given_out(file[1])
+
+    def _info(self, file_id: str, headers: Headers) -> Reply:
+        need(headers.get("authorization") == f"Bearer {self.bot_token}", "invalid_auth")
+        need(file_id in self.files, "file_not_found")
+        url = f"{self.base}/files-pri/T1-{file_id}/download/file"
+        file = {"id": file_id, "mimetype": self.files[file_id][0], "url_private_download": url}
+        return Reply(200, json.dumps({"ok": True, "file": file}).encode())
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST" and target == "/api/chat.postMessage", "unknown_method")

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from attrs import asdict, field, fields
 
+from ..http.bodies.file_types import is_promising
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..http.bodies.media_types import MEDIA_TYPES
 from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
@@ -45,6 +45,7 @@ __all__ = [
     "encode_message",
     "gather",
     "inbox_rows",
+    "may_be_read",
     "read_object",
     "rest_of_new",
     "sender_of",
@@ -293,6 +294,16 @@ _NAMED: Final = {
 }
 
 
+def may_be_read(media: Attachment, kind: ContentKind) -> bool:
+    """Return whether a run may take `media`, of a message of a kind, or what is spoken in it.
+
+    A document that is declared to be nothing but bytes is what its content says.
+    """
+    if media.mime_type == "application/octet-stream" and kind is ContentKind.DOCUMENT:
+        return True
+    return media.mime_type.startswith("audio/") or is_promising(media.name, media.mime_type)
+
+
 def sender_of(lane: str) -> str:
     """Return the sender of a message that is stored in `lane`."""
     return lane.removeprefix(_PRESSES)
@@ -312,7 +323,7 @@ def treat(message: IncomingMessage) -> Treatment:
         return Skip(message.kind.value)
     if message.text and not message.text.isspace():
         return Ask(message.text)
-    if any(media.mime_type in MEDIA_TYPES for media in message.media):
+    if any(may_be_read(media, message.kind) for media in message.media):
         return Ask("")
     if message.in_group:
         return Skip("no words in a group")

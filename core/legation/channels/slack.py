@@ -29,7 +29,7 @@ from .deliveries import (
     gather,
 )
 from .markup import compose_marks, mark_up
-from .media import is_provider, media_of
+from .media import describe_media, is_provider
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import (
     GiveUp,
@@ -51,6 +51,7 @@ _WRITTEN: Final = frozenset({"", "file_share", "thread_broadcast", "me_message"}
 # What Slack makes of a mention, a channel or a link: `<@U1>`, `<#C1|general>`, `<https://…|label>`.
 _MARKUP: Final = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>( ?)")
 _LONGEST_URL: Final = 2000
+_FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,30}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z_.]{1,64}")
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
 
@@ -116,11 +117,18 @@ class Slack(Codec):
         else:
             yield _message(root, event)
 
+    def locate(self, media: Attachment) -> Fetch | None:
+        """Ask for the address of a file of which only the id is known (`files.info`)."""
+        if not _FILE_ID.fullmatch(media.id):
+            return None
+        return Fetch("GET", f"{self.api_base_url}/files.info?file={media.id}", self._credentials)
+
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; the app needs the scope `files:read`."""
-        if not is_provider(media.id, self.api_base_url, ("slack.com",)):
+        url = media.id if found is None else _find_address(found)
+        if not is_provider(url, self.api_base_url, ("slack.com",)):
             return None
-        return Fetch("GET", media.id, self._credentials)
+        return Fetch("GET", url, self._credentials)
 
     @property
     def _credentials(self) -> tuple[tuple[str, str], ...]:
@@ -256,6 +264,22 @@ def _own(root: JsonObject) -> frozenset[str]:
 
 def _media(event: JsonValue) -> Iterator[Attachment]:
     for file in objects(at(event, "files")):
-        url = text_at(file, "url_private_download") or text_at(file, "url_private")
-        known = url if len(url) <= _LONGEST_URL else ""
-        yield from media_of(known, file.get("mimetype"), file.get("name"), file.get("size"))
+        url = _address(file)
+        # In a conversation with another company (Slack Connect) the event has only the id.
+        known = (url if len(url) <= _LONGEST_URL else "") or _file_id(file)
+        yield describe_media(known, file.get("mimetype"), file.get("name"), file.get("size"))
+
+
+def _find_address(found: FetchReply) -> str:
+    answer = parse_json(found.body)
+    return _address(at(answer, "file")) if isinstance(answer, dict) else ""
+
+
+def _address(file: JsonValue) -> str:
+    return text_at(file, "url_private_download") or text_at(file, "url_private")
+
+
+def _file_id(file: JsonObject) -> str:
+    file_id = text_at(file, "id")
+    asked = text_at(file, "file_access") == "check_file_info" and _FILE_ID.fullmatch(file_id)
+    return file_id if asked else ""

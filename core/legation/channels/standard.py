@@ -17,7 +17,8 @@ from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec
 from .deliveries import ContentKind, Ignored, IncomingMessage, Parsed, gather
-from .provider_values import at, identifier, moment_us, text_at
+from .media import describe_media
+from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import GiveUp, Outcome, Reply, RetryLater, Sent, general_outcome, retry_after
 from .settings import check_base_url
 from .signatures import (
@@ -127,4 +128,9 @@ def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:
         provider_id=delivery_id,
         reply_to=identifier(at(data, "in_reply_to")),
         sent_us=moment_us(at(data, "sent")),
+        # The format has no files: whoever sends some anyway is told that they do not arrive.
+        media=tuple(
+            describe_media("", file.get("mime_type"), file.get("name"))
+            for file in objects(at(data, "attachments"))
+        ),
     )

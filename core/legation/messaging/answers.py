@@ -122,14 +122,12 @@ class AnswerMessage(Job):
         else:
             session_id = f"{base}#{message.message_id}"
             yield from self._open(channel, owner, session_id)
-            said = None if rest else _NEW
+            said = None if rest or message.media else _NEW
             text = rest
         now_us = yield from Now()
         if said is not None:
             return replies_to(message, said, channel.codec.compose, now_us)
-        row = yield from self._run(channel, message, owner, session_id, text)
-        now_us = yield from Now()
-        return _answer(channel, message, row, now_us)
+        return (yield from self._run(channel, message, owner, session_id, text))
 
     def _decide_by_words(
         self,
@@ -171,14 +169,18 @@ class AnswerMessage(Job):
         owner: str,
         session_id: str,
         text: str,
-    ) -> Program[RunRow | None]:
-        """Return the run that answers the message: the one noted before, or one begun now.
+    ) -> Program[tuple[Reply, ...]]:
+        """Return the answer of a run: the one noted before, or one begun now.
 
-        None where it was deleted while it was waited for.
+        Where nothing in the message can be read, no run begins, and the answer says so.
         """
-        run_id = self.claimed.run_id or (yield from self._note_run())
-        if (yield from self._row(owner, run_id)) is None:
+        run_id = self.claimed.run_id
+        if run_id is None or (yield from self._row(owner, run_id)) is None:
             attached = yield from attachments(channel, message, text)
+            if attached.advice:
+                now_us = yield from Now()
+                return replies_to(message, attached.advice, channel.codec.compose, now_us)
+            run_id = run_id or (yield from self._note_run())
             to = ReplyTo.of(channel.id, message).dump()
             new = NewRun(
                 owner=owner,
@@ -190,7 +192,9 @@ class AnswerMessage(Job):
             )
             yield from self._start(channel, new)
         yield from join(self.worker.database, owner, run_id, is_over=self.worker.context.is_over)
-        return (yield from self._row(owner, run_id))
+        row = yield from self._row(owner, run_id)
+        now_us = yield from Now()
+        return _answer(channel, message, row, now_us)
 
     def _start(self, channel: HostedChannel, new: NewRun) -> Program[None]:
         """Begin the run, once, however long the database is away."""

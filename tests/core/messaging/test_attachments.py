@@ -9,18 +9,26 @@ from typing import Any
 
 import pytest
 
-from legation import Agent, Platform
+from legation import Agent, Platform, Run
 from legation.channels.deliveries import Attachment, IncomingMessage
 from legation.channels.media import MOST_BYTES
 from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
 from legation.http.bodies.media_types import MEDIA_TYPES
-from legation.messaging.attachments import MOST_FILES, attachments
+from legation.messaging.attachments import attachments
+from legation.messaging.unread import MOST_FILES
 from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
 from ...providers.deliveries import MAIN, platform, signed
 from ...providers.documents import make_pdf
-from ...providers.strict import Provider, SlackApi, TelegramApi, WhatsAppApi
+from ...providers.strict import (
+    Provider,
+    SlackApi,
+    StandardReceiver,
+    TelegramApi,
+    WhatsAppApi,
+    now_us,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
 JPEG = b"\xff\xd8\xff\xe0 picture"
@@ -271,7 +279,8 @@ def test_a_file_that_the_agent_cannot_have_is_told_and_the_run_goes_on(
     made = platform(agents=[Agent(id="concierge", model=model)])
     provider = WhatsAppApi()
     provider.files["55"] = ("application/pdf", data)
-    sent = whatsapp("document", id="55", mime_type="application/pdf", filename="May.pdf")
+    file = {"id": "55", "mime_type": "application/pdf", "filename": "May.pdf", "caption": "Look"}
+    sent = whatsapp("document", **file)
     with Client(made, fetch=provider) as c:
         c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
         c.advance(2)
@@ -413,7 +422,7 @@ def test_a_path_of_telegram_leads_nowhere_else(path: Any) -> None:
         assert "/file/" not in fetch.url
         return FetchReply(200, {}, json.dumps({"result": {"file_path": path}}).encode())
 
-    taken, _ = answered(telegram(voice={"file_id": "f"}), network)
+    taken, _ = answered(telegram(voice={"file_id": "f"}, caption="Listen"), network)
     assert "could not be read" in taken["message"]
 
 
@@ -469,16 +478,183 @@ def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
     message = IncomingMessage("m", "s", media=(media,))
     attached = drive(attachments(hosted(), message, ""), lambda _: pytest.fail("asked"))
 
-    assert attached.text.endswith(note("a.txt", "it is too large"))
-    assert attached.files == {}
+    assert attached.advice.startswith("The file is too large for me.")
+    assert (attached.text, attached.files) == ("", {})
 
 
 def test_a_channel_without_files_fetches_none() -> None:
     media = Attachment("a", "text/plain", "a.txt")
     message = IncomingMessage("m", "s", media=(media,))
-    attached = drive(attachments(hosted("standard"), message, ""), lambda _: None)
+    attached = drive(attachments(hosted("standard"), message, "Hi"), lambda _: None)
 
     assert attached.text.endswith(note("a.txt", "the provider does not give it out"))
+
+
+# --- what the person is told -------------------------------------------------------------------
+
+
+def told(sent: Any, provider: Provider, model: Any = None) -> list[str]:
+    """Deliver to an agent whose model takes pictures alone; return what the person reads."""
+    model = model or ScriptedModel([], accepts=("image/*",))
+    with Client(platform(agents=[Agent(id="concierge", model=model)]), fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(30)
+        assert c.get("/sessions", query=MAIN).json()["data"] == [], "a run was begun"
+    assert provider.refused in ([], ["invalid file_id"])
+    return [message.text for message in provider.seen]
+
+
+@pytest.mark.parametrize(
+    ("content", "mime_type", "words"),
+    [
+        (
+            {"voice": {"file_id": "f"}},
+            "audio/ogg",
+            "I cannot listen to voice messages. Please write to me instead.",
+        ),
+        (
+            {"video_note": {"file_id": "f"}},
+            "video/mp4",
+            "I cannot watch videos. Please write to me instead.",
+        ),
+        (
+            {"document": {"file_id": "f", "file_name": "a.pdf", "mime_type": "application/pdf"}},
+            "application/pdf",
+            "I cannot read files of this type (application/pdf). Please write to me instead.",
+        ),
+        (
+            {"document": {"file_id": "f", "file_name": "a.pdf", "mime_type": "application/pdf"}},
+            "image/png",
+            "I cannot open the file. Please send it in another format, or write to me instead.",
+        ),
+        (
+            {"voice": {"file_id": "gone"}},
+            "audio/ogg",
+            "I could not get the file. Please send it again, or write to me instead.",
+        ),
+        (
+            {"voice": {"file_id": "f", "file_size": 100_000_000}},
+            "audio/ogg",
+            (
+                "The file is too large for me. "
+                "Please send one of at most 10 MB, or write to me instead."
+            ),
+        ),
+    ],
+    ids=["voice", "video", "a type", "a lie", "gone", "100 MB"],
+)
+def test_a_person_reads_why_nothing_of_the_message_could_be_read(
+    content: dict[str, Any], mime_type: str, words: str
+) -> None:
+    provider = TelegramApi()
+    contents = {"image/png": PNG, "application/pdf": make_pdf()}
+    provider.files["f"] = (mime_type, contents.get(mime_type, b"content"))
+
+    assert told(telegram(**content), provider) == [words]
+
+
+def test_a_function_is_given_a_voice_message_as_it_is() -> None:
+    given: list[Any] = []
+
+    def listen(run: Run) -> str:
+        given.extend(run.files)
+        return "I heard you."
+
+    provider = TelegramApi()
+    provider.files["f"] = ("audio/ogg", b"OggS\0 hello")
+    made = platform(agents=[Agent(id="concierge", run=listen)])
+    sent = telegram(voice={"file_id": "f"})
+    with Client(made, fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+    assert [(file.media_type, file.content) for file in given] == [("audio/ogg", b"OggS\0 hello")]
+    assert [message.text for message in provider.seen] == ["I heard you."]
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type", "kept"),
+    [
+        ("a.csv", "text/comma-separated-values", "text/csv"),
+        ("a.csv", "application/vnd.ms-excel", "text/csv"),
+        ("a.json", "application/octet-stream", "application/json"),
+        ("a.txt", None, "text/plain"),
+        ("a.log", "text/x-log", "text/plain"),
+    ],
+)
+def test_a_document_of_text_is_known_by_its_name_or_its_content(
+    name: str, mime_type: str | None, kept: str
+) -> None:
+    provider = TelegramApi()
+    provider.files["f"] = ("application/octet-stream", b"a,b")
+    file = {"file_id": "f", "file_name": name, "mime_type": mime_type}
+    taken, _ = answered(telegram(document=file), provider)
+
+    assert stored(taken, "files") == [(name, kept, b"a,b")]
+
+
+def test_a_picture_with_the_command_new_begins_the_conversation() -> None:
+    provider = TelegramApi()
+    provider.files["f"] = ("image/jpeg", JPEG)
+    taken, _ = answered(telegram(photo=[{"file_id": "f"}], caption="/new"), provider)
+
+    assert stored(taken, "images") == [("photo.jpg", "image/jpeg", JPEG)]
+    assert taken["message"] == "(The message has no text, only what is attached.)"
+
+
+def test_a_file_of_another_company_in_slack_is_asked_for_by_its_id() -> None:
+    provider = SlackApi()
+    provider.files["F1"] = ("image/png", PNG)
+    taken, _ = answered(slack("See", {"id": "F1", "file_access": "check_file_info"}), provider)
+
+    assert [item[1:] for item in stored(taken, "images")] == [("image/png", PNG)]
+    assert provider.refused == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"id": "F1", "file_access": "access_denied", "name": "a.png"},
+        {"id": "../x", "file_access": "check_file_info", "name": "a.png"},
+        {"id": "F1", "url_private": "https://slack.com/" + "x" * 2000, "name": "a.png"},
+    ],
+)
+def test_the_agent_reads_that_a_file_of_slack_does_not_come(file: dict[str, Any]) -> None:
+    provider = SlackApi()
+    taken, _ = answered(slack("See", file), provider)
+
+    assert taken["message"] == "See\n\n" + note("a.png", "it does not come through this channel")
+
+
+@pytest.mark.parametrize("found", [b"[]", b'{"ok": false}', b'{"file": 7}'])
+def test_nonsense_about_a_file_of_slack_leads_nowhere(found: bytes) -> None:
+    provider = SlackApi()
+
+    def network(fetch: Fetch) -> Any:
+        asked = "/files.info" in fetch.url
+        return FetchReply(200, {}, found) if asked else provider(fetch)
+
+    taken, _ = answered(slack("See", {"id": "F1", "file_access": "check_file_info"}), network)
+    assert "the provider does not give it out" in taken["message"]
+
+
+def standard(**content: Any) -> Any:
+    root = {"type": "message", "data": {"sender": "ada", **content}}
+    return signed("standard", json.dumps(root).encode(), now_us())
+
+
+def test_files_that_the_format_of_a_channel_lacks_are_not_dropped_unsaid() -> None:
+    files = [{"name": "a.png", "mime_type": "image/png", "content": "AAAA"}, 7]
+    agreed = "it does not come through this channel"
+    with Client(platform, fetch=StandardReceiver(), start_us=now_us()) as c:
+        sent = standard(text="Hi", attachments=files)
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+        (session,) = c.get("/sessions", query=MAIN).json()["data"]
+        (run,) = c.get(f"/sessions/{session['session_id']}/runs", query=MAIN).json()
+
+    assert run["run_input"].startswith("Hi\n\n" + note("a.png", agreed))
+    assert run["run_input"].endswith(note("application.octet-stream", agreed))
 
 
 def test_every_type_that_a_run_takes_has_a_kind() -> None:
