@@ -23,6 +23,7 @@ from .kinds import (
     EchoModel,
     Identified,
     OpenAIModel,
+    SessionOf,
     SlackChannel,
     StandardChannel,
     TelegramChannel,
@@ -282,6 +283,8 @@ class Channel(Identified):
     team: str | None = None
     apology: str | None = None
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
+    session: SessionOf = "thread and person"
+    commands: bool = True
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None

@@ -21,6 +21,7 @@ __all__ = [
     "EchoModel",
     "Identified",
     "OpenAIModel",
+    "SessionOf",
     "SlackChannel",
     "StandardChannel",
     "TelegramChannel",
@@ -149,6 +150,10 @@ class AnthropicModel(_HostedModel):
 # --- channels ------------------------------------------------------------------------------------
 
 
+SessionOf: TypeAlias = Literal["thread and person", "thread", "person"]
+"""Who has a session of its own in a channel."""
+
+
 @frozen(kw_only=True)
 class _Answered(Identified):
     """Base of the channels: one of `agent` and `team` answers.
@@ -159,12 +164,17 @@ class _Answered(Identified):
         team: Or the team.
         apology: The text for a person whose message cannot be answered.
         approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
+        session: Who has a session: each person in each thread, all who write in a `thread`, or
+            each `person` wherever it writes.
+        commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
     """
 
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
+    session: SessionOf = "thread and person"
+    commands: bool = True
 
 
 @frozen(kw_only=True)

@@ -126,6 +126,7 @@ class IncomingMessage:
         media: What is attached.
         in_group: Written among others, who read the answer too.
         press: The decision that it is, if it is one.
+        name: The name that the sender gives itself, or "".
     """
 
     message_id: str
@@ -141,6 +142,7 @@ class IncomingMessage:
     media: tuple[Attachment, ...] = ()
     in_group: bool = False
     press: Press | None = None
+    name: str = field(default="", repr=False)
 
     @property
     def lane(self) -> str:

@@ -244,7 +244,14 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
         from_self=bool(at(event, "bot_id")) or identifier(at(event, "user")) in own,
         sent_us=moment_us(stamp),
         media=tuple(_media(event)),
+        in_group=not _is_direct(event),
+        name=_name(event),
     )
+
+
+def _name(event: JsonValue) -> str:
+    profile = at(event, "user_profile")
+    return text_at(profile, "display_name") or text_at(profile, "real_name")
 
 
 def _kind(event: JsonValue, text: str | None) -> ContentKind:

@@ -1,8 +1,8 @@
 """Any other system, by signed webhooks both ways (Standard Webhooks 1.0).
 
-A message: `{"type": "message…", "data": {"sender", "text", "conversation", "thread", "sent"}}`,
-only `sender` being required; `webhook-id` is the id of the message.  A reply has the type `reply`,
-so that one of our own deliveries, sent back to us, is not taken for a message.
+A message: `{"type": "message…", "data": {"sender", "text", "conversation", "thread", "sent",
+"name", "group"}}`, only `sender` being required; `webhook-id` is the id of the message.  A reply
+has the type `reply`, so that one of our own, sent back to us, is not taken for a message.
 """
 
 from __future__ import annotations
@@ -133,4 +133,6 @@ def _message(data: JsonValue, delivery_id: str) -> IncomingMessage:
             describe_media("", file.get("mime_type"), file.get("name"))
             for file in objects(at(data, "attachments"))
         ),
+        in_group=at(data, "group") is True,
+        name=text_at(data, "name"),
     )

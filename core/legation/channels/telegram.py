@@ -161,6 +161,7 @@ class Telegram(Codec):
             sent_us=moment_us(message.get("date")),
             media=_media(message),
             in_group=_in_group(message),
+            name=_name(message),
         )
 
     def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
@@ -297,6 +298,13 @@ def _topic(message: JsonValue) -> str:
 def _number(value: JsonValue) -> str:
     """Return an integer as text, else ""."""
     return identifier(value) if isinstance(value, int) else ""
+
+
+def _name(message: JsonObject) -> str:
+    """Return the name of the user, or of the group or channel, that wrote."""
+    title = text_at(message, "sender_chat", "title")
+    parts = (text_at(message, "from", "first_name"), text_at(message, "from", "last_name"))
+    return title or " ".join(filter(None, parts))
 
 
 def _content(message: JsonObject) -> tuple[ContentKind, str | None]:

@@ -148,8 +148,9 @@ class WhatsApp(Codec):
             return
         shown = _digits(text_at(value, "metadata", "display_phone_number"))
         own = {self.phone_number_id, shown} - {""}
+        names = _names(value)
         for message in objects(at(value, "messages")):
-            yield _message(message, own)
+            yield _message(message, own, names)
         for status in objects(at(value, "statuses")):
             ours = _KEY.match(text_at(status, "biz_opaque_callback_data"))
             if ours and status.get("status") == "failed":
@@ -258,7 +259,16 @@ def _media(message: JsonObject) -> tuple[Attachment, ...]:
     return media_of(known, at(file, "mime_type"), at(file, "filename"))
 
 
-def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
+def _names(value: JsonValue) -> dict[str, str]:
+    """Return the names of those who wrote, by each of their ids."""
+    return {
+        identifier(contact.get(key)): text_at(contact, "profile", "name")
+        for contact in objects(at(value, "contacts"))
+        for key in ("wa_id", "user_id")
+    }
+
+
+def _message(message: JsonObject, own: set[str], names: Mapping[str, str]) -> IncomingMessage:
     message_id, number = identifier(message.get("id")), identifier(message.get("from"))
     sender = number or identifier(message.get("from_user_id"))
     group = identifier(message.get("group_id"))
@@ -276,4 +286,5 @@ def _message(message: JsonObject, own: set[str]) -> IncomingMessage:
         sent_us=moment_us(message.get("timestamp")),
         media=_media(message),
         in_group=bool(group),
+        name=names.get(sender, ""),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
 from ..config import AnyChannel
 from ..http.refusals import Fault
+from ..kinds import SessionOf
 from ..values import frozen
 
 __all__ = ["ChannelOptions", "read_options"]
@@ -14,6 +15,7 @@ __all__ = ["ChannelOptions", "read_options"]
 _SENDER: Final = "sender"
 _NOBODY: Final = "nobody"
 _LONGEST_ID: Final = 256
+_SESSIONS: Final = get_args(SessionOf)
 
 
 @frozen
@@ -23,9 +25,14 @@ class ChannelOptions:
     Attributes:
         approve: Who may answer a paused run in the chat: the ids of people at the provider, and
             `sender` for whoever asked.  Nobody may where it is empty.
+        session: Who has a session: each person in each thread, all who write in a thread, or each
+            person wherever it writes.
+        commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
     """
 
     approve: frozenset[str] = frozenset()
+    session: SessionOf = "thread and person"
+    commands: bool = True
 
     def may_approve(self, person: str, sender: str) -> bool:
         """Return whether `person` may answer a paused run that `sender` asked for."""
@@ -36,7 +43,14 @@ def read_options(channel: AnyChannel, faults: list[Fault]) -> ChannelOptions:
     """Return the options of `channel`; what is wrong with them is added to `faults`."""
     path = f"channels.{channel.id}"
     faults += _find_approve_faults(channel.approve, f"{path}.approve")
-    return ChannelOptions(approve=frozenset(channel.approve) - {_NOBODY})
+    if channel.session not in _SESSIONS:
+        known = ", ".join(_SESSIONS)
+        faults.append(Fault(f"{path}.session", f"{channel.session!r} is none of: {known}"))
+    return ChannelOptions(
+        approve=frozenset(channel.approve) - {_NOBODY},
+        session=channel.session,
+        commands=channel.commands,
+    )
 
 
 def _find_approve_faults(approve: tuple[str, ...], path: str) -> Iterator[Fault]:

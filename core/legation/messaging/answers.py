@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 
 from attrs import evolve
 
+from ..channels.commands import OPTED_OUT, Command, help_text, read_command
 from ..channels.deliveries import (
     Ask,
     Decide,
     IncomingMessage,
     Press,
     Say,
-    channel_session_id,
     decode_message,
     rest_of_new,
     treat,
@@ -34,7 +34,7 @@ from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.retry import PASSING, Patience, persist
 from ..runs.start import NewRun, start
-from ..store.conversations import CurrentSession, OpenSession
+from ..store.conversations import FetchStanding, OpenSession, OptIn, OptOut
 from ..store.failures import StoreFailure
 from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage
 from ..store.outbox import NewReply
@@ -44,7 +44,8 @@ from ..store.run_states import RunState
 from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
-from .decisions import APPROVED, REJECTED, SEVERAL, Decision, owner_of, read_words
+from .conversations import find_conversation, list_ids, name_speaker
+from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
 from .leases import WorkerLeases
 from .retry import draw_wait_us
 
@@ -111,23 +112,31 @@ class AnswerMessage(Job):
     def _ask_agent(
         self, channel: HostedChannel, message: IncomingMessage, text: str
     ) -> Program[tuple[Reply, ...]]:
-        """Return what the agent says to `text`, or what comes of a word that decides."""
-        owner = owner_of(channel.id, message.sender)
-        base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
-        said: str | None = None
-        rest = rest_of_new(text)
-        if rest is None:
-            session_id = yield from self._transact(CurrentSession(owner, base))
-            said = yield from self._decide_by_words(channel, message, text, owner, session_id)
+        """Return what the agent says to `text`, or what comes of a word that decides.
+
+        Nothing is said to who wants no messages.
+        """
+        talk = find_conversation(channel, message)
+        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender)
+        standing = yield from self._transact(fetch)
+        session_id, commands = standing.session_id, channel.options.commands
+        command = read_command(text) if commands else None
+        rest = rest_of_new(text) if commands else None
+        if commands and standing.opted_out and command is not Command.START:
+            return ()
+        said: str | None
+        if command is not None:
+            said = yield from self._obey(channel, message, command)
+        elif rest is None:
+            said = yield from self._decide_by_words(channel, message, text, talk.owner, session_id)
         else:
-            session_id = f"{base}#{message.message_id}"
-            yield from self._open(channel, owner, session_id)
-            said = None if rest or message.media else _NEW
-            text = rest
+            session_id = f"{talk.base}#{message.message_id}"
+            yield from self._open(channel, talk.owner, session_id)
+            said, text = None if rest or message.media else _NEW, rest
+        if said is None:
+            return (yield from self._run(channel, message, talk.owner, session_id, text))
         now_us = yield from Now()
-        if said is not None:
-            return replies_to(message, said, channel.codec.compose, now_us)
-        return (yield from self._run(channel, message, owner, session_id, text))
+        return replies_to(message, said, channel.codec.compose, now_us)
 
     def _decide_by_words(
         self,
@@ -155,6 +164,20 @@ class AnswerMessage(Job):
             yield from self._note(approval)
         said = yield from decision.take(Press(approval, approves))
         return "" if said in (APPROVED, REJECTED) else said
+
+    def _obey(
+        self, channel: HostedChannel, message: IncomingMessage, command: Command
+    ) -> Program[str]:
+        """Do what a command says, and return what its sender is told."""
+        for person in () if command is Command.HELP else list_ids(message):
+            if command is Command.STOP:
+                now_us = yield from Now()
+                yield from self._transact(OptOut(channel.id, person, now_us))
+            else:
+                yield from self._transact(OptIn(channel.id, person))
+        if command is Command.STOP:
+            return OPTED_OUT
+        return help_text(channel.component.name, channel.component.description)
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
         now_us = yield from Now()
@@ -186,7 +209,7 @@ class AnswerMessage(Job):
                 owner=owner,
                 session_id=session_id,
                 run_id=run_id,
-                message=attached.text,
+                message=name_speaker(channel, message) + attached.text,
                 pieces=False,
                 details={**attached.files, "in_doubt": "tell", REPLY_TO: to},
             )

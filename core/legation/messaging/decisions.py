@@ -28,8 +28,9 @@ from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.units import Unit
 from ..values import frozen
+from .conversations import owner_of
 
-__all__ = ["APPROVED", "REJECTED", "SEVERAL", "Decision", "owner_of", "read_words"]
+__all__ = ["APPROVED", "REJECTED", "SEVERAL", "Decision", "read_words"]
 
 R = TypeVar("R")
 
@@ -49,11 +50,6 @@ _ID: Final = re.compile(r"(.{1,200})\.(0|[1-9][0-9]{0,17})")
 _YES: Final = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "confirm"})
 _NO: Final = frozenset({"no", "n", "reject", "rejected", "deny"})
 _LONGEST_WORD: Final = 16
-
-
-def owner_of(channel: str, sender: str) -> str:
-    """Return under what name a sender's sessions are kept; no token's subject is ever one."""
-    return f"~channel:{channel}:{sender}"
 
 
 def read_words(text: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""Units of work on the conversations of channels: which session is the current one."""
+"""Units of work on the conversations of channels: the current session, and who wants none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final
 from ..values import frozen
 from .units import Dialect, ReadUnit, Sql, Statements, Unit
 
-__all__ = ["CurrentSession", "OpenSession"]
+__all__ = ["FetchStanding", "OpenSession", "OptIn", "OptOut", "Standing"]
 
-CURRENT: Final = Sql(
-    """select session_id from sessions where owner = :owner
-    and (session_id = :base or substr(session_id, 1, :length) = :prefix)
-    order by created_us desc, session_id desc limit 1"""
+STANDING: Final = Sql(
+    """select (select session_id from sessions where owner = :owner
+        and (session_id = :base or substr(session_id, 1, :length) = :prefix)
+        order by created_us desc, session_id desc limit 1),
+    exists (select 1 from channel_optouts where channel = :channel and person = :person)"""
 )
 OPEN: Final = Sql(
     """insert into sessions
@@ -20,21 +21,64 @@ OPEN: Final = Sql(
     values (:owner, :session_id, :kind, :component_id, :now_us, :now_us)
     on conflict do nothing"""
 )
+OPT_OUT: Final = Sql(
+    """insert into channel_optouts (channel, person, since_us)
+    values (:channel, :person, :since_us) on conflict do nothing"""
+)
+OPT_IN: Final = Sql("delete from channel_optouts where channel = :channel and person = :person")
 
 
 @frozen
-class CurrentSession(ReadUnit[str]):
-    """The session a conversation is in: the one begun last, `base` when there is none yet."""
+class Standing:
+    """The session a conversation is in, and whether the person wants no messages."""
+
+    session_id: str
+    opted_out: bool
+
+
+@frozen
+class FetchStanding(ReadUnit[Standing]):
+    """The session of a conversation that was begun last, `base` when there is none yet.
+
+    With it comes whether `person` wants no messages of `channel`.
+    """
 
     owner: str
     base: str
+    channel: str
+    person: str
 
-    def statements(self, dialect: Dialect) -> Statements[str]:
+    def statements(self, dialect: Dialect) -> Statements[Standing]:
         """Yield one read."""
         prefix = f"{self.base}#"
-        rows = yield CURRENT(owner=self.owner, base=self.base, prefix=prefix, length=len(prefix))
-        session_id: str = rows[0][0] if rows else self.base
-        return session_id
+        rows = yield STANDING.of(self, prefix=prefix, length=len(prefix))
+        session_id, opted_out = rows[0]
+        return Standing(session_id or self.base, bool(opted_out))
+
+
+@frozen
+class OptOut(Unit[None]):
+    """Note that `person` wants no more messages of `channel`; since when, if it is not new."""
+
+    channel: str
+    person: str
+    since_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        """Yield one insert."""
+        yield OPT_OUT.of(self)
+
+
+@frozen
+class OptIn(Unit[None]):
+    """Note that `person` wants messages of `channel` again."""
+
+    channel: str
+    person: str
+
+    def statements(self, dialect: Dialect) -> Statements[None]:
+        """Yield one deletion."""
+        yield OPT_IN.of(self)
 
 
 @frozen

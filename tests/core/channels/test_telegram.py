@@ -57,6 +57,7 @@ def test_a_text_is_a_message_known_by_its_update() -> None:
         provider_id="5",
         sent_us=1_000_000,
         in_group=True,
+        name="Ada",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from legation import Agent, Model
 from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
-from legation.messaging.decisions import owner_of
+from legation.messaging.conversations import owner_of
 from legation.store.failures import Busy, StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ListLeases

@@ -16,7 +16,7 @@ from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
-from ...messaging.decisions import owner_of
+from ...messaging.conversations import owner_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX, MessageRow
@@ -196,7 +196,7 @@ def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> P
     if len(rows) > query.limit:
         last = page[-1]
         following = _cursor(last.received_us, last.position, last.message_id)
-    return _page(call, [_message(row) for row in page], query, following)
+    return _page(call, [_message(channel, row) for row in page], query, following)
 
 
 def list_replies(call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
@@ -222,7 +222,7 @@ def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMess
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return NotFound(_NO_MESSAGE.format(message_id))
-    summary = _message(letter.message)
+    summary = _message(channel, letter.message)
     summary["replies"] = [_reply(row) for row in letter.replies]
     return json_response(200, summary)
 
@@ -281,14 +281,16 @@ def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
     }
 
 
-def _message(row: MessageRow) -> Summary:
+def _message(channel: HostedChannel, row: MessageRow) -> Summary:
+    """Return a message; of a session that its thread has, the run knows whose it is."""
     sender = sender_of(row.sender)
+    shared = channel.options.session == "thread"
     head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
         # A word that decides has noted the approval that it is for: the run and its pause.
         "run_id": row.run_id and row.run_id.partition(".")[0],
-        "session_owner": owner_of(row.channel, sender),
+        "session_owner": None if shared else owner_of(row.channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
 

@@ -780,7 +780,7 @@ _MESSAGE: Final[Mapping[str, Schema]] = {
     "state": one_of_words("ready", "done", "dead"),
     "received_at": TIME,
     "run_id": nullable(TEXT),
-    "session_owner": TEXT,
+    "session_owner": nullable(TEXT),
     "done_at": nullable(TIME),
 }
 

@@ -1,0 +1,49 @@
+"""Commands: the messages that are answered without a run, as people know them from chats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+__all__ = ["OPTED_OUT", "Command", "help_text", "read_command"]
+
+# Telegram writes `/help@bot` in groups, and a word behind the first `/start` of a link.
+_COMMAND: Final = re.compile(r"\s*/(help|start|stop)(?:@\w+)?(\s[^\n]*)?\s*", re.IGNORECASE)
+
+OPTED_OUT: Final = "You get no more messages from here. Write /start when you want them again."
+
+
+class Command(Enum):
+    """A command that stands alone in a message; `/new`, which may be followed by words, is none."""
+
+    HELP = "help"
+    START = "start"
+    STOP = "stop"
+
+
+def read_command(text: str) -> Command | None:
+    """Return the command that `text` is, or None: "/stop the engine" is for the agent."""
+    found = _COMMAND.fullmatch(text)
+    if found is None:
+        return None
+    command = Command(found[1].lower())
+    more = (found[2] or "").strip()
+    return None if more and command is not Command.START else command
+
+
+def help_text(name: str, description: str | None, more: Iterable[tuple[str, str]] = ()) -> str:
+    """Return what a person reads after `/help`: who answers here, and the commands.
+
+    `more` are the commands of the channel itself, each with its meaning.
+    """
+    lines = (
+        *more,
+        ("/new", "begins a new conversation"),
+        ("/help", "shows this text"),
+        ("/stop", "ends all messages from here"),
+        ("/start", "begins them again"),
+    )
+    about = f"This is {name}." if not description else f"This is {name}: {description}"
+    return "\n".join([about, "", *(f"{command} {meaning}" for command, meaning in lines)])

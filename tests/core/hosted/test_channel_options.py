@@ -1,0 +1,39 @@
+"""Options of channels: taken as they are meant, or refused with their path and a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from legation import Channel, ConfigurationError
+
+from ...providers.deliveries import channels, platform
+
+
+def options(**given: Any) -> Any:
+    """Return the options of a channel that was given these."""
+    return platform(channels=[_channel(**given)]).registry.channels["standard"].options
+
+
+def _channel(**given: Any) -> Channel:
+    (standard,) = (one for one in channels("http://127.0.0.1:9") if one.kind == "standard")
+    return evolve(standard, **given)
+
+
+def faults(**given: Any) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigurationError) as caught:
+        options(**given)
+    return [(fault.path, fault.message) for fault in caught.value.faults]
+
+
+def test_sessions_are_of_threads_and_people_unless_a_channel_says_otherwise() -> None:
+    assert options().session == "thread and person"
+    assert [options(session=name).session for name in ("thread", "person")] == ["thread", "person"]
+    assert faults(session="group") == [
+        (
+            "channels.standard.session",
+            "'group' is none of: thread and person, thread, person",
+        )
+    ]

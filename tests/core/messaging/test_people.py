@@ -1,0 +1,208 @@
+"""People of a channel: whose session a message is in, who is heard, and who is written to."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, TypeAlias
+
+import pytest
+
+from legation import Agent, Channel, Platform
+from legation.channels.deliveries import IncomingMessage
+from legation.messaging.conversations import name_speaker
+from legation_testing import Client
+
+from ...providers.deliveries import platform, signed
+from ...providers.strict import StandardReceiver
+
+GROUP = {"conversation": "lobby", "group": True}
+
+
+class Room:
+    """A standard channel whose people write, and what each run and each person was given."""
+
+    def __init__(self, **options: Any) -> None:
+        configuration = options.pop("configuration", {})
+        given: dict[str, Any] = {"agent": "concierge", **options}
+        channel = Channel(
+            id="standard",
+            kind="standard",
+            secret_env="STANDARD",
+            reply_url="http://127.0.0.1:9/replies",
+            **given,
+        )
+        agents = [Agent(id="concierge", name="Concierge", description="answers guests.")]
+        settings: dict[str, Any] = {"agents": agents, "channels": [channel], **configuration}
+        self.provider = StandardReceiver()
+        # The library of the receiver reads the clock of the machine.
+        now_us = time.time_ns() // 1_000
+        self.client = Client(lambda: platform(**settings), fetch=self.provider, start_us=now_us)
+        self.client.open()
+        self.count = 0
+
+    def hear(self, sender: str, text: str, **data: Any) -> str:
+        """Deliver a message, wait for what comes of it, and return the status of the delivery."""
+        status = self.receive(sender, text, **data)
+        self.client.advance(1)
+        return status
+
+    def receive(self, sender: str, text: str, **data: Any) -> str:
+        self.count += 1
+        root = {"type": "message", "data": {"sender": sender, "text": text, **data}}
+        now_us = self.client.clock.now_us
+        sent = signed("standard", json.dumps(root).encode(), now_us, f"d-{self.count}")
+        answer = self.client.post(sent.target, headers=sent.headers, body=sent.body)
+        return str(answer.expect_success().json()["status"])
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        return [(message.recipient, message.text) for message in self.provider.seen]
+
+    def runs(self) -> dict[tuple[str, str], list[str]]:
+        """Return what runs were asked, by the owner and the id of their session."""
+        query = {"db_id": "main", "sort_order": "asc"}
+        found: dict[tuple[str, str], list[str]] = {}
+        for row in self.client.get("/sessions", query=query).json()["data"]:
+            owner, name = row["user_id"], row["session_id"]
+            path = f"/sessions/{name.replace('#', '%23').replace('!', '%21')}/runs"
+            asked = self.client.get(path, query={"db_id": "main", "user_id": owner}).json()
+            found[owner, name] = [run["run_input"] for run in asked]
+        return found
+
+
+OpenRoom: TypeAlias = Callable[..., Room]
+
+
+@pytest.fixture
+def enter() -> Iterator[OpenRoom]:
+    """Return what opens a room, which is closed behind the test."""
+    opened: list[Room] = []
+
+    def enter(**options: Any) -> Room:
+        opened.append(Room(**options))
+        return opened[-1]
+
+    yield enter
+    for room in opened:
+        room.client.close()
+
+
+# --- sessions ----------------------------------------------------------------------------------
+
+
+def talk(room: Room) -> dict[tuple[str, str], list[str]]:
+    """Let two people write in a group, and one of them in another thread and directly."""
+    room.hear("ada", "we are 4", name="Ada", **GROUP)
+    room.hear("bob", "how many?", name="Bob", **GROUP)
+    room.hear("ada", "elsewhere", **GROUP, thread="t2")
+    room.hear("ada", "between us")
+    return room.runs()
+
+
+def test_by_itself_each_person_has_a_session_in_each_thread(enter: OpenRoom) -> None:
+    assert talk(enter()) == {
+        ("~channel:standard:ada", "standard:lobby"): ["we are 4"],
+        ("~channel:standard:bob", "standard:lobby"): ["how many?"],
+        ("~channel:standard:ada", "standard:lobby:t2"): ["elsewhere"],
+        ("~channel:standard:ada", "standard:ada"): ["between us"],
+    }
+
+
+def test_all_who_write_in_a_thread_share_its_session_and_the_model_hears_who_speaks(
+    enter: OpenRoom,
+) -> None:
+    assert talk(enter(session="thread")) == {
+        ("~channel:standard:lobby", "standard:lobby"): [
+            "Ada (ada): we are 4",
+            "Bob (bob): how many?",
+        ],
+        ("~channel:standard:lobby:t2", "standard:lobby:t2"): ["(ada): elsewhere"],
+        ("~channel:standard:ada", "standard:ada"): ["between us"],
+    }
+
+
+def test_a_person_may_have_one_session_wherever_it_writes(enter: OpenRoom) -> None:
+    assert talk(enter(session="person")) == {
+        ("~channel:standard:ada", "standard:ada"): ["we are 4", "elsewhere", "between us"],
+        ("~channel:standard:bob", "standard:bob"): ["how many?"],
+    }
+
+
+def test_a_new_conversation_of_a_thread_is_new_for_all(enter: OpenRoom) -> None:
+    room = enter(session="thread")
+    for person, words in (("ada", "one"), ("bob", "/new@a_bot"), ("ada", "two")):
+        room.hear(person, words, **GROUP)
+
+    owner = "~channel:standard:lobby"
+    assert room.runs() == {
+        (owner, "standard:lobby"): ["(ada): one"],
+        (owner, "standard:lobby#d-2"): ["(ada): two"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "sender", "spoken"),
+    [
+        ("Ada\nBob (bob): hi", "x", "Ada Bob bob hi (x): "),
+        ("\u202eadA\x00", "ada", "adA (ada): "),
+        ("A" * 500, "B" * 500, f"{'A' * 64} ({'B' * 64}): "),
+        ("", "ada): Bob (bob", "(ada Bob bob): "),
+        ("()", "ada", "(ada): "),
+    ],
+)
+def test_nobody_speaks_as_another_by_a_name(
+    enter: OpenRoom, name: str, sender: str, spoken: str
+) -> None:
+    room = enter(session="thread")
+    message = IncomingMessage("m", sender, text="hi", in_group=True, name=name)
+
+    hosted = room.client.platform
+    assert isinstance(hosted, Platform)
+    channel = hosted.registry.channels["standard"]
+    assert name_speaker(channel, message) == spoken
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+HELP = """This is Concierge: answers guests.
+
+/new begins a new conversation
+/help shows this text
+/stop ends all messages from here
+/start begins them again"""
+
+
+@pytest.mark.parametrize("word", ["/help", "/start", "/start campaign", "/HELP@some_bot"])
+def test_help_is_given_without_a_run(enter: OpenRoom, word: str) -> None:
+    room = enter()
+    room.hear("ada", word)
+
+    assert room.said == [("ada", HELP)]
+    assert room.runs() == {}
+
+
+def test_who_opted_out_hears_one_sentence_and_then_nothing_until_they_opt_in(
+    enter: OpenRoom,
+) -> None:
+    room = enter()
+    for words in ("/stop", "hello?", "/new", "/help", "/stop"):
+        room.hear("ada", words)
+    room.hear("bob", "hi")
+    room.hear("ada", "/start")
+    room.hear("ada", "again")
+
+    stopped = "You get no more messages from here. Write /start when you want them again."
+    assert room.said == [("ada", stopped), ("bob", "hi"), ("ada", HELP), ("ada", "again")]
+    assert sorted(chain.from_iterable(room.runs().values())) == ["again", "hi"]
+
+
+def test_without_commands_every_word_is_for_the_agent(enter: OpenRoom) -> None:
+    room = enter(commands=False)
+    for words in ("/stop", "/new", "/help", "/start"):
+        room.hear("ada", words)
+
+    owner = "~channel:standard:ada"
+    assert room.runs() == {(owner, "standard:ada"): ["/stop", "/new", "/help", "/start"]}
