@@ -282,6 +282,7 @@ class Channel(Identified):
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    show_typing: bool = False
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True

@@ -163,6 +163,7 @@ class _Answered(Identified):
         agent: The agent that answers.
         team: Or the team.
         apology: The text for a person whose message cannot be answered.
+        show_typing: Whether the person sees that a run works on their message.
         approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
         session: Who has a session: each person in each thread, all who write in a `thread`, or
             each `person` wherever it writes.
@@ -172,6 +173,7 @@ class _Answered(Identified):
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    show_typing: bool = False
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True

@@ -72,6 +72,8 @@ class Provider(ABC):
         refused: Which rules our requests broke.
         files: What people attached to their messages, by its id: the type and the content.
         fetched: The ids of the files that were given out.
+        typing: Where a typing indicator was shown, each time: of WhatsApp the message, of Telegram
+            the chat and its topic, of Slack the channel and its thread.
         base: The address at which the provider is reached.
     """
 
@@ -83,6 +85,7 @@ class Provider(ABC):
     refused: list[str] = field(factory=list[str], init=False)
     files: dict[str, tuple[str, bytes]] = field(factory=dict[str, tuple[str, bytes]], init=False)
     fetched: list[str] = field(factory=list[str], init=False)
+    typing: list[str] = field(factory=list[str], init=False)
     base: str = field(default="http://127.0.0.1:9", init=False)
     _known: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
     _lock: Lock = field(factory=Lock, init=False)
@@ -92,6 +95,7 @@ class Provider(ABC):
         with self._lock:
             try:
                 given = self.media(method, target, headers, body)
+                given = given or self.show_typing(target, headers, body)
                 if given is not None:
                     return given
                 message = self.judge(method, target, headers, body)
@@ -116,6 +120,10 @@ class Provider(ABC):
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Return the answer to a request about a file; None when it is about something else."""
+        return None
+
+    def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Return the answer to a typing indicator; None when it is about something else."""
         return None
 
     def given_out(self, file_id: str) -> Reply:
@@ -233,6 +241,24 @@ class WhatsAppApi(Provider):
         }
         return Reply(200, json.dumps(told).encode(), {"content-type": "application/json"})
 
+    def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "Typing indicators", which marks a message as read as well."""
+        if b'"typing_indicator"' not in body:
+            return None
+        need(re.fullmatch(rf"/v\d+\.0/{self.phone_number_id}/messages", target), "path", 404)
+        need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
+        read = object_of(headers, body, "application/json")
+        members = {
+            "messaging_product": matching("whatsapp"),
+            "status": matching("read"),
+            "message_id": text(512),
+            "typing_indicator": lambda value: value == {"type": "text"},
+        }
+        shape(read, members)
+        need(read.keys() == members.keys(), "missing")
+        self.typing.append(read["message_id"])
+        return Reply(200, b'{"success":true}')
+
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST", "method", 405)
         path = re.fullmatch(r"/v\d+\.0/(\d+)/messages", target)
@@ -309,6 +335,22 @@ class TelegramApi(Provider):
         if method == "GET" and target.startswith(start):
             return self.given_out(target.removeprefix(start).removesuffix(".jpg"))
         return None
+
+    def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "sendChatAction"."""
+        if target != f"/bot{self.bot_token}/sendChatAction":
+            return None
+        action = object_of(headers, body, "application/json")
+        members = {
+            "chat_id": matching(r"-?[0-9]{1,20}"),
+            "action": matching("typing"),
+            "message_thread_id": integer,
+        }
+        shape(action, members)
+        need({"chat_id", "action"} <= action.keys(), "missing")
+        topic = action.get("message_thread_id")
+        self.typing.append(action["chat_id"] if topic is None else f"{action['chat_id']}/{topic}")
+        return Reply(200, b'{"ok":true,"result":true}')
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method in ("GET", "POST"), "method", 405)
@@ -419,6 +461,22 @@ class SlackApi(Provider):
         url = f"{self.base}/files-pri/T1-{file_id}/download/file"
         file = {"id": file_id, "mimetype": self.files[file_id][0], "url_private_download": url}
         return Reply(200, json.dumps({"ok": True, "file": file}).encode())
+
+    def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "assistant.threads.setStatus"."""
+        if target != "/api/assistant.threads.setStatus":
+            return None
+        need(headers.get("authorization") == f"Bearer {self.bot_token}", "invalid_auth")
+        status = object_of(headers, body, r"application/json; ?charset=utf-8")
+        members = {
+            "channel_id": matching(r"[CDG][A-Z0-9]{1,20}"),
+            "thread_ts": matching(r"[0-9]+\.[0-9]+"),
+            "status": text(100),
+        }
+        shape(status, members)
+        need(status.keys() == members.keys(), "invalid_arguments")
+        self.typing.append(f"{status['channel_id']}/{status['thread_ts']}")
+        return Reply(200, b'{"ok":true}')
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST" and target == "/api/chat.postMessage", "unknown_method")

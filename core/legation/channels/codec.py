@@ -30,6 +30,7 @@ class Codec(ABC):
         has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
+        typing_seconds: The pause before a typing indicator is shown again.
         name: The id of the channel.
     """
 
@@ -40,6 +41,7 @@ class Codec(ABC):
     receives: ClassVar[bool] = True
     has_buttons: ClassVar[bool] = False
     sender: ClassVar[tuple[str, ...]] = ("name",)
+    typing_seconds: ClassVar[float] = 30.0
 
     name: str
 
@@ -78,6 +80,10 @@ class Codec(ABC):
     @abstractmethod
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the provider's answer to a reply: it is sent, to be tried again, or given up."""
+
+    def encode_typing(self, message: IncomingMessage) -> Fetch | None:
+        """Return None: most providers show no typing indicator to who wrote `message`."""
+        return None
 
     def handshake(self, query: Sequence[tuple[str, str]]) -> Handshake:
         """Refuse: most providers ask nothing by GET."""

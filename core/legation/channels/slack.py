@@ -15,7 +15,7 @@ from attrs import field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
-from ..http.messages import Headers
+from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec, post
 from .deliveries import (
@@ -53,6 +53,7 @@ _MARKUP: Final = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>( ?)")
 _LONGEST_URL: Final = 2000
 _FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,30}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z_.]{1,64}")
+_STATUS: Final = "is typing..."  # behind the name of the app
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
 
 # `error` in an answer 200 that passes by itself.
@@ -81,6 +82,8 @@ class Slack(Codec):
     # Slack truncates at 40,000 characters and recommends 4,000.
     text_limit: ClassVar[int] = 4000
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "signing_secret")
+    # "assistant.threads.setStatus": removed with the answer, or after two minutes.
+    typing_seconds: ClassVar[float] = 110.0
 
     name: str
     signing_secret: str = field(repr=False)
@@ -165,6 +168,19 @@ class Slack(Codec):
             self._credentials,
             content_type="application/json; charset=utf-8",
         )
+
+    def encode_typing(self, message: IncomingMessage) -> Fetch | None:
+        """Return the request that sets the status of a thread: only threads have one."""
+        if not message.thread:
+            return None
+        status = {
+            "channel_id": message.conversation,
+            "thread_ts": message.thread,
+            "status": _STATUS,
+        }
+        url = f"{self.api_base_url}/assistant.threads.setStatus"
+        headers = (*self._credentials, ("content-type", "application/json; charset=utf-8"))
+        return Fetch("POST", url, headers, compact_json(status).encode())
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the answer: Slack says no with 200 and `"ok": false`."""

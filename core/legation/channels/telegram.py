@@ -105,6 +105,8 @@ class Telegram(Codec):
     kind: ClassVar[str] = "telegram"
     text_limit: ClassVar[int] = 4096
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "secret_token")
+    # "sendChatAction": the status is set for 5 seconds or less.
+    typing_seconds: ClassVar[float] = 4.5
 
     name: str
     secret_token: str = field(repr=False, validator=_check_secret)
@@ -240,6 +242,15 @@ class Telegram(Codec):
             }
         url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage")
         return post(url, message, reply.key)
+
+    def encode_typing(self, message: IncomingMessage) -> Fetch | None:
+        """Return the request that shows in the chat, or its topic, that the bot writes."""
+        action: dict[str, object] = {"chat_id": message.conversation, "action": "typing"}
+        if message.thread:
+            action["message_thread_id"] = int(message.thread)
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendChatAction")
+        body = compact_json(action).encode()
+        return Fetch("POST", url, (("content-type", "application/json"),), body)
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the answer: `retry_after` stands in its body."""

@@ -15,7 +15,7 @@ from attrs import field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..http.messages import Headers
+from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .codec import Codec, post
 from .deliveries import (
@@ -96,6 +96,8 @@ class WhatsApp(Codec):
     kind: ClassVar[str] = "whatsapp"
     text_limit: ClassVar[int] = 4096
     sender: ClassVar[tuple[str, ...]] = ("phone_number_id", "app_secret")
+    # "Typing indicators": dismissed with the answer, or after 25 seconds.
+    typing_seconds: ClassVar[float] = 24.0
 
     name: str
     app_secret: str = field(repr=False)
@@ -197,6 +199,18 @@ class WhatsApp(Codec):
             message["context"] = {"message_id": reply.quotes}
         url = f"{self.api_base_url}/{self.phone_number_id}/messages"
         return post(url, message, reply.key, self._credentials)
+
+    def encode_typing(self, message: IncomingMessage) -> Fetch | None:
+        """Return the request that shows that an answer is written; it marks `message` as read."""
+        read = {
+            "messaging_product": "whatsapp",
+            "status": "read",
+            "message_id": message.provider_id,
+            "typing_indicator": {"type": "text"},
+        }
+        url = f"{self.api_base_url}/{self.phone_number_id}/messages"
+        headers = (*self._credentials, ("content-type", "application/json"))
+        return Fetch("POST", url, headers, compact_json(read).encode())
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge Meta's answer: by its error code first, then by the status."""

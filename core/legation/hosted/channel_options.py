@@ -23,6 +23,7 @@ class ChannelOptions:
     """The options of a channel that do not depend on its kind.
 
     Attributes:
+        show_typing: Whether a person sees that a run works on their message.
         approve: Who may answer a paused run in the chat: the ids of people at the provider, and
             `sender` for whoever asked.  Nobody may where it is empty.
         session: Who has a session: each person in each thread, all who write in a thread, or each
@@ -31,6 +32,7 @@ class ChannelOptions:
     """
 
     approve: frozenset[str] = frozenset()
+    show_typing: bool = False
     session: SessionOf = "thread and person"
     commands: bool = True
 
@@ -47,6 +49,7 @@ def read_options(channel: AnyChannel, faults: list[Fault]) -> ChannelOptions:
         known = ", ".join(_SESSIONS)
         faults.append(Fault(f"{path}.session", f"{channel.session!r} is none of: {known}"))
     return ChannelOptions(
+        show_typing=channel.show_typing,
         approve=frozenset(channel.approve) - {_NOBODY},
         session=channel.session,
         commands=channel.commands,

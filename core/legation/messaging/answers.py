@@ -48,6 +48,7 @@ from .conversations import find_conversation, list_ids, name_speaker
 from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
 from .leases import WorkerLeases
 from .retry import draw_wait_us
+from .typing_indicators import show_typing
 
 __all__ = ["AnswerMessage"]
 
@@ -134,7 +135,8 @@ class AnswerMessage(Job):
             yield from self._open(channel, talk.owner, session_id)
             said, text = None if rest or message.media else _NEW, rest
         if said is None:
-            return (yield from self._run(channel, message, talk.owner, session_id, text))
+            work = self._run(channel, message, talk.owner, session_id, text)
+            return (yield from show_typing(self.worker, channel, message, work))
         now_us = yield from Now()
         return replies_to(message, said, channel.codec.compose, now_us)
 

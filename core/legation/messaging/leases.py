@@ -35,6 +35,7 @@ class WorkerLeases:
         claims: How many claims have been sent to the database and not been answered.
         taken: How many items have been claimed, by the table of their queue.
         forgot_us: When this process last deleted all that was to be forgotten.
+        silent: The channels whose provider refused a typing indicator, which is logged once.
     """
 
     context: ExecutorContext
@@ -43,6 +44,7 @@ class WorkerLeases:
     claims: int = 0
     forgot_us: int = field(default=0, init=False)
     taken: Counter[str] = field(factory=Counter[str], init=False)
+    silent: set[str] = field(factory=set[str], init=False)
 
     def __attrs_post_init__(self) -> None:
         self.shared.registers.add(self.in_flight)

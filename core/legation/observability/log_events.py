@@ -557,6 +557,13 @@ _LISTED: Final = (
         "A tool raised an exception other than `ToolError`, or took too long.",
     ),
     LogEvent(
+        "typing_failed",
+        _WARNING,
+        ("channel", "reason"),
+        "The provider of a channel refused a typing indicator; answers are sent all the same, and"
+        " the next refusals are not written.",
+    ),
+    LogEvent(
         "unhosted_round_failed",
         _FAILING,
         ("database", "error"),
