@@ -46,7 +46,7 @@ _ELSEWHERE: Final = "This question cannot be answered here."
 _FULL: Final = "Too much waits already. Please answer again later."
 SEVERAL: Final = "More than one question waits. Please answer with the button under one."
 
-_ID: Final = re.compile(r"(.{1,200})\.(0|[1-9][0-9]{0,17})")
+_ID: Final = re.compile(r"([\x21-\x7e]{1,200})\.(0|[1-9][0-9]{0,17})", re.ASCII)
 _YES: Final = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "confirm"})
 _NO: Final = frozenset({"no", "n", "reject", "rejected", "deny"})
 _LONGEST_WORD: Final = 16
