@@ -37,3 +37,22 @@ def test_sessions_are_of_threads_and_people_unless_a_channel_says_otherwise() ->
             "'group' is none of: thread and person, thread, person",
         )
     ]
+
+
+def test_nobody_approves_unless_a_channel_says_who() -> None:
+    assert options().approve == frozenset()
+    assert options(approve=("sender", "U1")).approve == {"sender", "U1"}
+    assert options(approve="sender").approve == {"sender"}
+
+
+@pytest.mark.parametrize(
+    ("approve", "why"),
+    [
+        (("nobody", "U1"), '"nobody" stands alone, or not at all'),
+        (("U1", " "), "an id has 1 to 256 visible characters"),
+        (("a\nb", ""), "an id has 1 to 256 visible characters"),
+        (("x" * 257,), "an id has 1 to 256 visible characters"),
+    ],
+)
+def test_who_approves_is_named_by_ids_or_refused(approve: tuple[str, ...], why: str) -> None:
+    assert faults(approve=approve) == [("channels.standard.approve", why)]

@@ -6,6 +6,7 @@ import html
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from legation import Agent
 from legation.channels.replies import Reply, encode_reply
@@ -264,3 +265,20 @@ def test_replies_to_one_person_wait_for_each_other_and_to_others_do_not() -> Non
         c.advance(20)
 
     assert [message.text for message in seen] == ["three", "one", "two"]
+
+
+@pytest.mark.parametrize("purpose", ["acknowledge", "close"])
+def test_what_a_press_is_owed_is_done_with_where_the_provider_refuses_it(purpose: Any) -> None:
+    at = worker()
+    payload = encode_reply(Reply("reply-m", "4911", "Approved.", purpose=purpose))
+    play(
+        SendReply(at, evolve(CLAIMED, payload=payload)).program(),
+        [
+            (Now(), NOW),
+            (Fetch, FetchReply(400, {}, b'{"error":{"code":100}}')),
+            (Now(), NOW + 1),
+            (Now(), NOW + 2),
+            (Transact("main", CompleteItem(LEASE)), True),
+            (Nudge("outbox:main"), None),
+        ],
+    )
