@@ -13,7 +13,8 @@ from legation import Agent, tool
 from legation.channels.deliveries import ContentKind, IncomingMessage, Press, encode_message
 from legation.effects import Transact
 from legation.hosted.channel_options import ChannelOptions
-from legation.messaging.decisions import owner_of, read_words
+from legation.messaging.conversations import owner_of
+from legation.messaging.decisions import read_words
 from legation.store.audit import Changed
 from legation.store.failures import StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, NewMessage, PutMessages
@@ -32,6 +33,7 @@ class Hotel:
         self.approve, self.more = approve, more
         self.script = script or [call("book", room="double"), Says("Booked.")]
         self.booked: list[str] = []
+        self.models: list[ScriptedModel] = []
         self.provider = WhatsAppApi()
         self.client = Client(self.platform, fetch=Both(self.provider))
 
@@ -47,7 +49,8 @@ class Hotel:
             """Scan a page."""
             return ""
 
-        agent = Agent(id="concierge", model=ScriptedModel(self.script), tools=[book, scan])
+        self.models.append(ScriptedModel(self.script))
+        agent = Agent(id="concierge", model=self.models[-1], tools=[book, scan])
         made = platform(agents=[agent], **self.more)
         channels = [
             evolve(one, approve=self.approve or ("nobody",)) for one in made.config.channels
@@ -250,8 +253,7 @@ def test_a_word_of_who_may_not_answer_is_asked_with_the_question_before_it(
     desk.write("yes", "b")
 
     assert (desk.booked, desk.heard[1:]) == ([], ["Please wait."])
-    model = desk.client.platform.registry.agents["concierge"].model
-    asked = model.prompts[-1].messages
+    asked = desk.models[-1].prompts[-1].messages
     assert [message.role for message in asked] == ["user", "assistant", "user"]
     assert 'book {"room":"double"}' in asked[1].content
 
