@@ -286,6 +286,7 @@ class Channel(Identified):
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True
+    transcribe: str | None = None
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None

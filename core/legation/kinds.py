@@ -168,6 +168,7 @@ class _Answered(Identified):
         session: Who has a session: each person in each thread, all who write in a `thread`, or
             each `person` wherever it writes.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
+        transcribe: The model that makes text of voice messages, by its name.
     """
 
     agent: str | None = None
@@ -177,6 +178,7 @@ class _Answered(Identified):
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True
+    transcribe: str | None = None
 
 
 @frozen(kw_only=True)

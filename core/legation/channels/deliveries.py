@@ -84,12 +84,14 @@ class Attachment:
         mime_type: As the provider says, in lower case, without parameters.
         name: What to call it to a person; never a path.
         size: In bytes, where the provider says so.
+        transcript: What is spoken in it, once that is known.
     """
 
     id: str = field(repr=False)
     mime_type: str
     name: str = field(repr=False)
     size: int | None = None
+    transcript: str | None = field(default=None, repr=False)
 
 
 @frozen

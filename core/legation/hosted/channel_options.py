@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, get_args
 
 from ..config import AnyChannel
 from ..http.refusals import Fault
 from ..kinds import SessionOf
+from ..models.chat_completions import ChatCompletions
+from ..models.conversation import ModelProtocol
+from ..models.transcription import Transcriber
 from ..values import frozen
 
 __all__ = ["ChannelOptions", "read_options"]
@@ -29,19 +32,23 @@ class ChannelOptions:
         session: Who has a session: each person in each thread, all who write in a thread, or each
             person wherever it writes.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
+        transcribe: The model that makes text of voice messages.
     """
 
     approve: frozenset[str] = frozenset()
     show_typing: bool = False
     session: SessionOf = "thread and person"
     commands: bool = True
+    transcribe: Transcriber | None = None
 
     def may_approve(self, person: str, sender: str) -> bool:
         """Return whether `person` may answer a paused run that `sender` asked for."""
         return person in self.approve or (_SENDER in self.approve and person == sender)
 
 
-def read_options(channel: AnyChannel, faults: list[Fault]) -> ChannelOptions:
+def read_options(
+    channel: AnyChannel, models: Mapping[str, ModelProtocol], faults: list[Fault]
+) -> ChannelOptions:
     """Return the options of `channel`; what is wrong with them is added to `faults`."""
     path = f"channels.{channel.id}"
     faults += _find_approve_faults(channel.approve, f"{path}.approve")
@@ -53,7 +60,22 @@ def read_options(channel: AnyChannel, faults: list[Fault]) -> ChannelOptions:
         approve=frozenset(channel.approve) - {_NOBODY},
         session=channel.session,
         commands=channel.commands,
+        transcribe=_find_transcriber(channel.transcribe, models, f"{path}.transcribe", faults),
     )
+
+
+def _find_transcriber(
+    name: str | None, models: Mapping[str, ModelProtocol], path: str, faults: list[Fault]
+) -> Transcriber | None:
+    model = None if name is None else models.get(name)
+    if isinstance(model, ChatCompletions):
+        return Transcriber(model)
+    if name is not None:
+        lack = f"no model {name!r}" if model is None else f"{name!r} transcribes nothing"
+        known = [key for key, one in sorted(models.items()) if isinstance(one, ChatCompletions)]
+        listed = f"there are: {', '.join(known)}" if known else "there is none"
+        faults.append(Fault(path, f"{lack}: name one of the provider openai; {listed}"))
+    return None
 
 
 def _find_approve_faults(approve: tuple[str, ...], path: str) -> Iterator[Fault]:

@@ -515,7 +515,7 @@ class _Builder:
             self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(self.kinds)}")
             return None
         settings = read_settings(channel, made, self.environ, self._fault)
-        options = read_options(channel, self.faults)
+        options = read_options(channel, self.models, self.faults)
         if component is None or settings is None:
             return None
         try:

@@ -22,6 +22,7 @@ from ..channels.deliveries import (
     Press,
     Say,
     decode_message,
+    encode_message,
     rest_of_new,
     treat,
 )
@@ -36,7 +37,7 @@ from ..runs.retry import PASSING, Patience, persist
 from ..runs.start import NewRun, start
 from ..store.conversations import FetchStanding, OpenSession, OptIn, OptOut
 from ..store.failures import StoreFailure
-from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage
+from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage, KeepMessage
 from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
@@ -201,7 +202,7 @@ class AnswerMessage(Job):
         """
         run_id = self.claimed.run_id
         if run_id is None or (yield from self._row(owner, run_id)) is None:
-            attached = yield from attachments(channel, message, text)
+            attached = yield from attachments(channel, message, text, self._keep)
             if attached.advice:
                 now_us = yield from Now()
                 return replies_to(message, attached.advice, channel.codec.compose, now_us)
@@ -245,6 +246,11 @@ class AnswerMessage(Job):
 
     def _note(self, run_id: str) -> Program[None]:
         if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
+            raise _LeaseLost
+
+    def _keep(self, message: IncomingMessage) -> Program[None]:
+        kept = KeepMessage(self.claimed.lease, encode_message(message))
+        if not (yield from self._transact(kept)):
             raise _LeaseLost
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:

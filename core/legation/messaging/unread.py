@@ -11,7 +11,17 @@ from typing import Final
 from ..channels.media import FAILED, GONE, TOO_LARGE
 from ..values import frozen
 
-__all__ = ["ABSENT", "DAMAGED", "MANY", "MOST_FILES", "Unread", "refuse_content", "refuse_type"]
+__all__ = [
+    "ABSENT",
+    "DAMAGED",
+    "MANY",
+    "MOST_FILES",
+    "SILENT",
+    "UNHEARD",
+    "Unread",
+    "refuse_content",
+    "refuse_type",
+]
 
 MOST_FILES: Final = 10
 """Of one message."""
@@ -46,6 +56,14 @@ class Unread:
     advice: str
 
 
+UNHEARD: Final = Unread(
+    "what is spoken in it could not be transcribed",
+    "I could not listen to your voice message. Please send it again later, or write to me instead.",
+)
+SILENT: Final = Unread(
+    "nothing is spoken in it",
+    "I heard no words in your voice message. Please say it again, or write to me instead.",
+)
 ABSENT: Final = Unread(
     "it does not come through this channel", "I cannot get files here. Please write to me instead."
 )

@@ -23,6 +23,7 @@ __all__ = [
     "ClaimedMessage",
     "CompleteMessage",
     "FailMessage",
+    "KeepMessage",
     "MessageRow",
     "NewMessage",
     "PutMessages",
@@ -176,6 +177,25 @@ class AttachRun(Unit[bool]):
     def statements(self, dialect: Dialect) -> Statements[bool]:
         """Update under the lease."""
         rows = yield ATTACH.of(self, **self.lease.parameters())
+        return bool(rows)
+
+
+KEEP: Final = Sql(f"update inbox set payload = :payload {INBOX.held} returning message_id")
+
+
+@frozen
+class KeepMessage(Unit[bool]):
+    """Store what was learned of the message, so that no later attempt asks for it again.
+
+    False when the lease was lost.
+    """
+
+    lease: Lease
+    payload: str = field(repr=False)
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        rows = yield KEEP.of(self, **self.lease.parameters())
         return bool(rows)
 
 

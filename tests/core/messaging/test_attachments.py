@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve, frozen
 
-from legation import Agent, Platform, Run
+from legation import Agent, OpenAIModel, Platform, Run
 from legation.channels.deliveries import Attachment, IncomingMessage
 from legation.channels.media import MOST_BYTES
 from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
@@ -19,16 +20,18 @@ from legation.messaging.unread import MOST_FILES
 from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
-from ...providers.deliveries import MAIN, platform, signed
+from ...providers.deliveries import ENVIRON, MAIN, channels, platform, signed
 from ...providers.documents import make_pdf
 from ...providers.strict import (
     Provider,
+    Reply,
     SlackApi,
     StandardReceiver,
     TelegramApi,
     WhatsAppApi,
     now_us,
 )
+from ...providers.transcriptions import Transcriptions
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
 JPEG = b"\xff\xd8\xff\xe0 picture"
@@ -446,6 +449,10 @@ def hosted(kind: str = "slack") -> Any:
     return made.registry.channels[kind]
 
 
+def keep(message: IncomingMessage) -> Any:
+    yield from ()
+
+
 def drive(program: Any, answer: Callable[[Any], Any]) -> Any:
     effect = next(program)
     while True:
@@ -467,7 +474,7 @@ def test_files_share_the_room_that_one_form_has() -> None:
         return FetchReply(200, {}, b"x" * 100)
 
     message = IncomingMessage("m", "s", media=media)
-    attached = drive(attachments(hosted(), message, "hi"), answer)
+    attached = drive(attachments(hosted(), message, "hi", keep), answer)
 
     assert asked == [MOST_BYTES - 100 * number for number in range(MOST_FILES)]
     assert attached.text == "hi\n\n" + note("10.txt", "there were too many")
@@ -476,7 +483,7 @@ def test_files_share_the_room_that_one_form_has() -> None:
 def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
     media = Attachment("http://127.0.0.1:9/a", "text/plain", "a.txt", MOST_BYTES + 1)
     message = IncomingMessage("m", "s", media=(media,))
-    attached = drive(attachments(hosted(), message, ""), lambda _: pytest.fail("asked"))
+    attached = drive(attachments(hosted(), message, "", keep), lambda _: pytest.fail("asked"))
 
     assert attached.advice.startswith("The file is too large for me.")
     assert (attached.text, attached.files) == ("", {})
@@ -485,7 +492,7 @@ def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
 def test_a_channel_without_files_fetches_none() -> None:
     media = Attachment("a", "text/plain", "a.txt")
     message = IncomingMessage("m", "s", media=(media,))
-    attached = drive(attachments(hosted("standard"), message, "Hi"), lambda _: None)
+    attached = drive(attachments(hosted("standard"), message, "Hi", keep), lambda _: None)
 
     assert attached.text.endswith(note("a.txt", "the provider does not give it out"))
 
@@ -660,3 +667,158 @@ def test_files_that_the_format_of_a_channel_lacks_are_not_dropped_unsaid() -> No
 def test_every_type_that_a_run_takes_has_a_kind() -> None:
     assert set(MEDIA_TYPES.values()) == {"images", "audio", "videos", "files"}
     assert isinstance(WhatsAppApi(), Provider)
+
+
+# --- what is spoken ----------------------------------------------------------------------------
+
+
+@frozen
+class Both:
+    """The network: a provider of messages, and an endpoint of transcriptions."""
+
+    provider: Provider
+    endpoint: Transcriptions
+
+    def __call__(self, fetch: Any) -> Any:
+        taker = self.endpoint if "/audio/transcriptions" in fetch.url else self.provider
+        return taker(fetch)
+
+
+VOICE = b"OggS\0 a voice"
+UNHEARD = (
+    "I could not listen to your voice message. Please send it again later, or write to me instead."
+)
+SPOKEN = '"{}"\n(This was spoken in audio.ogg, and transcribed.)'
+
+
+def hearing(**configuration: Any) -> Platform:
+    """Return a platform whose channels hear."""
+    ears = OpenAIModel(
+        "ears", "whisper-1", base_url="http://127.0.0.1:9/v1", api_key_env="OPENAI_KEY"
+    )
+    made = platform(
+        models=[ears],
+        channels=[evolve(one, transcribe="ears") for one in channels("http://127.0.0.1:9")],
+        environ={**ENVIRON, "OPENAI_KEY": "transcription-key"},
+        **configuration,
+    )
+    assert isinstance(made, Platform)
+    return made
+
+
+def speak(
+    endpoint: Transcriptions, *answers: str, **content: Any
+) -> tuple[list[str], ScriptedModel, Client]:
+    """Send a voice message by Telegram to a model that takes pictures; return what comes back."""
+    provider = TelegramApi()
+    provider.files.update(f=("audio/ogg", VOICE), p=("image/png", PNG))
+    model = ScriptedModel(list(answers), accepts=("image/*",))
+    made = hearing(agents=[Agent(id="concierge", model=model)])
+    sent = telegram(**(content or {"voice": {"file_id": "f", "mime_type": "audio/ogg"}}))
+    with Client(made, fetch=Both(provider, endpoint)) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(60)
+    assert (provider.refused, endpoint.faults) == ([], [])
+    return [message.text for message in provider.seen], model, c
+
+
+def test_a_voice_message_reaches_the_model_as_words() -> None:
+    endpoint = Transcriptions(answers=["What is the time?"])
+    said, model, _ = speak(endpoint, "Noon.")
+
+    assert said == ["Noon."]
+    assert endpoint.heard == [("audio/ogg", VOICE)]
+    (message,) = model.prompts[0].messages[-1:]
+    assert message.content == SPOKEN.format("What is the time?")
+    assert message.documents == ()
+
+
+def test_words_beside_a_voice_message_stand_in_front() -> None:
+    _, model, _ = speak(
+        Transcriptions(), "Hi.", voice={"file_id": "f", "mime_type": "audio/ogg"}, caption="Listen"
+    )
+
+    assert model.prompts[0].messages[-1].content == "Listen\n\n" + SPOKEN.format("hello")
+
+
+def test_a_transcription_that_fails_passingly_is_asked_for_again() -> None:
+    endpoint = Transcriptions(answers=[Reply(429, b"{}"), Reply(503, b"{}"), "in the end"])
+    said, _, _ = speak(endpoint, "I heard you.")
+
+    assert (said, len(endpoint.heard)) == (["I heard you."], 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Reply(503, b"{}"), UNHEARD),
+        (Reply(400, b"{}"), UNHEARD),
+        (Reply(200, b'{"error": "x"}', {"content-type": "application/json"}), UNHEARD),
+        (
+            " ",
+            "I heard no words in your voice message. Please say it again, or write to me instead.",
+        ),
+    ],
+    ids=["away", "refused", "an error in 200", "silence"],
+)
+def test_a_person_reads_that_a_voice_message_could_not_be_heard(
+    answer: str | Reply, words: str
+) -> None:
+    said, model, _ = speak(Transcriptions(answers=[answer] * 3))
+
+    assert (said, model.prompts) == ([words], [])
+
+
+def test_the_agent_reads_that_a_voice_message_beside_words_could_not_be_heard() -> None:
+    endpoint = Transcriptions(answers=[Reply(400, b"{}")])
+    content = {"voice": {"file_id": "f", "mime_type": "audio/ogg"}, "caption": "Listen"}
+    said, model, _ = speak(endpoint, "I cannot.", **content)
+
+    assert said == ["I cannot."]
+    unheard = note("audio.ogg", "what is spoken in it could not be transcribed")
+    assert model.prompts[0].messages[-1].content == f"Listen\n\n{unheard}"
+
+
+def test_a_voice_file_of_100_mb_is_neither_fetched_nor_transcribed() -> None:
+    endpoint = Transcriptions()
+    content = {"voice": {"file_id": "f", "mime_type": "audio/ogg", "file_size": 100_000_000}}
+    (said,), _, c = speak(endpoint, **content)
+
+    assert said.startswith("The file is too large for me.")
+    assert [p.effect.url for p in c.effects if isinstance(p.effect, Fetch)] == [
+        "http://127.0.0.1:9/bot42:bot-token/sendMessage"
+    ]
+
+
+def test_a_recording_of_a_type_that_no_run_takes_is_heard_all_the_same() -> None:
+    endpoint = Transcriptions()
+    audio = {"file_id": "f", "mime_type": "audio/amr", "file_name": "note.amr"}
+    said, _, _ = speak(endpoint, "Hi.", audio=audio)
+
+    assert (said, endpoint.heard) == (["Hi."], [("audio/amr", VOICE)])
+
+
+def test_what_only_calls_itself_a_recording_is_not_transcribed() -> None:
+    endpoint = Transcriptions()
+    _, model, _ = speak(endpoint, "A cat.", voice={"file_id": "p", "mime_type": "audio/ogg"})
+
+    assert endpoint.heard == []
+    assert len(model.prompts[0].messages[-1].images) == 1
+
+
+def test_a_function_is_given_the_recording_beside_the_words() -> None:
+    given: list[Any] = []
+
+    def listen(message: str, run: Run) -> str:
+        given.append((message, [file.content for file in run.files]))
+        return "I heard you."
+
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    made = hearing(agents=[Agent(id="concierge", run=listen)])
+    with Client(made, fetch=Both(provider, endpoint)) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+    assert given == [(SPOKEN.format("hello"), [VOICE])]
