@@ -179,6 +179,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "channels", "write", names="channel"
     ),
     ("POST", "/channels/{channel}/test"): _scope("channels", "write", names="channel"),
+    ("POST", "/channels/{channel}/send"): _scope("channels", "write", names="channel"),
     ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
     ("GET", "/{channel}/status"): TOKEN,
     # What AgentOS keeps and nothing is kept of here: under the scopes that AgentOS has for it.

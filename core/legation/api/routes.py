@@ -35,6 +35,7 @@ from .handlers import (
     letters,
     metrics,
     nodes,
+    outgoing,
     refusals,
     run_changes,
     run_summary,
@@ -413,6 +414,17 @@ ROUTES: Final = (
         "send_channel_test",
         success=202,
         body_limit=SMALL_BODY,
+    ),
+    Route(
+        "POST",
+        "/channels/{channel}/send",
+        _WRITE_CHANNEL,
+        outgoing.send,
+        "send_channel_message",
+        "Channels",
+        find=outgoing.find_channel,
+        success=202,
+        body_limit=_IDS_BODY,
     ),
     *(
         Route(

@@ -73,6 +73,14 @@ class Codec(ABC):
         """
         return ()
 
+    def address_fault(self, recipient: str, thread: str) -> tuple[str, str] | None:
+        """Return which of the two cannot be written to, and why; None where both may be."""
+        return None
+
+    def window_seconds(self, recipient: str) -> int | None:
+        """Return how long `recipient` may be written to after they wrote; None for ever."""
+        return None
+
     @abstractmethod
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`, under a key that stays the same."""

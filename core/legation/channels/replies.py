@@ -32,6 +32,7 @@ __all__ = [
     "decode_reply",
     "encode_reply",
     "end_part",
+    "first_key",
     "general_outcome",
     "later_key",
     "outbox_rows",
@@ -129,6 +130,11 @@ def reply_key(message_id: str, part: int = 1) -> str:
 def later_key(message_id: str, seq: int, part: int) -> str:
     """Return the key of a part of a later reply: of a run that came to its event `seq`."""
     return f"later.{seq}.{part}-{message_id}"
+
+
+def first_key(name: str, part: int = 1) -> str:
+    """Return the key of a part of a message that answers none, which is called `name`."""
+    return f"first-{name}" if part == 1 else f"first.{part}-{name}"
 
 
 def apology_key(message_id: str) -> str:

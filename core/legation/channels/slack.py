@@ -182,6 +182,11 @@ class Slack(Codec):
         headers = (*self._credentials, ("content-type", "application/json; charset=utf-8"))
         return Fetch("POST", url, headers, compact_json(status).encode())
 
+    def address_fault(self, recipient: str, thread: str) -> tuple[str, str] | None:
+        """Refuse a thread that is not named as Slack does."""
+        known = not thread or _TIMESTAMP.fullmatch(thread)
+        return None if known else ("thread", "expected the `ts` of its first message")
+
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the answer: Slack says no with 200 and `"ok": false`."""
         outcome = general_outcome(reply, now_us)

@@ -71,6 +71,8 @@ _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 # What Telegram says of an error, unless it has a number or something of ours in it.
 _DESCRIPTION: Final = re.compile(r"[A-Za-z_' ,.:()-]{1,120}", re.ASCII)
 _MEMBER: Final = re.compile(r"[a-z_]{1,64}")
+_CHAT: Final = re.compile(r"-?[0-9]{1,19}|@[A-Za-z0-9_]{1,64}", re.ASCII)
+_TOPIC: Final = re.compile(r"[0-9]{0,19}", re.ASCII)
 _BOT_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 
 
@@ -251,6 +253,12 @@ class Telegram(Codec):
         url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendChatAction")
         body = compact_json(action).encode()
         return Fetch("POST", url, (("content-type", "application/json"),), body)
+
+    def address_fault(self, recipient: str, thread: str) -> tuple[str, str] | None:
+        """Refuse what is neither the id of a chat nor a public name, and a topic that is no id."""
+        if not _CHAT.fullmatch(recipient):
+            return "recipient", "expected the id of a chat, or the public name of one with its @"
+        return ("thread", "expected the id of a topic") if not _TOPIC.fullmatch(thread) else None
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge the answer: `retry_after` stands in its body."""

@@ -79,7 +79,8 @@ _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
 _WORDED: Final = frozenset({ContentKind.TEXT, ContentKind.BUTTON, ContentKind.LIST})
-_KEY: Final = re.compile(r"(?:reply|later|apology)[.0-9]*-", re.ASCII)  # others may send, too
+_KEY: Final = re.compile(r"(?:reply|later|first|apology)[.0-9]*-", re.ASCII)  # others may send, too
+_WINDOW_SECONDS: Final = 24 * 3600
 _PHONE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII)
 
@@ -211,6 +212,15 @@ class WhatsApp(Codec):
         url = f"{self.api_base_url}/{self.phone_number_id}/messages"
         headers = (*self._credentials, ("content-type", "application/json"))
         return Fetch("POST", url, headers, compact_json(read).encode())
+
+    def address_fault(self, recipient: str, thread: str) -> tuple[str, str] | None:
+        """Refuse a thread: there are none."""
+        return ("thread", "has no meaning here") if thread else None
+
+    def window_seconds(self, recipient: str) -> int | None:
+        """Return the day in which a person may be written to; of groups Meta itself knows it."""
+        person = _PHONE.fullmatch(recipient) or _USER_ID.fullmatch(recipient)
+        return _WINDOW_SECONDS if person else None
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
         """Judge Meta's answer: by its error code first, then by the status."""

@@ -88,6 +88,7 @@ TAKES = {
     "discard_channel_letters": IDS,
     "retry_channel_reply": SMALL,
     "send_channel_test": SMALL,
+    "send_channel_message": IDS,
     "migrate_database": SMALL,
     "migrate_all_databases": SMALL,
     "receive_webhook": DELIVERY,

@@ -652,6 +652,13 @@ _KEPT: Final = {
         {202: _json(ref("ReplyRetried"), "Accepted; it is sent with the replies")},
         "The platform supplies the text. The list of replies shows its outcome under its id.",
     ),
+    "send_channel_message": Operation(
+        "Send a message to a person",
+        {202: _json(ref("MessageAccepted"), "Accepted; it is sent with the replies")},
+        "A message that answers none. It is refused if the person opted out, and on WhatsApp if the"
+        " person has not written for 24 hours. A long text is sent in parts. The list of replies"
+        " shows the outcome of each part under its id.",
+    ),
     "get_channel_replies": _describe(
         "Replies of a channel in one state",
         ref("ChannelReplyPage"),

@@ -13,6 +13,7 @@ from ..fields import describe_body, shape_name
 from ..handlers.access import ExplainAccessRequest
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.letters import DiscardRequest, LettersRequest, MessageTestRequest
+from ..handlers.outgoing import MessageRequest
 from ..handlers.run_arguments import (
     Action,
     Argument,
@@ -841,8 +842,9 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
     "ReplyRetried": object_of({"id": TEXT, "state": one_of_words("ready")}),
     **{
         shape_name(shape): describe_body(shape)
-        for shape in (LettersRequest, DiscardRequest, MessageTestRequest)
+        for shape in (LettersRequest, DiscardRequest, MessageTestRequest, MessageRequest)
     },
+    "MessageAccepted": object_of({"ids": list_of(TEXT), "state": one_of_words("ready")}),
     "ChannelRetry": object_of({"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}),
 }
 
