@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from threading import Lock
 from typing import Any, ClassVar, Final, TypeAlias
+from urllib.parse import parse_qs
 
 from attrs import define, field, frozen
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -30,6 +31,11 @@ __all__ = [
     "TelegramApi",
     "WhatsAppApi",
 ]
+
+# Who we are is asked of every provider, of which a test may have one at the address of all.
+_QUESTION: Final = re.compile(
+    r"/bot[^/]+/getMe|/api/auth\.test|/v\d+\.0/\d+\?fields=[a-z_,]+", re.ASCII
+)
 
 Headers: TypeAlias = Mapping[str, str]
 """Names in lower case."""
@@ -74,6 +80,7 @@ class Provider(ABC):
         fetched: The ids of the files that were given out.
         typing: Where a typing indicator was shown, each time: of WhatsApp the message, of Telegram
             the chat and its topic, of Slack the channel and its thread.
+        identified: How often it was asked who we are.
         base: The address at which the provider is reached.
     """
 
@@ -86,6 +93,7 @@ class Provider(ABC):
     files: dict[str, tuple[str, bytes]] = field(factory=dict[str, tuple[str, bytes]], init=False)
     fetched: list[str] = field(factory=list[str], init=False)
     typing: list[str] = field(factory=list[str], init=False)
+    identified: int = field(default=0, init=False)
     base: str = field(default="http://127.0.0.1:9", init=False)
     _known: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
     _lock: Lock = field(factory=Lock, init=False)
@@ -94,6 +102,12 @@ class Provider(ABC):
         """Judge one request; safe to call from several threads."""
         with self._lock:
             try:
+                known_as = self.identity(method, target, headers, body)
+                if known_as is not None:
+                    self.identified += 1
+                    return known_as
+                if _QUESTION.fullmatch(target):  # for a provider that is not here
+                    return Reply(404, b"")
                 given = self.media(method, target, headers, body)
                 given = given or self.show_typing(target, headers, body)
                 if given is not None:
@@ -124,6 +138,10 @@ class Provider(ABC):
 
     def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Return the answer to a typing indicator; None when it is about something else."""
+        return None
+
+    def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Return the answer to the question who we are; None when it is about something else."""
         return None
 
     def given_out(self, file_id: str) -> Reply:
@@ -217,6 +235,25 @@ class WhatsAppApi(Provider):
 
     access_token: str = "access-token"
     phone_number_id: str = "111"
+
+    def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer `GET /{phone number id}` of the Graph API with the fields that were named."""
+        path, _, query = target.partition("?")
+        found = re.fullmatch(r"/v\d+\.0/(\d+)", path)
+        asked = parse_qs(query).get("fields")
+        if method != "GET" or found is None or asked is None:
+            return None
+        need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
+        need(found[1] == self.phone_number_id, "Unsupported get request", 400)
+        fields = {
+            "display_phone_number": "+1 555-000-1",
+            "verified_name": "Grand Hotel",
+            "quality_rating": "GREEN",
+        }
+        names = asked[0].split(",")
+        need(set(names) <= fields.keys(), "nonexisting field", 400)
+        told = {**{name: fields[name] for name in names}, "id": self.phone_number_id}
+        return Reply(200, json.dumps(told).encode(), {"content-type": "application/json"})
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer "Retrieve Media URL" and "Download Media"; both want the token."""
@@ -318,6 +355,25 @@ class TelegramApi(Provider):
     kind: ClassVar[str] = "telegram"
 
     bot_token: str = "42:bot-token"
+    username: str = "desk_bot"
+    reads_groups: bool = False
+
+    def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "getMe", which takes no arguments."""
+        if target.rpartition("/")[2] != "getMe":
+            return None
+        need(target == f"/bot{self.bot_token}/getMe", "Unauthorized", 401)
+        need(object_of(headers, body, "application/json") == {}, "arguments")
+        user = {
+            "id": int(self.bot_token.partition(":")[0]),
+            "is_bot": True,
+            "first_name": "Desk",
+            "username": self.username,
+            "can_join_groups": True,
+            "can_read_all_group_messages": self.reads_groups,
+            "supports_inline_queries": False,
+        }
+        return Reply(200, json.dumps({"ok": True, "result": user}).encode())
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer "getFile" and the download that it leads to; 20 MB is the most."""
@@ -441,6 +497,25 @@ class SlackApi(Provider):
     kind: ClassVar[str] = "slack"
 
     bot_token: str = "xoxb-token"
+    scopes: str = "chat:write,app_mentions:read,im:history,files:read"
+
+    def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
+        """Answer "auth.test": whose the token is, and in a header what it may do."""
+        if target != "/api/auth.test":
+            return None
+        need(method == "POST" and body == b"", "invalid_arguments")
+        need(headers.get("authorization") == f"Bearer {self.bot_token}", "invalid_auth")
+        told = {
+            "ok": True,
+            "url": "https://grand-hotel.slack.com/",
+            "team": "Grand Hotel",
+            "user": "desk",
+            "team_id": "T1",
+            "user_id": "UDESK",
+            "bot_id": "BDESK",
+            "is_enterprise_install": False,
+        }
+        return Reply(200, json.dumps(told).encode(), {"x-oauth-scopes": self.scopes})
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer "files.info", and give out a file; without a token, a page to log in, with 200."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
 from .deliveries import Attachment, Handshake, IncomingMessage, Parsed, read_object
-from .replies import Outcome, Part, Reply, split_text
+from .identity import Identity, Unidentified
+from .replies import Outcome, Part, Reply, Sent, split_text
 from .signatures import Secrets, SignatureRefused, Verified
 
-__all__ = ["Codec", "post"]
+__all__ = ["NONSENSE", "Codec", "post", "trouble_of"]
+
+NONSENSE: Final = Unidentified("the answer says nothing that is understood")
 
 
 class Codec(ABC):
@@ -106,6 +109,16 @@ class Codec(ABC):
     def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
         """Return what `root` says."""
 
+    def identify(self) -> Fetch | None:
+        """Ask nothing: who we are is of no use to most kinds."""
+        return None
+
+    def read_identity(
+        self, reply: FetchReply | Unreachable, now_us: int
+    ) -> Identity | Unidentified:
+        """Return who we are by the provider's answer to `identify`, or why that is not known."""
+        return Unidentified("the kind asks nobody")
+
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask nothing: the address of a file stands in its message."""
         return None
@@ -113,6 +126,13 @@ class Codec(ABC):
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Ask for nothing: no message has a file."""
         return None
+
+
+def trouble_of(outcome: Outcome) -> Unidentified | None:
+    """Return the trouble of an answer that was judged as one to a reply is; None for a success."""
+    if isinstance(outcome, Sent):
+        return None
+    return Unidentified(outcome.reason, getattr(outcome, "after_seconds", None))
 
 
 def post(

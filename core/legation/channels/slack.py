@@ -17,7 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .codec import Codec, post
+from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -28,6 +28,7 @@ from .deliveries import (
     challenge_of,
     gather,
 )
+from .identity import Identity, Unidentified, body_of
 from .markup import compose_marks, mark_up
 from .media import describe_media, is_provider
 from .provider_values import at, identifier, moment_us, objects, text_at
@@ -125,6 +126,28 @@ class Slack(Codec):
         if not _FILE_ID.fullmatch(media.id):
             return None
         return Fetch("GET", f"{self.api_base_url}/files.info?file={media.id}", self._credentials)
+
+    def identify(self) -> Fetch | None:
+        """Ask which bot of which workspace the token is for ("auth.test")."""
+        return Fetch("POST", f"{self.api_base_url}/auth.test", self._credentials)
+
+    def read_identity(
+        self, reply: FetchReply | Unreachable, now_us: int
+    ) -> Identity | Unidentified:
+        """Return who the token is for; one for a whole organization is for no single workspace."""
+        if (trouble := trouble_of(self.read_reply(reply, now_us))) is not None:
+            return trouble
+        answer = body_of(reply)
+        user, team = identifier(at(answer, "user_id")), identifier(at(answer, "team_id"))
+        if not user or not team:
+            return NONSENSE
+        return Identity(
+            user,
+            identifier(at(answer, "user")),
+            workspace="" if at(answer, "is_enterprise_install") is True else team,
+            bot_id=identifier(at(answer, "bot_id")),
+            url=identifier(at(answer, "url")),
+        )
 
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; the app needs the scope `files:read`."""

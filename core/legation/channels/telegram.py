@@ -7,7 +7,7 @@ update is one event; its `update_id` is what repeats when Telegram delivers agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from attrs import field
@@ -16,8 +16,9 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .codec import Codec, post
+from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parsed, Piece, gather
+from .identity import Identity, Unidentified, body_of
 from .markup import compose_spans, spans
 from .media import media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
@@ -70,6 +71,7 @@ _LARGEST: Final = 5 << 20
 _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 # What Telegram says of an error, unless it has a number or something of ours in it.
 _DESCRIPTION: Final = re.compile(r"[A-Za-z_' ,.:()-]{1,120}", re.ASCII)
+_USERNAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _MEMBER: Final = re.compile(r"[a-z_]{1,64}")
 _CHAT: Final = re.compile(r"-?[0-9]{1,19}|@[A-Za-z0-9_]{1,64}", re.ASCII)
 _TOPIC: Final = re.compile(r"[0-9]{0,19}", re.ASCII)
@@ -196,18 +198,43 @@ class Telegram(Codec):
                     return True
         return False
 
+    @property
+    def _own_id(self) -> str:
+        """The id of the bot, which is the first part of its token."""
+        return self.bot_token.partition(":")[0]
+
     def _is_us(self, user: JsonValue) -> bool:
-        return identifier(at(user, "id")) == self.bot_token.partition(":")[0]
+        return identifier(at(user, "id")) == self._own_id
 
     def _is_bot(self, user: JsonValue) -> bool:
         """Tell whether a bot wrote: ourselves, or another that would answer our answers."""
         return at(user, "is_bot") is True or self._is_us(user)
 
+    def _call(self, method: str, arguments: Mapping[str, object]) -> Fetch:
+        """Return the request that calls `method` of the Bot API, under no key."""
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/{method}")
+        body = compact_json(arguments).encode()
+        return Fetch("POST", url, (("content-type", "application/json"),), body)
+
+    def identify(self) -> Fetch | None:
+        """Ask for the bot's name, and whether it gets every message of a group ("getMe")."""
+        return self._call("getMe", {})
+
+    def read_identity(
+        self, reply: FetchReply | Unreachable, now_us: int
+    ) -> Identity | Unidentified:
+        """Return the "User" in the answer."""
+        if (trouble := trouble_of(self.read_reply(reply, now_us))) is not None:
+            return trouble
+        user = at(body_of(reply), "result")
+        name, reads = text_at(user, "username"), at(user, "can_read_all_group_messages")
+        if not self._is_us(user) or not _USERNAME.fullmatch(name):
+            return NONSENSE
+        return Identity(self._own_id, name, reads_groups=reads if isinstance(reads, bool) else None)
+
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the path of a file, which is good for an hour at least."""
-        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/getFile")
-        body = compact_json({"file_id": media.id}).encode()
-        return Fetch("POST", url, (("content-type", "application/json"),), body)
+        return self._call("getFile", {"file_id": media.id})
 
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; its path has the token in it too."""

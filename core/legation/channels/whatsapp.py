@@ -17,7 +17,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
-from .codec import Codec, post
+from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import (
     Attachment,
     ContentKind,
@@ -30,6 +30,7 @@ from .deliveries import (
     challenge_of,
     gather,
 )
+from .identity import Identity, Unidentified, body_of
 from .markup import compose_marks, mark_up
 from .media import is_provider, media_of
 from .provider_values import at, identifier, moment_us, objects, text_at
@@ -161,6 +162,28 @@ class WhatsApp(Codec):
         for name in ("statuses", "errors"):
             if at(value, name):
                 yield name
+
+    def identify(self) -> Fetch | None:
+        """Ask for the phone number as people see it ("Phone Number" of the Graph API)."""
+        asked = "?fields=display_phone_number,verified_name,quality_rating"
+        return Fetch("GET", f"{self.api_base_url}/{self.phone_number_id}{asked}", self._credentials)
+
+    def read_identity(
+        self, reply: FetchReply | Unreachable, now_us: int
+    ) -> Identity | Unidentified:
+        """Return the phone number, and the name that Meta has verified."""
+        if (trouble := trouble_of(self.read_reply(reply, now_us))) is not None:
+            return trouble
+        number = body_of(reply)
+        shown = identifier(at(number, "display_phone_number"))
+        if not shown or at(number, "id") not in (None, self.phone_number_id):
+            return NONSENSE
+        return Identity(
+            self.phone_number_id,
+            shown,
+            title=identifier(at(number, "verified_name")),
+            quality=identifier(at(number, "quality_rating")),
+        )
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the address of a file, which is good for five minutes."""

@@ -96,6 +96,18 @@ _LISTED: Final = (
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(
+        "channel_identified",
+        _INFO,
+        ("channel", "id", "name"),
+        "The provider of a channel has said who we are there, for the first time or anew.",
+    ),
+    LogEvent(
+        "channel_identity_not_stored",
+        _WARNING,
+        ("channel", "error"),
+        "Who we are at a provider is known in this process, and could not be stored for the next.",
+    ),
+    LogEvent(
         "channel_leases_released",
         _WARNING,
         ("database", "leases"),
@@ -106,6 +118,14 @@ _LISTED: Final = (
         _FAILING,
         ("database", "error"),
         "A round of the workers of channels failed; the line is written once while it goes on.",
+    ),
+    LogEvent(
+        "channel_unidentified",
+        _WARNING,
+        ("channel", "reason"),
+        "The provider of a channel does not say who we are, and is asked again.  The channel is"
+        " served; in a group it answers what is meant for it beyond doubt.  The line is written"
+        " once for a reason.",
     ),
     LogEvent(
         "clock_agrees",
