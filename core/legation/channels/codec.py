@@ -100,10 +100,24 @@ class Codec(ABC):
         """Refuse: most providers ask nothing by GET."""
         return SignatureRefused("no handshake")
 
-    def parse(self, verified: Verified) -> Parsed:
-        """Return what is in a delivery: a JSON object, as every provider sends it."""
+    def parse(self, verified: Verified, identity: Identity | None = None) -> Parsed:
+        """Return what is in a delivery: a JSON object, as every provider sends it.
+
+        The `identity` is given to a kind that asks for it (`identify`), as soon as it is known.
+        """
         root = read_object(verified.body)
-        return self.read_delivery(root, verified.delivery_id) if isinstance(root, dict) else root
+        if not isinstance(root, dict):
+            return root
+        return self.read_addressed(root, verified.delivery_id, identity)
+
+    def read_addressed(
+        self, root: JsonObject, delivery_id: str, identity: Identity | None
+    ) -> Parsed:
+        """Return what `root` says to who we are, which is None while that is not known.
+
+        Most kinds need not know it.
+        """
+        return self.read_delivery(root, delivery_id)
 
     @abstractmethod
     def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:

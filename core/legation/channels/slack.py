@@ -104,14 +104,23 @@ class Slack(Codec):
         return slack_v0(headers, body, self.secrets, now_us)
 
     def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
+        """Return the message of an event, for an app that does not know its workspace."""
+        return self.read_addressed(root, delivery_id, None)
+
+    def read_addressed(
+        self, root: JsonObject, delivery_id: str, identity: Identity | None
+    ) -> Parsed:
         """Return the message of an event, or the challenge of a URL verification."""
         if root.get("type") == "url_verification":
             return challenge_of(root.get("challenge")) or Ignored("malformed challenge")
         if root.get("type") != "event_callback":
             return Ignored("another type")
-        return gather(self._pieces(root, root.get("event")))
+        if identity is not None and not _is_ours(root, identity.workspace):
+            return Ignored("another workspace")
+        own = _own(root) if identity is None else _own(root) | {identity.id}
+        return gather(self._pieces(root, root.get("event"), own))
 
-    def _pieces(self, root: JsonObject, event: JsonValue) -> Iterator[Piece]:
+    def _pieces(self, root: JsonObject, event: JsonValue, own: frozenset[str]) -> Iterator[Piece]:
         name, subtype = text_at(event, "type"), text_at(event, "subtype")
         if name not in {"message", "app_mention"} or subtype not in _WRITTEN:
             label = subtype or name
@@ -119,7 +128,7 @@ class Slack(Codec):
         elif name == "message" and self.mentions_only and not _is_direct(event):
             yield "not mentioned"
         else:
-            yield _message(root, event)
+            yield _message(root, event, own)
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the address of a file of which only the id is known (`files.info`)."""
@@ -145,7 +154,6 @@ class Slack(Codec):
             user,
             identifier(at(answer, "user")),
             workspace="" if at(answer, "is_enterprise_install") is True else team,
-            bot_id=identifier(at(answer, "bot_id")),
             url=identifier(at(answer, "url")),
         )
 
@@ -263,7 +271,7 @@ def _stamp(value: JsonValue) -> str:
     return value if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else ""
 
 
-def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
+def _message(root: JsonObject, event: JsonValue, own: frozenset[str]) -> IncomingMessage:
     """Return the message of `event`.
 
     Its id is made of workspace, channel and `ts`, not of the event: one message that mentions us
@@ -271,7 +279,6 @@ def _message(root: JsonObject, event: JsonValue) -> IncomingMessage:
     """
     stamp, channel = _stamp(at(event, "ts")), identifier(at(event, "channel"))
     thread = _stamp(at(event, "thread_ts"))
-    own = _own(root)
     text = _plain(text_at(event, "text"), own) or None
     named = stamp and channel
     return IncomingMessage(
@@ -302,6 +309,17 @@ def _kind(event: JsonValue, text: str | None) -> ContentKind:
     if at(event, "files"):
         return ContentKind.DOCUMENT
     return ContentKind.TEXT if text else ContentKind.UNSUPPORTED
+
+
+def _is_ours(root: JsonObject, workspace: str) -> bool:
+    """Return whether an event is for our app in `workspace`; "" is any.
+
+    In a channel that workspaces share, `team_id` may be another's: `authorizations` say whose
+    installation the event is for.
+    """
+    given = {identifier(one.get("team_id")) for one in objects(root.get("authorizations"))}
+    teams = given - {""} or {identifier(root.get("team_id"))} - {""}
+    return not workspace or not teams or workspace in teams
 
 
 def _own(root: JsonObject) -> frozenset[str]:

@@ -35,6 +35,7 @@ from .replies import (
 )
 from .settings import base_url, check_base_url
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, telegram_token
+from .telegram_groups import Addressee, words_without_us
 
 __all__ = ["Telegram"]
 
@@ -102,8 +103,8 @@ def _check_bot_token(_: object, __: object, value: str) -> None:
 class Telegram(Codec):
     """One bot.
 
-    With `mentions_only` the bot answers in a group what is meant for a bot: commands, mentions of a
-    name that ends in "bot" (an update does not tell ours), and replies to it.
+    With `mentions_only` the bot answers in a group what is meant for it: commands, mentions of its
+    name, and replies to it (`telegram_groups`).  A command for another bot it answers nowhere.
     """
 
     kind: ClassVar[str] = "telegram"
@@ -130,27 +131,36 @@ class Telegram(Codec):
         return telegram_token(headers, body, self.secrets)
 
     def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:
+        """Return the message of an update, for a bot that does not know its name."""
+        return self.read_addressed(root, delivery_id, None)
+
+    def read_addressed(
+        self, root: JsonObject, delivery_id: str, identity: Identity | None
+    ) -> Parsed:
         """Return the message of an update, new ones and pressed buttons; an edit is none."""
+        # What is remembered may be of the bot that was configured before.
+        known = identity if identity is not None and identity.id == self._own_id else None
+        us = Addressee(self._own_id, known)
         update_id = _number(root.get("update_id"))
         if not update_id:
             return Ignored("not an update")
-        return gather(self._pieces(root, update_id))
+        return gather(self._pieces(root, update_id, us))
 
-    def _pieces(self, root: JsonObject, update_id: str) -> Iterator[Piece]:
+    def _pieces(self, root: JsonObject, update_id: str, us: Addressee) -> Iterator[Piece]:
         message, press = root.get("message"), root.get("callback_query")
         if isinstance(message, dict):
             if message.get("is_automatic_forward") is True:  # a post of the channel of a group
                 yield "automatic_forward"
-            elif self.mentions_only and _in_group(message) and not self._is_meant(message):
-                yield "not mentioned"
+            elif _in_group(message) and (reason := self._find_reason(message, us)) is not None:
+                yield reason
             else:
-                yield self._message(update_id, message)
+                yield self._message(update_id, message, us)
         if isinstance(press, dict):
             yield self._press(update_id, press)
         others = set(root) - {"update_id", "message", "callback_query"}
         yield from sorted(filter(_MEMBER.fullmatch, others))
 
-    def _message(self, update_id: str, message: JsonObject) -> IncomingMessage:
+    def _message(self, update_id: str, message: JsonObject, us: Addressee) -> IncomingMessage:
         kind, text = _content(message)
         # Who writes for a group or a channel has that as the sender, and a bot as the user.
         chat = identifier(at(message, "sender_chat", "id"))
@@ -158,7 +168,7 @@ class Telegram(Codec):
             message_id=update_id,
             sender=chat or identifier(at(message, "from", "id")),
             kind=kind,
-            text=text,
+            text=text and words_without_us(message, text, us),
             conversation=identifier(at(message, "chat", "id")),
             thread=_topic(message),
             provider_id=_number(message.get("message_id")),
@@ -185,18 +195,12 @@ class Telegram(Codec):
             from_self=self._is_bot(at(press, "from")),
         )
 
-    def _is_meant(self, message: JsonObject) -> bool:
-        """Tell whether `message`, in a group, is for a bot; of a reply, whether it is to us."""
+    def _find_reason(self, message: JsonObject, us: Addressee) -> str | None:
+        """Return why `message`, in a group, is not for us; None where it is."""
         answered = message.get("reply_to_message")
         # In a topic whatever answers nothing else answers the message that began the topic.
-        if self._is_us(at(answered, "from")) and not at(answered, "forum_topic_created"):
-            return True
-        for words, entities in (("text", "entities"), ("caption", "caption_entities")):
-            units = text_at(message, words).encode("utf-16-le", "replace")
-            for entity in objects(message.get(entities)):
-                if self._is_us(entity.get("user")) or _names_bot(entity, units):
-                    return True
-        return False
+        replies = self._is_us(at(answered, "from")) and not at(answered, "forum_topic_created")
+        return us.find_reason(message, replies=replies, mentions_only=self.mentions_only)
 
     @property
     def _own_id(self) -> str:
@@ -323,17 +327,6 @@ def _entity(span: TextSpan) -> dict[str, object]:
 
 def _in_group(message: JsonObject) -> bool:
     return at(message, "chat", "type") in ("group", "supergroup")
-
-
-def _names_bot(entity: JsonObject, units: bytes) -> bool:
-    """Tell whether `entity` is a command, or the name of a bot; it counts in UTF-16 units."""
-    if entity.get("type") != "mention":
-        return entity.get("type") == "bot_command"
-    offset, length = entity.get("offset"), entity.get("length")
-    if not isinstance(offset, int) or not isinstance(length, int):
-        return False
-    name = units[2 * offset : 2 * (offset + length)].decode("utf-16-le", "replace")
-    return name.lower().endswith("bot")
 
 
 def _topic(message: JsonValue) -> str:

@@ -165,7 +165,7 @@ class WhatsApp(Codec):
 
     def identify(self) -> Fetch | None:
         """Ask for the phone number as people see it ("Phone Number" of the Graph API)."""
-        asked = "?fields=display_phone_number,verified_name,quality_rating"
+        asked = "?fields=display_phone_number,verified_name"
         return Fetch("GET", f"{self.api_base_url}/{self.phone_number_id}{asked}", self._credentials)
 
     def read_identity(
@@ -182,7 +182,6 @@ class WhatsApp(Codec):
             self.phone_number_id,
             shown,
             title=identifier(at(number, "verified_name")),
-            quality=identifier(at(number, "quality_rating")),
         )
 
     def locate(self, media: Attachment) -> Fetch | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,9 @@ from legation.store.channel_states import FetchIdentities, NoteIdentity
 from legation.store.failures import Busy
 from legation_testing import Client
 
-from ...providers.deliveries import channels, platform
+from ...providers.deliveries import Delivery, channels, platform, signed
 from ...providers.loopback import Loopback
-from ...providers.strict import TelegramApi
+from ...providers.strict import SlackApi, TelegramApi
 
 DESK = Identity("42", "desk_bot", reads_groups=False)
 
@@ -194,6 +195,47 @@ def test_a_round_without_time_asks_nobody() -> None:
         run_round(c, 5.0)
 
     assert api.identified == 0
+
+
+def in_group(update: int, words: str, length: int) -> Delivery:
+    message = {
+        "message_id": update,
+        "from": {"id": 7, "is_bot": False},
+        "chat": {"id": -100, "type": "group"},
+        "text": words,
+        "entities": [{"type": "mention", "offset": 0, "length": length}],
+    }
+    return signed("telegram", json.dumps({"update_id": update, "message": message}).encode(), 0)
+
+
+def post(client: Client, sent: Delivery) -> Any:
+    return client.post(sent.target, headers=sent.headers, body=sent.body).expect_success().json()
+
+
+def test_in_a_group_our_name_is_answered_as_soon_as_it_is_known() -> None:
+    provider = Away()
+    with Client(telegram_only(), fetch=provider) as c:
+        assert post(c, in_group(1, "@desk_bot hello", 9)) == {"status": "ignored"}
+        (line,) = lines(c, "delivery_ignored")
+        assert line["reason"] == "own name not known"
+        provider.answer = None
+        c.advance(3)
+        assert post(c, in_group(2, "@gif_bot cats", 8)) == {"status": "ignored"}
+        assert post(c, in_group(3, "@desk_bot hello", 9)) == {"status": "processing"}
+        c.settle()
+        assert [message.text for message in provider.api.seen] == ["hello"]
+
+
+def test_an_event_of_another_workspace_is_ignored_and_logged() -> None:
+    message = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "ts": "1.1"}
+    root = {"type": "event_callback", "team_id": "T2", "event": {**message, "text": "hi"}}
+    api = SlackApi()
+    one = [channels("http://127.0.0.1:9")[2]]
+    with Client(platform(channels=one), fetch=api) as c:
+        c.settle()
+        sent = signed("slack", json.dumps(root).encode(), c.clock.now_us)
+        assert post(c, sent) == {"status": "ignored", "reason": "another workspace"}
+        assert [line["reason"] for line in lines(c, "delivery_ignored")] == ["another workspace"]
 
 
 def run_round(client: Client, seconds: float = 60.0) -> dict[str, Identity]:

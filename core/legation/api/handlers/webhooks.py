@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, inbox_rows
-from ...channels.signatures import SignatureRefused
+from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, Parsed, inbox_rows
+from ...channels.signatures import SignatureRefused, Verified
+from ...channels.telegram_groups import NAME_UNKNOWN
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies.forms import parse_query
@@ -30,8 +31,8 @@ __all__ = ["LIMIT", "find_channel", "receive", "verify"]
 LIMIT: Final = 4 << 20
 """The longest delivery, in bytes."""
 
-# A sign that the provider has changed, or that the wrong number is configured.
-_STRANGE: Final = frozenset({"malformed", "another number"})
+# A sign that the provider has changed, or does not answer, or that the wrong one is configured.
+_STRANGE: Final = frozenset({"malformed", "another number", "another workspace", NAME_UNKNOWN})
 _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -57,15 +58,15 @@ def receive(
             fields = (("channel", channel.id), ("reason", verified.reason))
             yield from Log("warning", "delivery_refused", fields)
         return BadSignature()
-    parsed = channel.codec.parse(verified)
+    parsed = _parse(call, channel, verified)
     match parsed:
         case NotUnderstood():
             return BadRequest(_NO_JSON.format(parsed.reason))
         case Challenge():
             return text_response(200, parsed.text, headers=_PLAIN)
         case Ignored():
-            if parsed.malformed:
-                yield from _log_ignored(channel, "malformed")
+            if parsed.malformed or parsed.reason in _STRANGE:
+                yield from _log_ignored(channel, "malformed" if parsed.malformed else parsed.reason)
             return json_response(200, {"status": "ignored", "reason": parsed.reason})
         case _:
             messages = inbox_rows(parsed)
@@ -78,6 +79,14 @@ def receive(
         return _status("duplicate")
     yield from Nudge(f"inbox:{database}", database)
     return _status("processing")
+
+
+def _parse(call: Call, channel: HostedChannel, verified: Verified) -> Parsed:
+    """Return what is in a delivery, for who we are there as far as that is known."""
+    identity = call.surface.known.identities.get(channel.id)
+    if identity is None:
+        return channel.codec.parse(verified)
+    return channel.codec.parse(verified, identity)
 
 
 _NOT_OURS: Final = "Invalid verify token or mode"
