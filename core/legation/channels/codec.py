@@ -30,6 +30,8 @@ class Codec(ABC):
         kind: The name of the kind in a configuration.
         text_limit: The characters that one reply may have; a longer one is sent in parts.
         receives: Whether messages come in; else it only sends.
+        asks_at_start: Whether what comes in is judged by who we are (`read_addressed`): then the
+            provider is asked for it at the start.
         has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
@@ -42,6 +44,7 @@ class Codec(ABC):
     kind: ClassVar[str]
     text_limit: ClassVar[int]
     receives: ClassVar[bool] = True
+    asks_at_start: ClassVar[bool] = False
     has_buttons: ClassVar[bool] = False
     sender: ClassVar[tuple[str, ...]] = ("name",)
     typing_seconds: ClassVar[float] = 30.0

@@ -82,6 +82,7 @@ class Slack(Codec):
     kind: ClassVar[str] = "slack"
     # Slack truncates at 40,000 characters and recommends 4,000.
     text_limit: ClassVar[int] = 4000
+    asks_at_start: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "signing_secret")
     # "assistant.threads.setStatus": removed with the answer, or after two minutes.
     typing_seconds: ClassVar[float] = 110.0

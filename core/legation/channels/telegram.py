@@ -109,6 +109,7 @@ class Telegram(Codec):
 
     kind: ClassVar[str] = "telegram"
     text_limit: ClassVar[int] = 4096
+    asks_at_start: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "secret_token")
     # "sendChatAction": the status is set for 5 seconds or less.
     typing_seconds: ClassVar[float] = 4.5

@@ -50,7 +50,7 @@ class Identities:
     """The identities of the channels of this process, by the id of the channel.
 
     Attributes:
-        questions: For the channels whose providers can say who they are.
+        questions: For the channels that judge by it what comes in.
         known: Who they are, as far as it is known.
         asked_us: When each provider said so.
     """
@@ -62,7 +62,8 @@ class Identities:
     @classmethod
     def of(cls, registry: Registry) -> Identities:
         """Return those of `registry`: nothing is known yet."""
-        asked = ((one, one.codec.identify()) for one in registry.channels.values())
+        hosted = (one for one in registry.channels.values() if one.codec.asks_at_start)
+        asked = ((one, one.codec.identify()) for one in hosted)
         return cls({one.id: Question(one, request) for one, request in asked if request})
 
     @property
