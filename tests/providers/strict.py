@@ -11,11 +11,14 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
+from email import message_from_bytes
+from email.policy import HTTP
 from itertools import combinations
 from threading import Lock
 from typing import Any, ClassVar, Final, TypeAlias
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl
 
 from attrs import define, field, frozen
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -50,6 +53,12 @@ class Seen:
     key: str
 
 
+Members: TypeAlias = Mapping[str, Callable[[Any], bool]]
+"""A check for each member of an object."""
+
+Upload: TypeAlias = tuple[str, str, bytes]
+
+
 @frozen
 class Reply:
     """What the provider answers."""
@@ -81,6 +90,7 @@ class Provider(ABC):
         typing: Where a typing indicator was shown, each time: of WhatsApp the message, of Telegram
             the chat and its topic, of Slack the channel and its thread.
         identified: How often it was asked who we are.
+        uploads: The files that were sent to a person: name, type and content.
         base: The address at which the provider is reached.
     """
 
@@ -94,6 +104,7 @@ class Provider(ABC):
     fetched: list[str] = field(factory=list[str], init=False)
     typing: list[str] = field(factory=list[str], init=False)
     identified: int = field(default=0, init=False)
+    uploads: list[Upload] = field(factory=list[Upload], init=False)
     base: str = field(default="http://127.0.0.1:9", init=False)
     _known: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
     _lock: Lock = field(factory=Lock, init=False)
@@ -110,9 +121,10 @@ class Provider(ABC):
                     return Reply(404, b"")
                 given = self.media(method, target, headers, body)
                 given = given or self.show_typing(target, headers, body)
-                if given is not None:
-                    return given
-                message = self.judge(method, target, headers, body)
+                taken = given or self.take_upload(target, headers, body)
+                if isinstance(taken, Reply):
+                    return taken
+                message = taken or self.judge(method, target, headers, body)
             except Rule as rule:
                 self.refused.append(rule.error)
                 return self.refusal(rule)
@@ -138,6 +150,10 @@ class Provider(ABC):
 
     def show_typing(self, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Return the answer to a typing indicator; None when it is about something else."""
+        return None
+
+    def take_upload(self, target: str, headers: Headers, body: bytes) -> Reply | Seen | None:
+        """Return the answer to a step of an upload, or the message that the file is."""
         return None
 
     def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
@@ -194,6 +210,25 @@ def shape(value: Any, members: Mapping[str, Callable[[Any], bool]], where: str =
     for name, content in value.items():
         need(name in members, f"{where}{name}: unknown")
         need(members[name](content), f"{where}{name}: malformed")
+
+
+def form_of(headers: Headers, body: bytes) -> tuple[dict[str, str], dict[str, Upload]]:
+    """Return the fields and the files of a form with files (RFC 7578)."""
+    content_type = headers.get("content-type", "")
+    need(content_type.startswith("multipart/form-data; boundary="), "content type")
+    head = f"content-type: {content_type}\r\n\r\n".encode()
+    parsed = message_from_bytes(head + body, policy=HTTP)
+    need(parsed.is_multipart() and not parsed.defects, "malformed form")
+    fields, files = dict[str, str](), dict[str, Upload]()
+    for part in parsed.iter_parts():
+        name = str(part.get_param("name", header="content-disposition"))
+        content = part.get_payload(decode=True)
+        assert isinstance(content, bytes)
+        if part.get_filename() is None:
+            fields[name] = content.decode()
+        else:
+            files[name] = (str(part.get_filename()), part.get_content_type(), content)
+    return fields, files
 
 
 def text(longest: int) -> Callable[[Any], bool]:
@@ -285,7 +320,7 @@ class WhatsAppApi(Provider):
         need(re.fullmatch(rf"/v\d+\.0/{self.phone_number_id}/messages", target), "path", 404)
         need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
         read = object_of(headers, body, "application/json")
-        members = {
+        members: Members = {
             "messaging_product": matching("whatsapp"),
             "status": matching("read"),
             "message_id": text(512),
@@ -310,21 +345,51 @@ class WhatsAppApi(Provider):
                 "recipient_type": matching("individual|group"),
                 "to": matching(r"\+?[0-9]{3,20}" if alone else r"[A-Za-z0-9_=-]{20,100}"),
                 "recipient": matching(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}"),
-                "type": matching("text"),
-                "text": lambda value: isinstance(value, dict),
+                "type": matching("text|image|audio|video|document"),
+                **dict.fromkeys(
+                    ("text", "image", "audio", "video", "document"),
+                    lambda value: isinstance(value, dict),
+                ),
                 "context": lambda value: isinstance(value, dict),
                 "biz_opaque_callback_data": text(512),
             },
         )
-        for name in ("messaging_product", "type", "text"):
+        for name in ("messaging_product", "type", str(message.get("type"))):
             need(name in message, f"{name}: missing")
         to = str(message.get("to") or (alone and message.get("recipient")) or "")
         need(to, "to: missing")
-        shape(message["text"], {"body": text(4096), "preview_url": boolean}, "text.")
+        if message["type"] == "text":
+            shape(message["text"], {"body": text(4096), "preview_url": boolean}, "text.")
+            shown = message["text"]["body"]
+        else:
+            shown = self._file(message["type"], message[message["type"]])
         shape(message.get("context", {}), {"message_id": text(512)}, "context.")
         key = message.get("biz_opaque_callback_data", "")
         need(headers.get("idempotency-key") == key, "two keys")
-        return Seen(to, message["text"]["body"], key)
+        return Seen(to, shown, key)
+
+    def take_upload(self, target: str, headers: Headers, body: bytes) -> Reply | Seen | None:
+        """Answer "Upload media"; of documents it takes few types, of images two."""
+        if re.fullmatch(rf"/v\d+\.0/{self.phone_number_id}/media", target) is None:
+            return None
+        need(headers.get("authorization") == f"Bearer {self.access_token}", "token", 401)
+        fields, files = form_of(headers, body)
+        need(fields.keys() == {"messaging_product", "type"}, "fields")
+        need(fields["messaging_product"] == "whatsapp" and files.keys() == {"file"}, "fields")
+        need(fields["type"] == files["file"][1], "type")
+        need(fields["type"] in ("image/png", "image/jpeg", "application/pdf", "audio/ogg"), "type")
+        self.uploads.append(files["file"])
+        return Reply(200, b'{"id":"%d"}' % (7000 + len(self.uploads)))
+
+    def _file(self, kind: str, value: Any) -> str:
+        """Check a "Media object" that was uploaded."""
+        members = {"id": matching(r"70\d\d"), "filename": text(240)}
+        shape(value, members if kind == "document" else {"id": members["id"]}, f"{kind}.")
+        need(0 < int(value["id"]) - 7000 <= len(self.uploads), "no such media")
+        name, media_type, _ = self.uploads[int(value["id"]) - 7001]
+        family = media_type.split("/")[0]
+        need(kind == (family if family in ("image", "audio") else "document"), "kind")
+        return f"{kind} {value.get('filename', name)}"
 
     def answer(self, message: Seen, number: int) -> bytes:
         contact = {"input": message.recipient, "wa_id": message.recipient.removeprefix("+")}
@@ -407,6 +472,24 @@ class TelegramApi(Provider):
         topic = action.get("message_thread_id")
         self.typing.append(action["chat_id"] if topic is None else f"{action['chat_id']}/{topic}")
         return Reply(200, b'{"ok":true,"result":true}')
+
+    def take_upload(self, target: str, headers: Headers, body: bytes) -> Reply | Seen | None:
+        """Answer "sendPhoto" and "sendDocument", with the file in the form."""
+        method = re.fullmatch(rf"/bot{self.bot_token}/send(Photo|Document)", target)
+        if method is None:
+            return None
+        fields, files = form_of(headers, body)
+        part = method[1].lower()
+        need({"chat_id"} <= fields.keys() and files.keys() == {part}, "fields")
+        need(fields.keys() <= {"chat_id", "message_thread_id", "reply_parameters"}, "fields")
+        need(re.fullmatch(r"-?[0-9]{1,20}", fields["chat_id"]), "chat_id")
+        need(fields.get("message_thread_id", "1").isdecimal(), "message_thread_id")
+        quoted = json.loads(fields.get("reply_parameters", '{"message_id":1}'))
+        need(integer(quoted["message_id"]), "reply_parameters")
+        name, media_type, _ = files[part]
+        need(part == "document" or media_type in ("image/png", "image/jpeg"), "PHOTO_INVALID")
+        self.uploads.append(files[part])
+        return Seen(fields["chat_id"], f"{part} {name}", headers.get("idempotency-key", ""))
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method in ("GET", "POST"), "method", 405)
@@ -498,6 +581,7 @@ class SlackApi(Provider):
 
     bot_token: str = "xoxb-token"
     scopes: str = "chat:write,app_mentions:read,im:history,files:read"
+    lengths: list[int] = field(factory=list[int], init=False)
 
     def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer "auth.test": whose the token is, and in a header what it may do."""
@@ -552,6 +636,48 @@ class SlackApi(Provider):
         need(status.keys() == members.keys(), "invalid_arguments")
         self.typing.append(f"{status['channel_id']}/{status['thread_ts']}")
         return Reply(200, b'{"ok":true}')
+
+    def take_upload(self, target: str, headers: Headers, body: bytes) -> Reply | Seen | None:
+        """Answer "files.getUploadURLExternal", the upload, and "files.completeUploadExternal"."""
+        if target.startswith("/upload/v1/"):
+            number = int(target.removeprefix("/upload/v1/F")) - 1
+            name, _, _ = self.uploads[number]
+            need(len(body) == self.lengths[number], "length")
+            self.uploads[number] = (name, "", body)
+            return Reply(200, b"OK - %d" % len(body))
+        if not target.startswith("/api/files."):
+            return None
+        need(headers.get("authorization") == f"Bearer {self.bot_token}", "invalid_auth")
+        if target == "/api/files.getUploadURLExternal":
+            return self._begin_upload(headers, body)
+        need(target == "/api/files.completeUploadExternal", "unknown_method")
+        shown = object_of(headers, body, r"application/json; ?charset=utf-8")
+        members: Members = {
+            "files": lambda value: isinstance(value, list),
+            "channel_id": matching(r"[CDG][A-Z0-9]{1,20}"),
+            "thread_ts": matching(r"[0-9]+\.[0-9]+"),
+        }
+        shape(shown, members)
+        need({"files", "channel_id"} <= shown.keys(), "invalid_arguments")
+        need(len(shown["files"]) == 1, "invalid_arguments")
+        (file,) = shown["files"]
+        shape(file, {"id": matching(r"F\d+"), "title": text(255)}, "files.")
+        need(self.uploads[int(file["id"][1:]) - 1][2], "file_not_found")
+        where = shown.get("thread_ts", "")
+        key = headers.get("idempotency-key", "")
+        return Seen(shown["channel_id"], f"file {file['title']} {where}".rstrip(), key)
+
+    def _begin_upload(self, headers: Headers, body: bytes) -> Reply:
+        """Give out an address; this method alone takes no JSON."""
+        form = headers.get("content-type") == "application/x-www-form-urlencoded"
+        need(form, "invalid_arguments")
+        fields = dict(parse_qsl(body.decode(), strict_parsing=True))
+        need(fields.keys() == {"filename", "length"}, "invalid_arguments")
+        self.uploads.append((fields["filename"], "", b""))
+        self.lengths.append(int(fields["length"]))
+        file_id = f"F{len(self.uploads)}"
+        given = {"upload_url": f"{self.base}/upload/v1/{file_id}", "file_id": file_id}
+        return Reply(200, json.dumps({"ok": True, **given}).encode())
 
     def judge(self, method: str, target: str, headers: Headers, body: bytes) -> Seen:
         need(method == "POST" and target == "/api/chat.postMessage", "unknown_method")
@@ -619,18 +745,26 @@ class StandardReceiver(Provider):
         except WebhookVerificationError as error:
             raise Rule(str(error), 401) from None
         shape(content, {"type": matching("reply"), "data": lambda value: True})
+        data = content["data"]
         shape(
-            content["data"],
+            data,
             {
                 "recipient": text(256),
                 "thread": lambda value: isinstance(value, str),
                 "in_reply_to": lambda value: isinstance(value, str),
-                "text": text(60_000),
+                "text": lambda value: value == "" if "file" in data else text(60_000)(value),
                 "written_us": integer,
+                "file": lambda value: isinstance(value, dict),
             },
             "data.",
         )
-        return Seen(content["data"]["recipient"], content["data"]["text"], headers["webhook-id"])
+        shown = data["text"]
+        if "file" in data:
+            file = data["file"]
+            shape(file, dict.fromkeys(("name", "media_type", "content"), text(1 << 22)), "file.")
+            self.uploads.append((file["name"], file["media_type"], b64decode(file["content"])))
+            shown = f"file {file['name']}"
+        return Seen(data["recipient"], shown, headers["webhook-id"])
 
     def answer(self, message: Seen, number: int) -> bytes:
         return b""

@@ -11,7 +11,7 @@ from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
 from .deliveries import Attachment, Handshake, IncomingMessage, Parsed, read_object
 from .identity import Identity, Unidentified
-from .replies import Outcome, Part, Reply, Sent, split_text
+from .replies import Outcome, Part, Reply, RetryLater, Sent, split_text
 from .signatures import Secrets, SignatureRefused, Verified
 
 __all__ = ["NONSENSE", "Codec", "post", "trouble_of"]
@@ -35,6 +35,7 @@ class Codec(ABC):
         has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
+        sends_files: Whether a reply may be a file; else a sentence names each file.
         typing_seconds: The pause before a typing indicator is shown again.
         name: The id of the channel.
     """
@@ -47,6 +48,7 @@ class Codec(ABC):
     asks_at_start: ClassVar[bool] = False
     has_buttons: ClassVar[bool] = False
     sender: ClassVar[tuple[str, ...]] = ("name",)
+    sends_files: ClassVar[bool] = False
     typing_seconds: ClassVar[float] = 30.0
 
     name: str
@@ -86,6 +88,13 @@ class Codec(ABC):
     def window_seconds(self, recipient: str) -> int | None:
         """Return how long `recipient` may be written to after they wrote; None for ever."""
         return None
+
+    def prepare(self, reply: Reply, answers: tuple[FetchReply, ...]) -> Fetch | Reply | RetryLater:
+        """Return the next request that comes before the one of `encode`, behind `answers`.
+
+        Where there is none, that is `reply` as it is encoded then, or why it cannot be yet.
+        """
+        return reply
 
     @abstractmethod
     def encode(self, reply: Reply, now_us: int) -> Fetch:

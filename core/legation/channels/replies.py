@@ -15,6 +15,7 @@ from ..http.messages import compact_json
 from ..http.retry_after import parse_retry_after
 from ..store.outbox import NewReply
 from ..values import frozen
+from .answer_files import AnswerFile
 from .deliveries import IncomingMessage
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "decode_reply",
     "encode_reply",
     "end_part",
+    "file_replies",
     "first_key",
     "general_outcome",
     "later_key",
@@ -101,6 +103,8 @@ class Reply:
         calls: The calls that it is about.
         token: The provider's id of the press that an `acknowledge` is for.
         prompt: The provider's id of the message that a `close` takes the buttons from.
+        file: The file that it is, in place of a text.
+        uploaded: The provider's id of the file, once it was uploaded; never stored.
     """
 
     key: str
@@ -116,6 +120,8 @@ class Reply:
     calls: tuple[ShownCall, ...] = ()
     token: str = ""
     prompt: str = ""
+    file: AnswerFile | None = None
+    uploaded: str = ""
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
@@ -164,6 +170,28 @@ def replies_to(
     )
 
 
+def file_replies(
+    message: IncomingMessage, files: Iterable[AnswerFile], first: int, now_us: int
+) -> tuple[Reply, ...]:
+    """Return a part of the answer to `message` for each of `files`; `first` is the first's number.
+
+    A first part quotes the message.
+    """
+    return tuple(
+        Reply(
+            key=reply_key(message.message_id, number),
+            recipient=message.conversation or message.sender,
+            text="",
+            thread=message.thread,
+            quotes=message.provider_id if number == 1 else "",
+            created_us=now_us,
+            message_id=message.message_id,
+            file=file,
+        )
+        for number, file in enumerate(files, start=first)
+    )
+
+
 def encode_reply(reply: Reply) -> str:
     """Return `reply` as the JSON that the outbox stores, without what is as ever."""
     return compact_json(asdict(reply, filter=lambda a, value: value != a.default))
@@ -175,6 +203,8 @@ def decode_reply(payload: str) -> Reply:
     known = {a.name: value[a.name] for a in fields(Reply) if a.name in value}
     if known.get("spans") is not None:
         known["spans"] = tuple(TextSpan(**span) for span in known["spans"])
+    if known.get("file") is not None:
+        known["file"] = AnswerFile(**known["file"])
     known["calls"] = tuple(ShownCall(**call) for call in known.get("calls", ()))
     return Reply(**known)
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import ClassVar, Final
+from urllib.parse import urlencode
 
-from attrs import field
+from attrs import evolve, field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .answer_files import AnswerFile
 from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import (
     Attachment,
@@ -84,6 +86,7 @@ class Slack(Codec):
     text_limit: ClassVar[int] = 4000
     asks_at_start: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "signing_secret")
+    sends_files: ClassVar[bool] = True
     # "assistant.threads.setStatus": removed with the answer, or after two minutes.
     typing_seconds: ClassVar[float] = 110.0
 
@@ -176,11 +179,35 @@ class Slack(Codec):
     def _text(self, reply: Reply) -> str:
         return mark_up(reply.text, self.text_limit) if reply.spans is None else reply.text
 
+    def prepare(self, reply: Reply, answers: tuple[FetchReply, ...]) -> Fetch | Reply | RetryLater:
+        """Return the request for an address, then the upload there; behind them the reply.
+
+        Source: "files.getUploadURLExternal".  The app needs the scope `files:write`.
+        """
+        if reply.file is None:
+            return reply
+        data = reply.file.data
+        if not answers:
+            asked = urlencode({"filename": reply.file.name, "length": len(data)}).encode()
+            headers = (("content-type", "application/x-www-form-urlencoded"),)
+            url = f"{self.api_base_url}/files.getUploadURLExternal"
+            return Fetch("POST", url, (*self._credentials, *headers), asked)
+        parsed = parse_json(answers[0].body)
+        given = parsed if isinstance(parsed, dict) else None
+        url, file_id = text_at(given, "upload_url"), text_at(given, "file_id")
+        if not (is_provider(url, self.api_base_url, ("slack.com",)) and identifier(file_id)):
+            return RetryLater(None, "no address for the upload")
+        if len(answers) == 1:
+            return Fetch("POST", url, (("content-type", "application/octet-stream"),), data)
+        return evolve(reply, uploaded=file_id)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that posts `reply`; its key stands in the message's metadata.
 
         The text is escaped, so that no answer of a model can ping a channel or forge a link.
         """
+        if reply.file is not None:
+            return self._complete_upload(reply, reply.file)
         message: dict[str, object] = {
             "channel": reply.recipient,
             "text": _escape(self._text(reply)),
@@ -196,6 +223,22 @@ class Slack(Codec):
         return post(
             f"{self.api_base_url}/chat.postMessage",
             message,
+            reply.key,
+            self._credentials,
+            content_type="application/json; charset=utf-8",
+        )
+
+    def _complete_upload(self, reply: Reply, file: AnswerFile) -> Fetch:
+        """Return the request that shows a file that was uploaded."""
+        shown: dict[str, object] = {
+            "files": [{"id": reply.uploaded, "title": file.name}],
+            "channel_id": reply.recipient,
+        }
+        if reply.thread:
+            shown["thread_ts"] = reply.thread
+        return post(
+            f"{self.api_base_url}/files.completeUploadExternal",
+            shown,
             reply.key,
             self._credentials,
             content_type="application/json; charset=utf-8",

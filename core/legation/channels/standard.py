@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from attrs import field
+from attrs import asdict, field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue
@@ -49,6 +49,7 @@ class Standard(Codec):
 
     kind: ClassVar[str] = "standard"
     text_limit: ClassVar[int] = 60_000
+    sends_files: ClassVar[bool] = True
 
     name: str
     secret: str = field(repr=False)
@@ -82,6 +83,7 @@ class Standard(Codec):
                 "in_reply_to": reply.quotes,
                 "text": reply.text,
                 "written_us": reply.created_us,
+                **({} if reply.file is None else {"file": asdict(reply.file)}),
             },
         }
         return self.sign(reply.key, compact_json(content).encode(), now_us)

@@ -16,6 +16,7 @@ from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .answer_files import AnswerFile, post_form
 from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parsed, Piece, gather
 from .identity import Identity, Unidentified, body_of
@@ -69,6 +70,7 @@ _FILES: Final = (
 _FILE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}", re.ASCII)
 _FILE_PATH: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LARGEST: Final = 5 << 20
+_PHOTOS: Final = frozenset({"image/jpeg", "image/png"})
 _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 # What Telegram says of an error, unless it has a number or something of ours in it.
 _DESCRIPTION: Final = re.compile(r"[A-Za-z_' ,.:()-]{1,120}", re.ASCII)
@@ -111,6 +113,7 @@ class Telegram(Codec):
     text_limit: ClassVar[int] = 4096
     asks_at_start: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "secret_token")
+    sends_files: ClassVar[bool] = True
     # "sendChatAction": the status is set for 5 seconds or less.
     typing_seconds: ClassVar[float] = 4.5
 
@@ -259,6 +262,8 @@ class Telegram(Codec):
 
         Telegram has no place for an idempotency key but a header that it does not read.
         """
+        if reply.file is not None:
+            return self._encode_file(reply, reply.file)
         part = spans(reply.text, self.text_limit) if reply.spans is None else reply
         message: dict[str, object] = {
             "chat_id": reply.recipient,
@@ -276,6 +281,19 @@ class Telegram(Codec):
             }
         url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage")
         return post(url, message, reply.key)
+
+    def _encode_file(self, reply: Reply, file: AnswerFile) -> Fetch:
+        """Return the request that uploads a photo, or any other file as a document."""
+        photo = file.media_type in _PHOTOS
+        fields = {"chat_id": reply.recipient}
+        if reply.thread:
+            fields["message_thread_id"] = reply.thread
+        if reply.quotes:
+            quoted = {"message_id": int(reply.quotes), "allow_sending_without_reply": True}
+            fields["reply_parameters"] = compact_json(quoted)
+        method, part = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/{method}")
+        return post_form(url, fields, part, file, reply.key)
 
     def encode_typing(self, message: IncomingMessage) -> Fetch | None:
         """Return the request that shows in the chat, or its topic, that the bot writes."""

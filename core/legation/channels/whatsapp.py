@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from attrs import field
+from attrs import evolve, field
 
 from ..effects import Fetch, FetchReply, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
+from .answer_files import post_form
 from .codec import NONSENSE, Codec, post, trouble_of
 from .deliveries import (
     Attachment,
@@ -76,6 +77,12 @@ _KINDS: Final[Mapping[str, tuple[ContentKind, tuple[str, ...]]]] = {
     ),
 }
 _FILES: Final = ("image", "audio", "video", "document")
+# "Media": what a person sees or hears at once; anything else is a document.
+_SENT_AS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("image/jpeg", "image/png"), "image"),
+    **dict.fromkeys(("audio/aac", "audio/amr", "audio/mpeg", "audio/mp4", "audio/ogg"), "audio"),
+    **dict.fromkeys(("video/mp4", "video/3gpp"), "video"),
+}
 _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
@@ -98,6 +105,7 @@ class WhatsApp(Codec):
     kind: ClassVar[str] = "whatsapp"
     text_limit: ClassVar[int] = 4096
     sender: ClassVar[tuple[str, ...]] = ("phone_number_id", "app_secret")
+    sends_files: ClassVar[bool] = True
     # "Typing indicators": dismissed with the answer, or after 25 seconds.
     typing_seconds: ClassVar[float] = 24.0
 
@@ -208,20 +216,41 @@ class WhatsApp(Codec):
     def _text(self, reply: Reply) -> str:
         return mark_up(reply.text, self.text_limit) if reply.spans is None else reply.text
 
+    def prepare(self, reply: Reply, answers: tuple[FetchReply, ...]) -> Fetch | Reply | RetryLater:
+        """Return the upload of a file ("Upload media"); behind it the reply with the file's id."""
+        if reply.file is None:
+            return reply
+        if not answers:
+            url = f"{self.api_base_url}/{self.phone_number_id}/media"
+            fields = {"messaging_product": "whatsapp", "type": reply.file.media_type}
+            return post_form(url, fields, "file", reply.file, reply.key, self._credentials)
+        parsed = parse_json(answers[-1].body)
+        media_id = text_at(None if isinstance(parsed, BadJson) else parsed, "id")
+        if not _MEDIA_ID.fullmatch(media_id):
+            return RetryLater(None, "no id of the upload")
+        return evolve(reply, uploaded=media_id)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`; its key stands wherever Meta has a place."""
         message: dict[str, object] = {
             "messaging_product": "whatsapp",
             **_address(reply.recipient),
-            "type": "text",
-            # No preview: it would make Meta fetch whatever address a model wrote.
-            "text": {"body": self._text(reply), "preview_url": False},
+            **self._content(reply),
             "biz_opaque_callback_data": reply.key,
         }
         if reply.quotes:
             message["context"] = {"message_id": reply.quotes}
         url = f"{self.api_base_url}/{self.phone_number_id}/messages"
         return post(url, message, reply.key, self._credentials)
+
+    def _content(self, reply: Reply) -> dict[str, object]:
+        """Return the members that say what is sent: a text, or a file that was uploaded."""
+        if reply.file is None:
+            # No preview: it would make Meta fetch whatever address a model wrote.
+            return {"type": "text", "text": {"body": self._text(reply), "preview_url": False}}
+        kind = _SENT_AS.get(reply.file.media_type, "document")
+        named = {"filename": reply.file.name} if kind == "document" else {}
+        return {"type": kind, kind: {"id": reply.uploaded, **named}}
 
     def encode_typing(self, message: IncomingMessage) -> Fetch | None:
         """Return the request that shows that an answer is written; it marks `message` as read."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..channels.replies import GiveUp, Outcome, Purpose, RetryLater, Sent, decode_reply
-from ..effects import Job, Log, Now, Nudge, Program
+from ..channels.codec import Codec
+from ..channels.replies import GiveUp, Outcome, Purpose, Reply, RetryLater, Sent, decode_reply
+from ..effects import Fetch, FetchReply, Job, Log, Now, Nudge, Program, Unreachable
 from ..incidents import where
 from ..runs.retry import persist
 from ..store.failures import StoreFailure
@@ -54,9 +55,12 @@ class SendReply(Job):
 
     def _send(self) -> Program[Outcome]:
         codec = self.worker.channel(self.claimed.lease.key.channel).codec
-        now_us = yield from Now()
         reply = decode_reply(self.claimed.payload)
-        answer = yield from codec.encode(reply, now_us)
+        prepared = yield from _prepare(codec, reply)
+        if not isinstance(prepared, Reply):
+            return prepared
+        now_us = yield from Now()
+        answer = yield from codec.encode(prepared, now_us)
         now_us = yield from Now()
         outcome = codec.read_reply(answer, now_us)
         if isinstance(outcome, GiveUp) and reply.purpose in _UNMISSED:
@@ -84,3 +88,18 @@ class SendReply(Job):
         yield from Log("warning" if wait_us else "error", "reply_failed", fields)
         failed = FailItem(lease, outcome.reason[:200], wait_us)
         yield from persist(database, failed, is_over)
+
+
+def _prepare(codec: Codec, reply: Reply) -> Program[Reply | Outcome]:
+    """Do what comes before `reply` is sent; return it as it is sent then, or why it is not."""
+    answers: tuple[FetchReply, ...] = ()
+    prepared = codec.prepare(reply, answers)
+    while isinstance(prepared, Fetch):
+        answer = yield from prepared
+        now_us = yield from Now()
+        outcome = codec.read_reply(answer, now_us)
+        if isinstance(answer, Unreachable) or not isinstance(outcome, Sent):
+            return outcome
+        answers = (*answers, answer)
+        prepared = codec.prepare(reply, answers)
+    return prepared

@@ -13,8 +13,17 @@ from typing import Any, Final
 
 from attrs import asdict, evolve, fields
 
+from ..channels.answer_files import Shown, find_files
 from ..channels.deliveries import APOLOGY, IncomingMessage
-from ..channels.replies import Part, Reply, ShownCall, later_key, outbox_rows, replies_to
+from ..channels.replies import (
+    Part,
+    Reply,
+    ShownCall,
+    file_replies,
+    later_key,
+    outbox_rows,
+    replies_to,
+)
 from ..hosted.registry import HostedChannel
 from ..store.outbox import Letter
 from ..store.run_states import RunState
@@ -34,6 +43,7 @@ REPLY_TO: Final = "reply_to"
 """The member of the input of a run that says where it was asked for."""
 
 _CANCELLED: Final = "The request was cancelled."
+_UNSENT: Final = "The answer has a file that cannot be shown here: {}"
 _ASK: Final = "I need your approval before I go on:"
 _DOUBT: Final = "It is not known whether **{}** was carried out. Shall I call it again?"
 _PRESS: Final = 'Press a button, or answer "yes" or "no".'
@@ -157,9 +167,25 @@ def answer(
         if question:
             replies = replies_to(message, question, compose, now_us)
             return tuple(_add_buttons(channel, replies, f"{run_id}.{seq}", output))
+    found = find_files(output.get("content")) if state is RunState.COMPLETED else None
+    if found is not None:
+        return _with_files(channel, message, found, now_us)
     text = _CANCELLED if state is RunState.CANCELLED else _said(state, output)
     apology = APOLOGY if channel is None else channel.apology
     return replies_to(message, text or apology, compose, now_us)
+
+
+def _with_files(
+    channel: HostedChannel | None, message: IncomingMessage, found: Shown, now_us: int
+) -> tuple[Reply, ...]:
+    """Return the text of an answer, then its files, or their names where none can be sent."""
+    text, files = found
+    if channel is None or not channel.codec.sends_files:
+        named = "\n\n".join((text, *(_UNSENT.format(file.name) for file in files)))
+        compose = _whole if channel is None else channel.codec.compose
+        return replies_to(message, named.lstrip(), compose, now_us)
+    replies = replies_to(message, text, channel.codec.compose, now_us)
+    return (*replies, *file_replies(message, files, len(replies) + 1, now_us))
 
 
 def _whole(text: str) -> Iterator[Part]:

@@ -85,7 +85,7 @@ def in_thread(stamp: str) -> Delivery:
 
 
 def in_topic(update: int) -> Delivery:
-    """Return a command in a topic of a forum of Telegram."""
+    """Return an answer to the bot in a topic of a forum of Telegram."""
     message = {
         "message_id": update,
         "message_thread_id": 5,
@@ -93,8 +93,8 @@ def in_topic(update: int) -> Delivery:
         "from": {"id": 7, "is_bot": False, "first_name": "Ada"},
         "chat": {"id": -100, "type": "supergroup"},
         "date": 1,
-        "text": "/room",
-        "entities": [{"type": "bot_command", "offset": 0, "length": 5}],
+        "text": "Hello",
+        "reply_to_message": {"message_id": 1, "from": {"id": 42, "is_bot": True}},
     }
     return signed("telegram", json.dumps({"update_id": update, "message": message}).encode(), 0)
 
