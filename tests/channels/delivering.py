@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from legation.effects import Fetch, FetchReply
 from legation_testing import Client
 
-from ..providers.deliveries import Delivery, platform
+from ..providers.deliveries import Delivery, channels, platform
 from ..providers.strict import Provider, now_us
 
 __all__ = ["Recorder", "Sent", "deliver_twice"]
@@ -46,7 +46,7 @@ class Recorder:
     def posted(self) -> list[tuple[str, Any]]:
         """Return the last segment of the path of each POST, and its JSON."""
         return [
-            (fetch.url.rpartition("/")[2], json.loads(fetch.body))
+            (fetch.url.rpartition("/")[2], json.loads(fetch.body or b"{}"))
             for fetch in self.fetched
             if fetch.method == "POST"
         ]
@@ -70,7 +70,8 @@ def deliver_twice(api: Provider, deliveries: Iterable[Delivery]) -> Sent:
     """
     network, every = Recorder(api), list(deliveries)
     api.honours_keys = False
-    with Client(platform(), fetch=network, start_us=now_us()) as client:
+    only = [one for one in channels(api.base) if one.kind == api.kind]
+    with Client(platform(channels=only), fetch=network, start_us=now_us()) as client:
         first = [post(client, delivery) for delivery in every]
         client.settle()
         answers = len(api.seen)
