@@ -68,12 +68,11 @@ _CLOSED: Final = (
 OptedOut: TypeAlias = Annotated[Conflict, _OUT]
 Closed: TypeAlias = Annotated[Conflict, _CLOSED.format(24)]
 _EMPTY: Final = Fault("body.text", "has nothing that can be seen")
-NotSendable: TypeAlias = Annotated[Invalid, (_EMPTY,)]
 
 
 def send(
     call: Call, channel: HostedChannel, body: MessageRequest
-) -> Program[Response | OptedOut | Closed | NotSendable]:
+) -> Program[Response | OptedOut | Closed | Invalid]:
     """Put a message to a person among the replies that are going to be sent.
 
     It is refused where the person opted out, and where the provider would refuse it because the
