@@ -286,6 +286,8 @@ class Channel(Identified):
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True
+    allow: TextsOrNone = field(default=None, converter=texts_or_none)
+    waiting: int = 100
     transcribe: str | None = None
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None

@@ -167,6 +167,8 @@ class _Answered(Identified):
         approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
         session: Who has a session: each person in each thread, all who write in a `thread`, or
             each `person` wherever it writes.
+        allow: The ids of the people who are answered; everybody is unless it is given.
+        waiting: How many messages of one person may wait; 0 for any number.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
         transcribe: The model that makes text of voice messages, by its name.
     """
@@ -178,6 +180,8 @@ class _Answered(Identified):
     approve: Texts = field(default=("nobody",), converter=texts_or_text)
     session: SessionOf = "thread and person"
     commands: bool = True
+    allow: TextsOrNone = field(default=None, converter=texts_or_none)
+    waiting: int = 100
     transcribe: str | None = None
 
 

@@ -33,6 +33,9 @@ class ChannelOptions:
             person wherever it writes.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
         transcribe: The model that makes text of voice messages.
+        allow: The ids of the people who are answered; None for everybody.
+        waiting: How many messages of one person may wait behind the one that is answered; 0 for any
+            number.
     """
 
     approve: frozenset[str] = frozenset()
@@ -40,6 +43,12 @@ class ChannelOptions:
     session: SessionOf = "thread and person"
     commands: bool = True
     transcribe: Transcriber | None = None
+    allow: frozenset[str] | None = None
+    waiting: int = 100
+
+    def may_write(self, person: str) -> bool:
+        """Return whether `person` is answered."""
+        return self.allow is None or person in self.allow
 
     def may_approve(self, person: str, sender: str) -> bool:
         """Return whether `person` may answer a paused run that `sender` asked for."""
@@ -52,6 +61,10 @@ def read_options(
     """Return the options of `channel`; what is wrong with them is added to `faults`."""
     path = f"channels.{channel.id}"
     faults += _find_approve_faults(channel.approve, f"{path}.approve")
+    if channel.waiting < 0:
+        faults.append(Fault(f"{path}.waiting", "must be a number from 1, or 0 for any number"))
+    if channel.allow is not None:
+        faults += _find_id_faults(channel.allow, f"{path}.allow")
     if channel.session not in _SESSIONS:
         known = ", ".join(_SESSIONS)
         faults.append(Fault(f"{path}.session", f"{channel.session!r} is none of: {known}"))
@@ -60,6 +73,8 @@ def read_options(
         approve=frozenset(channel.approve) - {_NOBODY},
         session=channel.session,
         commands=channel.commands,
+        allow=None if channel.allow is None else frozenset(channel.allow),
+        waiting=channel.waiting,
         transcribe=_find_transcriber(channel.transcribe, models, f"{path}.transcribe", faults),
     )
 
@@ -81,7 +96,11 @@ def _find_transcriber(
 def _find_approve_faults(approve: tuple[str, ...], path: str) -> Iterator[Fault]:
     if _NOBODY in approve and len(approve) > 1:
         yield Fault(path, '"nobody" stands alone, or not at all')
-    for name in approve:
+    yield from _find_id_faults(approve, path)
+
+
+def _find_id_faults(names: tuple[str, ...], path: str) -> Iterator[Fault]:
+    for name in names:
         if not name.isprintable() or not 0 < len(name.strip()) <= _LONGEST_ID:
             yield Fault(path, f"an id has 1 to {_LONGEST_ID} visible characters")
             return

@@ -49,6 +49,7 @@ from .conversations import find_conversation, list_ids, name_speaker
 from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
 from .leases import WorkerLeases
 from .retry import draw_wait_us
+from .turned_away import tell_busy, tell_stranger
 from .typing_indicators import show_typing
 
 __all__ = ["AnswerMessage"]
@@ -89,6 +90,10 @@ class AnswerMessage(Job):
         message = decode_message(self.claimed.payload)
         treatment = treat(message)
         now_us = yield from Now()
+        if not channel.options.may_write(message.sender):
+            self.worker.context.count_turned_away(channel.id, "not allowed")
+            yield from self._complete(tell_stranger(channel, message, now_us))
+            return
         match treatment:
             case Ask(text):
                 replies = yield from self._ask_agent(channel, message, text)
@@ -119,13 +124,19 @@ class AnswerMessage(Job):
         Nothing is said to who wants no messages.
         """
         talk = find_conversation(channel, message)
-        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender)
+        room = channel.options.waiting
+        most = room + 2 if room else 0  # with this one, and one too many
+        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender, most)
         standing = yield from self._transact(fetch)
         session_id, commands = standing.session_id, channel.options.commands
         command = read_command(text) if commands else None
         rest = rest_of_new(text) if commands else None
         if commands and standing.opted_out and command is not Command.START:
             return ()
+        if room and standing.waiting == most and not self.claimed.run_id:
+            self.worker.context.count_turned_away(channel.id, "too many")
+            now_us = yield from Now()
+            return tell_busy(channel, message, now_us)
         said: str | None
         if command is not None:
             said = yield from self._obey(channel, message, command)

@@ -76,6 +76,7 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
+        turned_away: How many messages of channels were not answered here, by channel and reason.
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
@@ -91,6 +92,7 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+    turned_away: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     left: float = math.inf
     taken: int = 0
     cluster: Cluster = field(init=False)
@@ -112,6 +114,11 @@ class ExecutorContext:
         """Take up work, also after an end; what was asked for before counts no more."""
         self.shares.rates.forget()
         self.draining = self.leaving = self.ending = self.cluster.left = False
+
+    def count_turned_away(self, channel: str, reason: str) -> None:
+        """Count a message that is not answered for what its sender is, or did."""
+        key = (channel, reason)
+        self.turned_away[key] = self.turned_away.get(key, 0) + 1
 
     def is_over(self) -> bool:
         """Return whether the process ends, and what is executed is to be broken off."""

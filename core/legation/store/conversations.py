@@ -13,7 +13,9 @@ STANDING: Final = Sql(
     """select (select session_id from sessions where owner = :owner
         and (session_id = :base or substr(session_id, 1, :length) = :prefix)
         order by created_us desc, session_id desc limit 1),
-    exists (select 1 from channel_optouts where channel = :channel and person = :person)"""
+    exists (select 1 from channel_optouts where channel = :channel and person = :person),
+    (select count(*) from (select 1 from inbox where state = 'ready'
+        and channel = :channel and sender = :person limit :most) as waiting)"""
 )
 OPEN: Final = Sql(
     """insert into sessions
@@ -30,30 +32,39 @@ OPT_IN: Final = Sql("delete from channel_optouts where channel = :channel and pe
 
 @frozen
 class Standing:
-    """The session a conversation is in, and whether the person wants no messages."""
+    """The session a conversation is in, and how things stand with the person.
+
+    Attributes:
+        session_id: The session that was begun last.
+        opted_out: Whether the person wants no messages of the channel.
+        waiting: How many messages of the person wait, up to as many as were asked for.
+    """
 
     session_id: str
     opted_out: bool
+    waiting: int
 
 
 @frozen
 class FetchStanding(ReadUnit[Standing]):
     """The session of a conversation that was begun last, `base` when there is none yet.
 
-    With it comes whether `person` wants no messages of `channel`.
+    With it comes whether `person` wants no messages of `channel`, and how many of theirs wait; it
+    counts up to `most`.
     """
 
     owner: str
     base: str
     channel: str
     person: str
+    most: int = 0
 
     def statements(self, dialect: Dialect) -> Statements[Standing]:
         """Yield one read."""
         prefix = f"{self.base}#"
         rows = yield STANDING.of(self, prefix=prefix, length=len(prefix))
-        session_id, opted_out = rows[0]
-        return Standing(session_id or self.base, bool(opted_out))
+        session_id, opted_out, waiting = rows[0]
+        return Standing(session_id or self.base, bool(opted_out), waiting)
 
 
 @frozen

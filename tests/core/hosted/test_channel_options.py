@@ -56,3 +56,18 @@ def test_nobody_approves_unless_a_channel_says_who() -> None:
 )
 def test_who_approves_is_named_by_ids_or_refused(approve: tuple[str, ...], why: str) -> None:
     assert faults(approve=approve) == [("channels.standard.approve", why)]
+
+
+def test_only_those_who_are_named_may_write() -> None:
+    assert options().may_write("eve")
+    named = options(allow="ada")
+    assert [named.may_write(person) for person in ("ada", "eve", "ad", "")] == [True] + [False] * 3
+    assert not options(allow=()).may_write("ada")
+    wrong = "an id has 1 to 256 visible characters"
+    assert faults(allow=["a", "b\n"]) == [("channels.standard.allow", wrong)]
+
+
+def test_a_person_may_have_any_number_of_messages_but_not_fewer_than_none() -> None:
+    assert [options().waiting, options(waiting=0).waiting] == [100, 0]
+    said = "must be a number from 1, or 0 for any number"
+    assert faults(waiting=-1) == [("channels.standard.waiting", said)]

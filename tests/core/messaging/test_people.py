@@ -53,7 +53,7 @@ class Room:
         self.count += 1
         root = {"type": "message", "data": {"sender": sender, "text": text, **data}}
         now_us = self.client.clock.now_us
-        sent = signed("standard", json.dumps(root).encode(), now_us, f"d-{self.count}")
+        sent = signed("standard", json.dumps(root).encode(), now_us, f"d-{self.count:04}")
         answer = self.client.post(sent.target, headers=sent.headers, body=sent.body)
         return str(answer.expect_success().json()["status"])
 
@@ -139,7 +139,7 @@ def test_a_new_conversation_of_a_thread_is_new_for_all(enter: OpenRoom) -> None:
     owner = "~channel:standard:lobby"
     assert room.runs() == {
         (owner, "standard:lobby"): ["(ada): one"],
-        (owner, "standard:lobby#d-2"): ["(ada): two"],
+        (owner, "standard:lobby#d-0002"): ["(ada): two"],
     }
 
 
@@ -206,3 +206,69 @@ def test_without_commands_every_word_is_for_the_agent(enter: OpenRoom) -> None:
 
     owner = "~channel:standard:ada"
     assert room.runs() == {(owner, "standard:ada"): ["/stop", "/new", "/help", "/start"]}
+
+
+# --- who is turned away --------------------------------------------------------------------------
+
+
+def turned_away(room: Room) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in room.client.get("/metrics/prometheus").text.splitlines():
+        if line.startswith("legation_channel_turned_away_total{"):
+            found[line.split('reason="')[1].split('"')[0]] = int(line.split()[-1])
+    return found
+
+
+def test_who_is_not_allowed_reads_their_id_once_and_costs_no_run(enter: OpenRoom) -> None:
+    room = enter(allow=["ada", "U2"])
+    for number in range(50):
+        room.receive("eve", f"let me in {number}")
+    for stranger in ("Ada", "ada ", "x" * 256):
+        room.hear(stranger, "me too")
+    room.client.advance(60)
+    room.hear("ada", "hi")
+
+    told = "I may answer only people whom I was told of. Your id here is `{}`."
+    assert sorted(text for person, text in room.said if person == "eve") == [told.format("eve")]
+    assert room.runs() == {("~channel:standard:ada", "standard:ada"): ["hi"]}
+    assert turned_away(room) == {"not allowed": 53}
+
+
+def test_strangers_get_silence_in_a_group(enter: OpenRoom) -> None:
+    room = enter(allow=["ada"])
+    room.hear("eve", "hi all", **GROUP)
+    room.hear("eve", "/new", **GROUP)
+    room.hear("eve", "", kind="reaction")
+
+    assert room.said == []
+    assert room.runs() == {}
+
+
+def test_of_many_messages_at_once_the_newest_are_answered_and_others_lose_none(
+    enter: OpenRoom,
+) -> None:
+    room = enter(waiting=20)
+    for number in range(150):
+        room.receive("ada", f"a{number}")
+        if number % 30 == 0:
+            room.receive("bob", f"b{number}")
+    room.client.advance(60)
+
+    asked = room.runs()
+    ada = asked["~channel:standard:ada", "standard:ada"]
+    assert ada[-20:] == [f"a{number}" for number in range(130, 150)]
+    assert len(ada) <= 40
+    assert asked["~channel:standard:bob", "standard:bob"] == ["b0", "b30", "b60", "b90", "b120"]
+    busy = [text for _, text in room.said if text.startswith("You write faster")]
+    assert len(busy) == 1
+    assert len(room.said) == len(ada) + 5 + 1
+    assert turned_away(room) == {"too many": 150 - len(ada)}
+
+
+def test_any_number_of_messages_may_wait_where_the_channel_says_so(enter: OpenRoom) -> None:
+    room = enter(waiting=0)
+    for number in range(130):
+        room.receive("ada", f"a{number}")
+    room.client.advance(60)
+
+    assert len(room.runs()["~channel:standard:ada", "standard:ada"]) == 130

@@ -53,6 +53,7 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
+        _build_turned_away_family(call),
         *_share_families(call),
         *cluster_families(call),
         *telemetry.surveyed[1],
@@ -79,6 +80,19 @@ def _build_ended_family(call: Call) -> Family:
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
             for key, count in sorted(call.context.ended.items())
+        ),
+    )
+
+
+def _build_turned_away_family(call: Call) -> Family:
+    names = ("channel", "reason")
+    return Family(
+        "legation_channel_turned_away_total",
+        "counter",
+        "Messages that this process did not answer: their sender is not allowed, or sent too many.",
+        tuple(
+            Sample(count, tuple(zip(names, key, strict=True)))
+            for key, count in sorted(call.context.turned_away.items())
         ),
     )
 
