@@ -1,9 +1,13 @@
 """Every test of the core runs under a watch that fails it when the core touches the world.
 
-The watch is a profile function: the interpreter reports each call of a function in Python and of
-a builtin.  Nothing is patched, so `from time import time`, a call through a library and a call
-through a variable are seen like any other.  An audit hook (PEP 578) is beside it, for files,
-sockets, processes, threads and imports also where code in C asks for them, as `map(open, names)`.
+The interpreter reports each call of a function in Python and of a builtin: to callbacks (PEP 669),
+or before Python 3.12 to a profile function.  Callbacks cost much less: a function that cannot act
+is reported once, and so is a place that calls no builtin, or, outside of the core, a builtin that
+does not act.  Every other call of the core is looked at.  Nothing is patched, so a name that was
+imported (`from time import time`), a call through a library and a call through a variable are seen
+like any other.  An audit hook (PEP 578) is beside it, for files, sockets, processes, threads and
+imports also where code in C asks for them, as `map(open, names)`.
+
 A call is the core's doing when, going up the stack from it, a frame of the core comes before a
 frame of the import system or of the test tools: those are entered behind the core's back (a codec
 loaded on first use, a callback of the collector).
@@ -11,14 +15,15 @@ loaded on first use, a callback of the collector).
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType
+from typing import Any, Final
 
 import pytest
 
@@ -131,37 +136,117 @@ def _hear(event: str, _: object) -> None:
 sys.addaudithook(_hear)  # for good: there is no way to take one back
 
 
+_kinds: Final[dict[str, str]] = {}  # by file name: a look-up, as this runs on every call
+
+
+def _kind(frame: FrameType) -> str:
+    filename = frame.f_code.co_filename
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _judge(frame)
+    return kind
+
+
+def _find_call(function: object, frame: FrameType) -> str | None:
+    """Return what the core did by a call of a builtin from `frame`, if that acts."""
+    if _acts(function) and (culprit := _culprit(frame, _kind)):
+        return f"{culprit}: {getattr(function, '__qualname__', function)}"
+    return None
+
+
+def _find_start(frame: FrameType) -> str | None:
+    """Return what the core did by the function in Python that `frame` is of, if that acts."""
+    if _kind(frame) == "acting" and (culprit := _culprit(frame, _kind)):
+        return f"{culprit}: {_module(frame)}.{frame.f_code.co_qualname}"
+    return None
+
+
+@contextmanager
+def _profile(touched: list[str]) -> Generator[None]:
+    """Add to `touched` what a profile function sees."""
+
+    def watch(frame: FrameType, event: str, arg: object) -> None:
+        found = None
+        if event == "c_call":
+            found = _find_call(arg, frame)
+        elif event == "call":
+            found = _find_start(frame)
+        if found:
+            touched.append(found)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+_MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12
+_TOOL: Final = 2  # the number of profilers
+_seen: Final[list[list[str]]] = []
+
+
+@contextmanager
+def _monitor(touched: list[str]) -> Generator[None]:
+    """Add to `touched` what callbacks see; they stay: to begin again costs more than they do."""
+    if _MONITORING.get_tool(_TOOL) is None:
+        _begin()
+    _seen.append(touched)
+    try:
+        yield
+    finally:
+        _seen.pop()
+
+
+def _begin() -> None:
+    """Ask the interpreter to report calls to `_called` and `_started`."""
+    call, start = _MONITORING.events.CALL, _MONITORING.events.PY_START
+    _MONITORING.use_tool_id(_TOOL, "the watch over the core")
+    _MONITORING.register_callback(_TOOL, call, _called)
+    _MONITORING.register_callback(_TOOL, start, _started)
+    _MONITORING.set_events(_TOOL, call | start)
+    atexit.register(_MONITORING.set_events, _TOOL, 0)  # what ends the interpreter is nobody's test
+
+
+def _called(code: CodeType, _: int, function: Any, first: object) -> object:
+    if type(function) is MethodDescriptorType:
+        function = function.__get__(first, type(first))
+    elif type(function) is not BuiltinFunctionType:
+        return _MONITORING.DISABLE
+    if not _acts(function):
+        return None if code.co_filename.startswith(CORE) else _MONITORING.DISABLE
+    if _seen and (found := _find_call(function, sys._getframe(1))):
+        _seen[-1].append(found)
+    return None
+
+
+def _started(_: CodeType, __: int) -> object:
+    frame = sys._getframe(1)
+    if _kind(frame) != "acting":
+        return _MONITORING.DISABLE
+    if _seen and (found := _find_start(frame)):
+        _seen[-1].append(found)
+    return None
+
+
+report: Final = _monitor if _MONITORING else _profile
+
+
 @contextmanager
 def watched() -> Generator[list[str]]:
     """Yield the list of what the core did to the world while the block runs."""
     touched: list[str] = []
-    kinds: dict[str, str] = {}  # by file name: a look-up, as this runs on every call
-
-    def judge(frame: FrameType) -> str:
-        filename = frame.f_code.co_filename
-        kind = kinds.get(filename)
-        if kind is None:
-            kind = kinds[filename] = _judge(frame)
-        return kind
-
-    def watch(frame: FrameType, event: str, arg: object) -> None:
-        if event == "c_call":
-            if _acts(arg) and (culprit := _culprit(frame, judge)):
-                touched.append(f"{culprit}: {getattr(arg, '__qualname__', arg)}")
-        elif event == "call" and judge(frame) == "acting" and (culprit := _culprit(frame, judge)):
-            touched.append(f"{culprit}: {_module(frame)}.{frame.f_code.co_qualname}")
 
     def listen(event: str, frame: FrameType) -> None:
-        if (culprit := _culprit(frame, judge)) and not _is_expected(event, frame):
+        if (culprit := _culprit(frame, _kind)) and not _is_expected(event, frame):
             touched.append(f"{culprit}: {event}")
 
-    before = sys.getprofile()
     _listeners.append(listen)
-    sys.setprofile(watch)
     try:
-        yield touched
+        with report(touched):
+            yield touched
     finally:
-        sys.setprofile(before)
         _listeners.remove(listen)
 
 
@@ -169,8 +254,8 @@ def watched() -> Generator[list[str]]:
 def hermetic(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail the test when a frame of the core, or what it called, acted.
 
-    The watch takes half of the time of a test.  So `nox -s quick` does without it, and so does an
-    enumeration, which goes over the lines of other tests very often.
+    The watch takes its share of the time of a test.  So `nox -s quick` does without it, and so
+    does an enumeration, which goes over the lines of other tests very often.
     """
     if UNWATCHED or request.node.get_closest_marker("enumeration"):
         yield
