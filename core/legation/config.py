@@ -288,6 +288,7 @@ class Channel(Identified):
     commands: bool = True
     allow: TextsOrNone = field(default=None, converter=texts_or_none)
     waiting: int = 100
+    subjects: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None

@@ -169,6 +169,7 @@ class _Answered(Identified):
             each `person` wherever it writes.
         allow: The ids of the people who are answered; everybody is unless it is given.
         waiting: How many messages of one person may wait; 0 for any number.
+        subjects: The subjects that people are, by their ids: their direct chats are those of it.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
         transcribe: The model that makes text of voice messages, by its name.
     """
@@ -182,6 +183,7 @@ class _Answered(Identified):
     commands: bool = True
     allow: TextsOrNone = field(default=None, converter=texts_or_none)
     waiting: int = 100
+    subjects: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
 
 

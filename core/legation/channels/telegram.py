@@ -197,6 +197,7 @@ class Telegram(Codec):
             provider_id=message_id,
             reply_to=message_id,
             from_self=self._is_bot(at(press, "from")),
+            in_group=_in_group(at(press, "message")),
         )
 
     def _find_reason(self, message: JsonObject, us: Addressee) -> str | None:
@@ -344,7 +345,7 @@ def _entity(span: TextSpan) -> dict[str, object]:
     return {**entity, "language": span.language} if span.language else entity
 
 
-def _in_group(message: JsonObject) -> bool:
+def _in_group(message: JsonValue) -> bool:
     return at(message, "chat", "type") in ("group", "supergroup")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, get_args
 
+from attrs import field
+
 from ..config import AnyChannel
 from ..http.refusals import Fault
 from ..kinds import SessionOf
@@ -36,6 +38,7 @@ class ChannelOptions:
         allow: The ids of the people who are answered; None for everybody.
         waiting: How many messages of one person may wait behind the one that is answered; 0 for any
             number.
+        subjects: The subjects that people are, by their ids at the provider.
     """
 
     approve: frozenset[str] = frozenset()
@@ -45,6 +48,7 @@ class ChannelOptions:
     transcribe: Transcriber | None = None
     allow: frozenset[str] | None = None
     waiting: int = 100
+    subjects: Mapping[str, str] = field(factory=dict[str, str], repr=False)
 
     def may_write(self, person: str) -> bool:
         """Return whether `person` is answered."""
@@ -65,6 +69,7 @@ def read_options(
         faults.append(Fault(f"{path}.waiting", "must be a number from 1, or 0 for any number"))
     if channel.allow is not None:
         faults += _find_id_faults(channel.allow, f"{path}.allow")
+    faults += _find_subject_faults(channel.subjects, f"{path}.subjects")
     if channel.session not in _SESSIONS:
         known = ", ".join(_SESSIONS)
         faults.append(Fault(f"{path}.session", f"{channel.session!r} is none of: {known}"))
@@ -75,6 +80,7 @@ def read_options(
         commands=channel.commands,
         allow=None if channel.allow is None else frozenset(channel.allow),
         waiting=channel.waiting,
+        subjects=dict(channel.subjects),
         transcribe=_find_transcriber(channel.transcribe, models, f"{path}.transcribe", faults),
     )
 
@@ -91,6 +97,14 @@ def _find_transcriber(
         listed = f"there are: {', '.join(known)}" if known else "there is none"
         faults.append(Fault(path, f"{lack}: name one of the provider openai; {listed}"))
     return None
+
+
+def _find_subject_faults(subjects: Mapping[str, str], path: str) -> Iterator[Fault]:
+    yield from _find_id_faults(tuple(subjects), path)
+    for person, subject in subjects.items():
+        if subject.startswith("~") or not subject.isprintable() or not subject.strip():
+            said = "expected the subject of tokens: visible characters, the first of them no ~"
+            yield Fault(f'{path}."{person}"', said)
 
 
 def _find_approve_faults(approve: tuple[str, ...], path: str) -> Iterator[Fault]:

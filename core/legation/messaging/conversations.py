@@ -13,7 +13,14 @@ from ..channels.deliveries import IncomingMessage, channel_session_id
 from ..hosted.registry import HostedChannel
 from ..values import frozen
 
-__all__ = ["Conversation", "find_conversation", "list_ids", "name_speaker", "owner_of"]
+__all__ = [
+    "Conversation",
+    "find_conversation",
+    "find_owner",
+    "list_ids",
+    "name_speaker",
+    "owner_of",
+]
 
 _LONGEST_NAME: Final = 64
 
@@ -32,14 +39,27 @@ def owner_of(channel: str, sender: str) -> str:
 
 
 def find_conversation(channel: HostedChannel, message: IncomingMessage) -> Conversation:
-    """Return the conversation of `message`, as the `session` of its channel says."""
-    name, sender = channel.id, message.sender
-    session = channel.options.session
-    if session == "person":
-        return Conversation(owner_of(name, sender), channel_session_id(name, sender, ""))
-    base = channel_session_id(name, sender, message.conversation, message.thread)
-    shared = session == "thread"
-    return Conversation(f"~channel:{base}" if shared else owner_of(name, sender), base)
+    """Return the conversation of `message`, as the `session` of its channel says.
+
+    Who is a subject has its sessions in direct chats, and in groups where their session is of the
+    person wherever it writes: others read along there.
+    """
+    name, sender, session = channel.id, message.sender, channel.options.session
+    alone = session == "person"
+    place = ("", "") if alone else (message.conversation, message.thread)
+    base = channel_session_id(name, sender, *place)
+    subject = channel.options.subjects.get(sender)
+    if subject is not None and (alone or not message.in_group):
+        return Conversation(subject, base)
+    return Conversation(f"~channel:{base}" if session == "thread" else owner_of(name, sender), base)
+
+
+def find_owner(channel: HostedChannel, sender: str) -> str | None:
+    """Return the owner of the session of a message of `sender`; None where that depends on more."""
+    subject, session = channel.options.subjects.get(sender), channel.options.session
+    if session == "thread" or (subject is not None and session != "person"):
+        return None
+    return owner_of(channel.id, sender) if subject is None else subject
 
 
 def list_ids(message: IncomingMessage) -> tuple[str, ...]:

@@ -471,3 +471,12 @@ def answer(status: int, content: Any) -> FetchReply:
 )
 def test_the_answer_is_judged(reply: FetchReply | Unreachable, outcome: Outcome) -> None:
     assert CHANNEL.read_reply(reply, NOW) == outcome
+
+
+@pytest.mark.parametrize(("kind", "in_group"), [("supergroup", True), ("private", False)])
+def test_a_press_in_a_group_is_among_others(kind: str, in_group: bool) -> None:
+    message = {"message_id": 5, "chat": {"id": -100, "type": kind}}
+    pressed = {"id": "1", "from": ADA, "data": "more", "message": message}
+    delivery = parse({"update_id": 9, "callback_query": pressed})
+
+    assert [found.in_group for found in delivery.messages] == [in_group]

@@ -71,3 +71,12 @@ def test_a_person_may_have_any_number_of_messages_but_not_fewer_than_none() -> N
     assert [options().waiting, options(waiting=0).waiting] == [100, 0]
     said = "must be a number from 1, or 0 for any number"
     assert faults(waiting=-1) == [("channels.standard.waiting", said)]
+
+
+def test_a_person_may_be_a_subject_but_nobody_of_the_platforms_own() -> None:
+    assert options(subjects={"U1": "ada"}).subjects == {"U1": "ada"}
+    said = "expected the subject of tokens: visible characters, the first of them no ~"
+    for subject in ("~channel:slack:U2", "~", "", " ", "a\n"):
+        assert faults(subjects={"U1": subject}) == [('channels.standard.subjects."U1"', said)]
+    wrong = "an id has 1 to 256 visible characters"
+    assert faults(subjects={"": "ada"}) == [("channels.standard.subjects", wrong)]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import pytest
 
@@ -67,7 +68,7 @@ class Room:
         found: dict[tuple[str, str], list[str]] = {}
         for row in self.client.get("/sessions", query=query).json()["data"]:
             owner, name = row["user_id"], row["session_id"]
-            path = f"/sessions/{name.replace('#', '%23').replace('!', '%21')}/runs"
+            path = f"/sessions/{quote(name, safe='')}/runs"
             asked = self.client.get(path, query={"db_id": "main", "user_id": owner}).json()
             found[owner, name] = [run["run_input"] for run in asked]
         return found
@@ -272,3 +273,57 @@ def test_any_number_of_messages_may_wait_where_the_channel_says_so(enter: OpenRo
     room.client.advance(60)
 
     assert len(room.runs()["~channel:standard:ada", "standard:ada"]) == 130
+
+
+# --- subjects ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("session", "owners"),
+    [
+        ("thread and person", {"ada", "~channel:standard:U1", "~channel:standard:U2"}),
+        ("thread", {"ada", "~channel:standard:lobby", "~channel:standard:U2"}),
+        ("person", {"ada", "~channel:standard:U2"}),
+    ],
+)
+def test_a_direct_chat_belongs_to_the_subject_and_a_group_only_to_one_of_a_person(
+    enter: OpenRoom, session: str, owners: set[str]
+) -> None:
+    room = enter(session=session, subjects={"U1": "ada"})
+    room.hear("U1", "between us")
+    room.hear("U1", "among us", **GROUP)
+    room.hear("U2", "between us")
+    runs = room.runs()
+
+    assert {owner for owner, _ in runs} == owners
+    direct = ["between us", "among us"] if session == "person" else ["between us"]
+    assert runs["ada", "standard:U1"] == direct
+
+
+@pytest.mark.parametrize(
+    ("session", "owners"),
+    [
+        ("thread and person", [None, "~channel:standard:U2"]),
+        ("thread", [None, None]),
+        ("person", ["ada", "~channel:standard:U2"]),
+    ],
+)
+def test_a_message_says_whose_session_it_is_in_where_that_is_sure(
+    enter: OpenRoom, session: str, owners: list[str | None]
+) -> None:
+    room = enter(session=session, subjects={"U1": "ada"})
+    for person in ("U1", "U2"):
+        room.hear(person, "hi")
+    found = room.client.get("/channels/standard/messages?state=done").json()["data"]
+
+    assert [row["session_owner"] for row in reversed(found)] == owners
+
+
+@pytest.mark.parametrize("hostile", ["u1", "U1 ", "U1\u200b", "U", "ada", "~channel:standard:U1"])
+def test_nobody_is_a_subject_by_an_id_that_looks_like_anothers(
+    enter: OpenRoom, hostile: str
+) -> None:
+    room = enter(subjects={"U1": "ada"})
+    room.hear(hostile, "hi")
+
+    assert {owner for owner, _ in room.runs()} <= {f"~channel:standard:{hostile}"}

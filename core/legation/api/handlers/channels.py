@@ -16,7 +16,7 @@ from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
-from ...messaging.conversations import owner_of
+from ...messaging.conversations import find_owner
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX, MessageRow
@@ -282,15 +282,14 @@ def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
 
 
 def _message(channel: HostedChannel, row: MessageRow) -> Summary:
-    """Return a message; of a session that its thread has, the run knows whose it is."""
+    """Return a message; where its session may be of several owners, the run knows whose it is."""
     sender = sender_of(row.sender)
-    shared = channel.options.session == "thread"
     head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
         # A word that decides has noted the approval that it is for: the run and its pause.
         "run_id": row.run_id and row.run_id.partition(".")[0],
-        "session_owner": None if shared else owner_of(row.channel, sender),
+        "session_owner": find_owner(channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
 

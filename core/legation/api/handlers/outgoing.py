@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from ...channels.deliveries import channel_session_id
+from ...channels.deliveries import IncomingMessage
 from ...channels.replies import Reply, first_key, outbox_rows
 from ...effects import Now, Nudge, Program
 from ...hosted.registry import HostedChannel
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, Fault, Invalid, NotFound
-from ...messaging.conversations import owner_of
+from ...messaging.conversations import find_conversation
 from ...store.first_messages import OPTED_OUT, PutFirstMessage, Window
 from ...values import frozen
 from ..call import Call
@@ -102,5 +102,5 @@ def send(
 
 
 def _window(channel: HostedChannel, person: str, since_us: int) -> Window:
-    base = channel_session_id(channel.id, person, "")
-    return Window(owner_of(channel.id, person), base, since_us)
+    direct = find_conversation(channel, IncomingMessage("", person))
+    return Window(direct.owner, direct.base, since_us)
