@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from legation import Agent, EchoModel, RunFile
 from legation.effects import Fetch, FetchReply
 from legation_testing import Client
 
 from ..providers.deliveries import Delivery, channels, platform
-from ..providers.strict import Provider, now_us
+from ..providers.strict import Provider, form_of, now_us
 
-__all__ = ["Recorder", "Sent", "deliver_twice"]
+__all__ = ["SLOW", "TEXTS", "WITH_FILES", "Recorder", "Sent", "deliver_twice"]
 
-TEXTS = (
+TEXTS: Final = (
     "Is there *a* room, and **breakfast**?",
     "# Rooms\n\n* one\n* two, ~~sold~~ with `code` 👩‍👩‍👧\n\n> quoted **bold**\n\n1. first",
     "[a link](https://example.com/?a=1&b=2) <b>no HTML</b> & <@U1> <!channel>",
@@ -24,6 +27,28 @@ TEXTS = (
     "💃" * 3000 + " **end**",
 )
 """What a person writes, and an agent without a model says after them."""
+
+
+def answer_with_files(message: str) -> list[str | RunFile]:
+    """Return a text, a picture and a document."""
+    return [
+        message,
+        RunFile("plan.png", "image/png", b"a picture"),
+        RunFile("bill.pdf", "application/pdf", b"%PDF-"),
+    ]
+
+
+WITH_FILES: Final[Mapping[str, Any]] = {
+    "agents": [Agent(id="concierge", run=answer_with_files)],
+}
+"""The configuration of an agent whose answers have files."""
+
+SLOW: Final[Mapping[str, Any]] = {
+    "agents": [Agent(id="concierge", model="slow")],
+    "models": [EchoModel("slow", delay_seconds=5.0)],
+    "options": {"show_typing": True},
+}
+"""That of one that shows for five seconds that it works."""
 
 
 @define(eq=False)
@@ -44,12 +69,35 @@ class Recorder:
         return self.api(fetch)
 
     def posted(self) -> list[tuple[str, Any]]:
-        """Return the last segment of the path of each POST, and its JSON."""
+        """Return the last segment of the path of each POST, and its JSON or the fields of it."""
         return [
-            (fetch.url.rpartition("/")[2], json.loads(fetch.body or b"{}"))
+            (fetch.url.rpartition("/")[2], read(fetch))
             for fetch in self.fetched
             if fetch.method == "POST"
         ]
+
+
+def read(fetch: Fetch) -> Any:
+    """Return the members of a request; a file stands under its name, and numbers are read."""
+    headers = {name.lower(): value for name, value in fetch.headers}
+    match headers.get("content-type", "").partition(";")[0]:
+        case "multipart/form-data":
+            fields, files = form_of(headers, fetch.body)
+            return {**numbers(fields), **{name: file[0] for name, file in files.items()}}
+        case "application/x-www-form-urlencoded":
+            return numbers(dict(parse_qsl(fetch.body.decode())))
+        case "application/octet-stream":
+            return {}
+        case _:
+            return json.loads(fetch.body or b"{}")
+
+
+def numbers(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a form; what is a number or an object as JSON is one."""
+    return {
+        name: json.loads(value) if value[0] in "{0123456789" else value
+        for name, value in fields.items()
+    }
 
 
 @frozen
@@ -62,7 +110,13 @@ class Sent:
     requests: Sequence[tuple[str, Any]]
 
 
-def deliver_twice(api: Provider, deliveries: Iterable[Delivery]) -> Sent:
+def deliver_twice(
+    api: Provider,
+    deliveries: Iterable[Delivery],
+    *,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **configuration: Any,
+) -> Sent:
     """Deliver everything to a platform, and when all is answered everything again.
 
     A status other than 200, a request that `api` refuses, and an answer to a second delivery are
@@ -70,13 +124,15 @@ def deliver_twice(api: Provider, deliveries: Iterable[Delivery]) -> Sent:
     """
     network, every = Recorder(api), list(deliveries)
     api.honours_keys = False
-    only = [one for one in channels(api.base) if one.kind == api.kind]
-    with Client(platform(channels=only), fetch=network, start_us=now_us()) as client:
+    only = [evolve(one, **options) for one in channels(api.base) if one.kind == api.kind]
+    with Client(
+        platform(channels=only, **configuration), fetch=network, start_us=now_us()
+    ) as client:
         first = [post(client, delivery) for delivery in every]
-        client.settle()
+        client.advance(10)
         answers = len(api.seen)
         second = [post(client, delivery) for delivery in every]
-        client.settle()
+        client.advance(10)
     assert api.refused == []
     assert len(api.seen) == answers
     assert len({message.key for message in api.seen}) == answers

@@ -16,7 +16,7 @@ from legation_testing import Client
 from ..providers.deliveries import ENVIRON, Delivery, platform
 from ..providers.deliveries import slack as message_of
 from ..providers.strict import SlackApi, now_us
-from .delivering import TEXTS, deliver_twice
+from .delivering import SLOW, TEXTS, WITH_FILES, deliver_twice
 
 bolt: Any = pytest.importorskip("slack_bolt", reason="nox -s channels installs it")
 blocks: Any = pytest.importorskip("slack_sdk.models.blocks")
@@ -161,10 +161,21 @@ def test_answers_are_requests_as_slack_sdk_has_them() -> None:
     assert check_requests(sent.requests)["chat.postMessage"] == sent.answers > len(TEXTS)
 
 
+def test_files_and_the_status_are_requests_as_slack_sdk_has_them() -> None:
+    asked = [sign(callbacks()[0])]
+    files = check_requests(deliver_twice(SlackApi(), asked, **WITH_FILES).requests)
+    shown = check_requests(deliver_twice(SlackApi(), asked, **SLOW).requests)
+
+    assert files["files.getUploadURLExternal"] == files["files.completeUploadExternal"] == 2
+    assert shown["chat.postMessage"] == 1 <= shown["assistant.threads.setStatus"]
+
+
 def check_requests(requests: Sequence[tuple[str, Any]]) -> dict[str, int]:
     """Check that slack_sdk has each method, its arguments, and the same blocks and metadata."""
     found: dict[str, int] = {}
     for name, body in requests:
+        if "." not in name:  # the content of a file, which goes to an address that Slack gave
+            continue
         method = getattr(sdk.WebClient, name.replace(".", "_"))
         assert body.keys() <= inspect.signature(method).parameters.keys()
         if "metadata" in body:

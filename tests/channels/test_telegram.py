@@ -10,7 +10,7 @@ import pytest
 from ..providers.deliveries import signed
 from ..providers.deliveries import telegram as message_of
 from ..providers.strict import TelegramApi
-from .delivering import TEXTS, deliver_twice
+from .delivering import SLOW, TEXTS, WITH_FILES, deliver_twice
 from .telegram_updates import build_updates
 
 methods: Any = pytest.importorskip("aiogram.methods", reason="nox -s channels installs it")
@@ -62,6 +62,15 @@ def test_answers_are_methods_as_aiogram_has_them() -> None:
     assert sent.first == ["processing"] * len(TEXTS)
     assert sent.answers > len(TEXTS)
     assert check_methods(sent.requests)["sendMessage"] == sent.answers
+
+
+def test_files_and_the_typing_indicator_are_methods_as_aiogram_has_them() -> None:
+    hello = message_of(7, 10, "Hello")
+    files = check_methods(deliver_twice(provider(), [hello], **WITH_FILES).requests)
+    shown = check_methods(deliver_twice(provider(), [hello], **SLOW).requests)
+
+    assert files.items() >= {"sendMessage": 1, "sendPhoto": 1, "sendDocument": 1}.items()
+    assert shown["sendMessage"] == 1 <= shown["sendChatAction"]
 
 
 def check_methods(requests: Any) -> dict[str, int]:

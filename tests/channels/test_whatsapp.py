@@ -11,7 +11,7 @@ import pytest
 from ..providers.deliveries import Delivery, signed
 from ..providers.deliveries import whatsapp as message_of
 from ..providers.strict import WhatsAppApi
-from .delivering import TEXTS, deliver_twice
+from .delivering import SLOW, TEXTS, WITH_FILES, deliver_twice
 
 httpx: Any = pytest.importorskip("httpx")
 pywa: Any = pytest.importorskip("pywa", reason="nox -s channels installs it")
@@ -160,26 +160,47 @@ class Direct(httpx.BaseTransport):  # type: ignore[misc]  # the package is in on
         return str(self.bodies[-1].get("biz_opaque_callback_data", ""))
 
 
-def test_answers_are_the_requests_that_pywa_makes_of_the_same_texts() -> None:
+def test_answers_are_the_requests_that_pywa_makes_of_the_same() -> None:
     texts = [message_of((ADA, f"wamid.{number}", text)) for number, text in enumerate(TEXTS)]
-    sent = deliver_twice(WhatsAppApi(), texts)
+    with_files = deliver_twice(WhatsAppApi(), [texts[0]], **WITH_FILES)
+    shown = deliver_twice(WhatsAppApi(), [texts[0]], **SLOW)
+    every = [*deliver_twice(WhatsAppApi(), texts).requests, *with_files.requests, *shown.requests]
+    sent = [body for name, body in every if name == "messages"]
     wire = Direct()
     app = pywa.WhatsApp("111", "access-token", session=httpx.Client(transport=wire))
-    for _, body in sent.requests:
-        app.send_message(
-            body["to"],
-            body["text"]["body"],
-            preview_url=body["text"]["preview_url"],
-            reply_to_message_id=body.get("context", {}).get("message_id"),
-            tracker=body["biz_opaque_callback_data"],
-        )
+    wire.api.uploads += [("plan.png", "image/png", b""), ("bill.pdf", "application/pdf", b"")]
+    for body in sent:
+        repeat(app, body)
 
     assert wire.api.refused == []
-    assert [plain(body) for _, body in sent.requests] == [plain(body) for body in wire.bodies]
-    assert len(wire.bodies) == sent.answers > len(TEXTS)
+    assert [plain(body) for body in sent] == [plain(body) for body in wire.bodies]
+    kinds = {body.get("type") or body["typing_indicator"]["type"] for body in sent}
+    assert kinds == {"text", "image", "document"}
+    assert any("typing_indicator" in body for body in sent)
+
+
+def repeat(app: Any, body: dict[str, Any]) -> None:
+    """Let pywa send what `body` says."""
+    if "typing_indicator" in body:
+        app.indicate_typing(body["message_id"])
+        return
+    content = body[body["type"]]
+    about = {
+        "reply_to_message_id": body.get("context", {}).get("message_id"),
+        "tracker": body["biz_opaque_callback_data"],
+    }
+    match body["type"]:
+        case "text":
+            shown = {"text": content["body"], "preview_url": content["preview_url"]}
+            app.send_message(body["to"], **shown, **about)
+        case "image":
+            app.send_image(body["to"], content["id"], **about)
+        case _:
+            app.send_document(body["to"], content["id"], content["filename"], **about)
 
 
 def plain(body: dict[str, Any]) -> dict[str, Any]:
     """Return `body` with what Meta takes for granted, and a number as digits."""
-    to = body["to"].removeprefix("+")
-    return {"recipient_type": "individual", **body, "to": to}
+    if "to" not in body:
+        return body
+    return {"recipient_type": "individual", **body, "to": body["to"].removeprefix("+")}
