@@ -290,6 +290,7 @@ class Channel(Identified):
     waiting: int = 100
     subjects: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
+    gather_seconds: float = 0.0
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None

@@ -172,6 +172,7 @@ class _Answered(Identified):
         subjects: The subjects that people are, by their ids: their direct chats are those of it.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
         transcribe: The model that makes text of voice messages, by its name.
+        gather_seconds: For how long messages of one person are gathered, to be one for the agent.
     """
 
     agent: str | None = None
@@ -185,6 +186,7 @@ class _Answered(Identified):
     waiting: int = 100
     subjects: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
+    gather_seconds: float = 0.0
 
 
 @frozen(kw_only=True)

@@ -144,13 +144,58 @@ def test_a_crash_anywhere_answers_a_voice_message_once_and_rarely_pays_twice(
     figures: Callable[[str], None],
 ) -> None:
     scene = Spoken()
-    tried = crash_everywhere(scene.make, scene.act, scene.check, every=EVERY)
+    tried = crash_everywhere(scene.make, scene.act, scene.check, every=3 * EVERY)
 
     twice = sum(paid > 1 for paid in scene.paid)
     figures(f"channels: {tried.points} crash points with a voice message, {twice} paid twice")
     assert max(scene.paid) <= 2
     # Between the answer of the endpoint and the note of what it heard; nowhere else.
     assert twice <= 5
+
+
+class Gathered(Scene):
+    """A burst that a command ends, and a message of somebody else in between."""
+
+    def __init__(self) -> None:
+        super().__init__(honours_keys=True)
+
+    def make(self) -> Client:
+        self.provider = WhatsAppApi()
+        return Client(_gathering, fetch=self.fetch)
+
+    def act(self, c: Client) -> None:
+        self.deliver(c, (("4911", "a", "one"), ("4922", "d", "eins"), ("4911", "b", "two")))
+        c.advance(1)
+        self.deliver(c, (("4911", "c", "three"), ("4911", "f", "/new four")))
+        c.advance(3)
+
+    def check(self, c: Client) -> None:
+        self.act(c)
+        c.advance(60)
+        # Only an outage for longer than they are gathered parts them: a restart takes no time.
+        assert [m.text for m in self.provider.seen if m.recipient == "4911"] == [
+            "one\ntwo\nthree",
+            "four",
+        ]
+        assert [m.text for m in self.provider.seen if m.recipient == "4922"] == ["eins"]
+        assert self.provider.refused == []
+
+
+def _gathering() -> Platform:
+    gathers = [evolve(one, gather_seconds=2.5) for one in channels("http://127.0.0.1:9")]
+    made = platform(channels=gathers)
+    assert isinstance(made, Platform)
+    return made
+
+
+def test_a_crash_anywhere_parts_no_burst_and_answers_none_twice(
+    figures: Callable[[str], None],
+) -> None:
+    scene = Gathered()
+    tried = crash_everywhere(scene.make, scene.act, scene.check, every=3 * EVERY)
+
+    figures(f"channels: {tried.points} crash points with bursts, nothing lost or answered twice")
+    assert tried.points > 20 // EVERY
 
 
 class Drained(Scene):

@@ -129,6 +129,7 @@ class IncomingMessage:
         in_group: Written among others, who read the answer too.
         press: The decision that it is, if it is one.
         name: The name that the sender gives itself, or "".
+        album: The provider's id of the album that it is a part of, or "".
     """
 
     message_id: str
@@ -145,6 +146,7 @@ class IncomingMessage:
     in_group: bool = False
     press: Press | None = None
     name: str = field(default="", repr=False)
+    album: str = ""
 
     @property
     def lane(self) -> str:

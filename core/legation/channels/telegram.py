@@ -181,6 +181,7 @@ class Telegram(Codec):
             sent_us=moment_us(message.get("date")),
             media=_media(message),
             in_group=_in_group(message),
+            album=identifier(message.get("media_group_id")),
             name=_name(message),
         )
 

@@ -20,6 +20,7 @@ __all__ = ["ChannelOptions", "read_options"]
 _SENDER: Final = "sender"
 _NOBODY: Final = "nobody"
 _LONGEST_ID: Final = 256
+_LONGEST_GATHERING: Final = 60
 _SESSIONS: Final = get_args(SessionOf)
 
 
@@ -39,6 +40,7 @@ class ChannelOptions:
         waiting: How many messages of one person may wait behind the one that is answered; 0 for any
             number.
         subjects: The subjects that people are, by their ids at the provider.
+        gather_seconds: For how long messages of one person join the first, to be one.
     """
 
     approve: frozenset[str] = frozenset()
@@ -46,6 +48,7 @@ class ChannelOptions:
     session: SessionOf = "thread and person"
     commands: bool = True
     transcribe: Transcriber | None = None
+    gather_seconds: float = 0.0
     allow: frozenset[str] | None = None
     waiting: int = 100
     subjects: Mapping[str, str] = field(factory=dict[str, str], repr=False)
@@ -73,6 +76,9 @@ def read_options(
     if channel.session not in _SESSIONS:
         known = ", ".join(_SESSIONS)
         faults.append(Fault(f"{path}.session", f"{channel.session!r} is none of: {known}"))
+    seconds = channel.gather_seconds
+    if not 0 <= seconds <= _LONGEST_GATHERING:
+        faults.append(Fault(f"{path}.gather_seconds", "must be a number from 0 to 60"))
     return ChannelOptions(
         show_typing=channel.show_typing,
         approve=frozenset(channel.approve) - {_NOBODY},
@@ -82,6 +88,7 @@ def read_options(
         waiting=channel.waiting,
         subjects=dict(channel.subjects),
         transcribe=_find_transcriber(channel.transcribe, models, f"{path}.transcribe", faults),
+        gather_seconds=seconds,
     )
 
 

@@ -47,7 +47,8 @@ from ..values import frozen
 from .attachments import attachments
 from .conversations import find_conversation, list_ids, name_speaker
 from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
-from .leases import WorkerLeases
+from .gathering import gather
+from .leases import LeaseLost, WorkerLeases
 from .retry import draw_wait_us
 from .turned_away import tell_busy, tell_stranger
 from .typing_indicators import show_typing
@@ -57,10 +58,6 @@ __all__ = ["AnswerMessage"]
 R = TypeVar("R")
 
 _NEW: Final = "A new conversation begins. What can I do for you?"
-
-
-class _LeaseLost(Exception):
-    """Somebody else works on the message now."""
 
 
 @frozen
@@ -75,7 +72,7 @@ class AnswerMessage(Job):
         trouble: Exception | None = None
         try:
             yield from self._answer()
-        except _LeaseLost:
+        except LeaseLost:
             pass
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
@@ -86,6 +83,11 @@ class AnswerMessage(Job):
         yield from Nudge(self.worker.inbox)
 
     def _answer(self) -> Program[None]:
+        claimed = yield from gather(self.worker, self.claimed)
+        if claimed is not None:
+            yield from evolve(self, claimed=claimed)._answer_gathered()
+
+    def _answer_gathered(self) -> Program[None]:
         channel = self.worker.channel(self.claimed.lease.key.channel)
         message = decode_message(self.claimed.payload)
         treatment = treat(message)
@@ -257,12 +259,12 @@ class AnswerMessage(Job):
 
     def _note(self, run_id: str) -> Program[None]:
         if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
-            raise _LeaseLost
+            raise LeaseLost
 
     def _keep(self, message: IncomingMessage) -> Program[None]:
         kept = KeepMessage(self.claimed.lease, encode_message(message))
         if not (yield from self._transact(kept)):
-            raise _LeaseLost
+            raise LeaseLost
 
     def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
         return (yield from self._transact(FetchRun(run_id, owner)))

@@ -15,7 +15,7 @@ from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
 from ..store.outbox import OUTBOX
 
-__all__ = ["MOST", "WorkerLeases", "leases_of"]
+__all__ = ["MOST", "LeaseLost", "WorkerLeases", "leases_of"]
 
 R = TypeVar("R")
 
@@ -25,6 +25,10 @@ MOST: Final = 16
 # At least so many places are free before more is claimed: a claim for each that becomes free
 # would keep the database busy when the node is.
 _WORTHWHILE: Final = MOST // 4
+
+
+class LeaseLost(Exception):
+    """Raised where somebody else works on the message now."""
 
 
 @define(eq=False)

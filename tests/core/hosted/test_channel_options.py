@@ -80,3 +80,15 @@ def test_a_person_may_be_a_subject_but_nobody_of_the_platforms_own() -> None:
         assert faults(subjects={"U1": subject}) == [('channels.standard.subjects."U1"', said)]
     wrong = "an id has 1 to 256 visible characters"
     assert faults(subjects={"": "ada"}) == [("channels.standard.subjects", wrong)]
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 60])
+def test_messages_are_gathered_for_up_to_a_minute(seconds: float) -> None:
+    assert options().gather_seconds == 0
+    assert options(gather_seconds=seconds).gather_seconds == seconds
+
+
+@pytest.mark.parametrize("seconds", [-1, 60.5, float("nan")])
+def test_other_spans_of_time_are_refused(seconds: float) -> None:
+    sentence = "must be a number from 0 to 60"
+    assert faults(gather_seconds=seconds) == [("channels.standard.gather_seconds", sentence)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -93,6 +93,11 @@ def _row(run_id: str) -> Any:
 
 def stored(taken: dict[str, Any], kind: str) -> list[tuple[str, str, bytes]]:
     return [(m["filename"], m["mime_type"], b64decode(m["content"])) for m in taken[kind]]
+
+
+def without_names(urls: Iterable[str]) -> list[str]:
+    """Return `urls` without those at which a channel asks who it is, once, at the start."""
+    return [url for url in urls if not url.endswith(("/getMe", "/auth.test"))]
 
 
 # --- what arrives ------------------------------------------------------------------------------
@@ -375,7 +380,7 @@ def test_the_token_goes_nowhere_but_to_the_provider(url: str) -> None:
 
     text, _ = failed(network)
     assert text == note("image.jpg", "the provider does not give it out")
-    assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in asked)
+    assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in without_names(asked))
 
 
 def test_an_address_of_the_providers_network_is_asked() -> None:
@@ -414,7 +419,7 @@ def test_the_token_of_slack_goes_nowhere_but_to_slack(url: str) -> None:
 
     assert "images" not in taken
     fetched = [p.effect.url for p in c.effects if isinstance(p.effect, Fetch)]
-    assert fetched == ["http://127.0.0.1:9/api/chat.postMessage"]
+    assert without_names(fetched) == ["http://127.0.0.1:9/api/chat.postMessage"]
 
 
 @pytest.mark.parametrize(
@@ -785,9 +790,8 @@ def test_a_voice_file_of_100_mb_is_neither_fetched_nor_transcribed() -> None:
     (said,), _, c = speak(endpoint, **content)
 
     assert said.startswith("The file is too large for me.")
-    assert [p.effect.url for p in c.effects if isinstance(p.effect, Fetch)] == [
-        "http://127.0.0.1:9/bot42:bot-token/sendMessage"
-    ]
+    fetched = without_names(p.effect.url for p in c.effects if isinstance(p.effect, Fetch))
+    assert fetched == ["http://127.0.0.1:9/bot42:bot-token/sendMessage"]
 
 
 def test_a_recording_of_a_type_that_no_run_takes_is_heard_all_the_same() -> None:
