@@ -18,7 +18,7 @@ from email.policy import HTTP
 from itertools import combinations
 from threading import Lock
 from typing import Any, ClassVar, Final, TypeAlias
-from urllib.parse import parse_qs, parse_qsl
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from attrs import define, field, frozen
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -270,6 +270,8 @@ class WhatsAppApi(Provider):
 
     access_token: str = "access-token"
     phone_number_id: str = "111"
+    quality: str = "GREEN"
+    webhook: dict[str, str] = field(factory=dict[str, str])
 
     def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer `GET /{phone number id}` of the Graph API with the fields that were named."""
@@ -283,7 +285,8 @@ class WhatsAppApi(Provider):
         fields = {
             "display_phone_number": "+1 555-000-1",
             "verified_name": "Grand Hotel",
-            "quality_rating": "GREEN",
+            "quality_rating": self.quality,
+            "webhook_configuration": self.webhook,
         }
         names = asked[0].split(",")
         need(set(names) <= fields.keys(), "nonexisting field", 400)
@@ -410,6 +413,9 @@ class WhatsAppApi(Provider):
         return Reply(status, json.dumps({"error": error}).encode())
 
 
+_UPDATES: Final = frozenset({"message", "callback_query", "my_chat_member", "edited_message"})
+
+
 # --- Telegram ----------------------------------------------------------------------------------
 
 
@@ -422,13 +428,24 @@ class TelegramApi(Provider):
     bot_token: str = "42:bot-token"
     username: str = "desk_bot"
     reads_groups: bool = False
+    webhook: dict[str, Any] = field(factory=dict[str, Any])
+    commands: dict[str, str] = field(factory=dict[str, str], init=False)
 
     def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
-        """Answer "getMe", which takes no arguments."""
-        if target.rpartition("/")[2] != "getMe":
+        """Answer "getMe", and the methods that read and set the webhook."""
+        start, _, name = target.rpartition("/")
+        if name not in ("getMe", "getWebhookInfo", "setWebhook", "setMyCommands"):
             return None
-        need(target == f"/bot{self.bot_token}/getMe", "Unauthorized", 401)
-        need(object_of(headers, body, "application/json") == {}, "arguments")
+        need(start == f"/bot{self.bot_token}", "Unauthorized", 401)
+        asked = object_of(headers, body, "application/json")
+        if name == "setWebhook":
+            return self._set_webhook(asked)
+        if name == "setMyCommands":
+            return self._set_commands(asked)
+        need(asked == {}, "arguments")
+        if name == "getWebhookInfo":
+            info = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
+            return self._result({**info, **self.webhook})
         user = {
             "id": int(self.bot_token.partition(":")[0]),
             "is_bot": True,
@@ -438,7 +455,38 @@ class TelegramApi(Provider):
             "can_read_all_group_messages": self.reads_groups,
             "supports_inline_queries": False,
         }
-        return Reply(200, json.dumps({"ok": True, "result": user}).encode())
+        return self._result(user)
+
+    @staticmethod
+    def _result(value: Any) -> Reply:
+        return Reply(200, json.dumps({"ok": True, "result": value}).encode())
+
+    def _set_webhook(self, asked: dict[str, Any]) -> Reply:
+        """Answer "setWebhook": an address by https, at one of four ports."""
+        shape(
+            asked,
+            {
+                "url": text(2048),
+                "secret_token": matching(r"[A-Za-z0-9_-]{1,256}"),
+                "allowed_updates": lambda value: isinstance(value, list),
+            },
+        )
+        url = urlsplit(str(asked["url"]))
+        need(url.scheme == "https", "bad webhook: An HTTPS URL must be provided for webhook")
+        need(url.port in (None, 443, 80, 88, 8443), "bad webhook: Webhook can be set up only on")
+        need(set(asked["allowed_updates"]) <= _UPDATES, "allowed_updates")
+        self.webhook = asked
+        return self._result(True)
+
+    def _set_commands(self, asked: dict[str, Any]) -> Reply:
+        """Answer "setMyCommands": at most 100, each with a name and a description."""
+        shape(asked, {"commands": lambda value: isinstance(value, list) and len(value) <= 100})
+        members = {"command": matching(r"[a-z0-9_]{1,32}"), "description": text(256)}
+        for command in asked["commands"]:
+            shape(command, members, "commands.")
+            need(command.keys() == members.keys(), "commands: missing")
+        self.commands = {each["command"]: each["description"] for each in asked["commands"]}
+        return self._result(True)
 
     def media(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Answer "getFile" and the download that it leads to; 20 MB is the most."""

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from ..effects import Fetch, FetchReply, Unreachable
+from ..effects import Fetch, FetchReply, Program, Unreachable
 from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
 from .deliveries import Attachment, Handshake, IncomingMessage, Parsed, read_object
 from .identity import Identity, Unidentified
 from .replies import Outcome, Part, Reply, RetryLater, Sent, split_text
+from .setup import Check, ask_nobody
 from .signatures import Secrets, SignatureRefused, Verified
 
 __all__ = ["NONSENSE", "Codec", "post", "trouble_of"]
@@ -31,7 +32,7 @@ class Codec(ABC):
         text_limit: The characters that one reply may have; a longer one is sent in parts.
         receives: Whether messages come in; else it only sends.
         asks_at_start: Whether what comes in is judged by who we are (`read_addressed`): then the
-            provider is asked for it at the start.
+            provider is asked for it at the start, and not only by `inspect`.
         has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
@@ -144,6 +145,23 @@ class Codec(ABC):
     ) -> Identity | Unidentified:
         """Return who we are by the provider's answer to `identify`, or why that is not known."""
         return Unidentified("the kind asks nobody")
+
+    def inspect(self, address: str) -> Program[tuple[Check, ...]]:
+        """Ask the provider whether the channel is set up right; most kinds have none to ask.
+
+        Args:
+            address: Where deliveries come in: a URL, or its path where the rest is not known.
+        """
+        return ask_nobody()
+
+    def register(self, address: str, commands: Mapping[str, str]) -> Program[tuple[Check, ...]]:
+        """Tell the provider where to send deliveries, or a person what to enter there.
+
+        Args:
+            address: The URL at which deliveries come in.
+            commands: Those of the channel, with what each is for.
+        """
+        return ask_nobody(Check("webhook", None, f"send signed deliveries to {address}"))
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask nothing: the address of a file stands in its message."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["OPTED_OUT", "Command", "help_text", "read_command"]
+__all__ = ["COMMANDS", "OPTED_OUT", "Command", "help_text", "read_command"]
 
 # Telegram writes `/help@bot` in groups, and a word behind the first `/start` of a link.
 _COMMAND: Final = re.compile(r"\s*/(help|start|stop)(?:@\w+)?(\s[^\n]*)?\s*", re.IGNORECASE)
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "new": "begins a new conversation",
+    "help": "shows this text",
+    "stop": "ends all messages from here",
+    "start": "begins them again",
+}
+"""The commands of every channel, each with its meaning."""
 
 OPTED_OUT: Final = "You get no more messages from here. Write /start when you want them again."
 
@@ -38,12 +46,6 @@ def help_text(name: str, description: str | None, more: Iterable[tuple[str, str]
 
     `more` are the commands of the channel itself, each with its meaning.
     """
-    lines = (
-        *more,
-        ("/new", "begins a new conversation"),
-        ("/help", "shows this text"),
-        ("/stop", "ends all messages from here"),
-        ("/start", "begins them again"),
-    )
+    lines = (*more, *((f"/{name}", meaning) for name, meaning in COMMANDS.items()))
     about = f"This is {name}." if not description else f"This is {name}: {description}"
     return "\n".join([about, "", *(f"{command} {meaning}" for command, meaning in lines)])

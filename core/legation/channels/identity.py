@@ -27,16 +27,20 @@ class Identity:
         id: What the provider calls us: a bot's id, a user's, that of a phone number.
         name: By what people call us: the name of the bot or the user, the phone number.
         workspace: The only workspace whose events are ours, or "".
+        bot_id: The id of the bot behind a user, or "".
         url: The address of the workspace, or "".
         title: The name of the business, or "".
+        quality: The provider's judgement of our messages, or "".
         reads_groups: Whether every message of a group comes; None where that is not said.
     """
 
     id: str
     name: str
     workspace: str = ""
+    bot_id: str = ""
     url: str = ""
     title: str = ""
+    quality: str = ""
     reads_groups: bool | None = None
 
 

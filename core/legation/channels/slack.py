@@ -8,13 +8,13 @@ it does not prove that the first one arrived.  The inbox knows what is a duplica
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlencode
 
 from attrs import evolve, field
 
-from ..effects import Fetch, FetchReply, Unreachable
+from ..effects import Fetch, FetchReply, Program, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
@@ -45,7 +45,9 @@ from .replies import (
     retry_after,
 )
 from .settings import base_url, check_base_url, check_token
+from .setup import Check, ask_identity, ask_nobody
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, slack_v0
+from .slack_setup import check_app, describe_requests
 
 __all__ = ["Slack"]
 
@@ -140,7 +142,7 @@ class Slack(Codec):
             return None
         return Fetch("GET", f"{self.api_base_url}/files.info?file={media.id}", self._credentials)
 
-    def identify(self) -> Fetch | None:
+    def identify(self) -> Fetch:
         """Ask which bot of which workspace the token is for ("auth.test")."""
         return Fetch("POST", f"{self.api_base_url}/auth.test", self._credentials)
 
@@ -158,8 +160,19 @@ class Slack(Codec):
             user,
             identifier(at(answer, "user")),
             workspace="" if at(answer, "is_enterprise_install") is True else team,
+            bot_id=identifier(at(answer, "bot_id")),
             url=identifier(at(answer, "url")),
         )
+
+    def inspect(self, address: str) -> Program[tuple[Check, ...]]:
+        """Ask whose the token is and what it may do."""
+        asked = yield from ask_identity(self, self.identify())
+        checks = check_app(asked, mentions_only=self.mentions_only)
+        return (*checks, *describe_requests(address))
+
+    def register(self, address: str, commands: Mapping[str, str]) -> Program[tuple[Check, ...]]:
+        """Ask nothing: Slack takes addresses from people alone."""
+        return ask_nobody(*describe_requests(address))
 
     def download(self, media: Attachment, found: FetchReply | None) -> Fetch | None:
         """Return the request for the file; the app needs the scope `files:read`."""

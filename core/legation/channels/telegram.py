@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import field
 
-from ..effects import Fetch, FetchReply, Unreachable
+from ..effects import Fetch, FetchReply, Program, Unreachable
 from ..http.bodies.json_text import JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
@@ -35,8 +35,10 @@ from .replies import (
     retry_after,
 )
 from .settings import base_url, check_base_url
+from .setup import Check, ask_identity
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, telegram_token
 from .telegram_groups import Addressee, words_without_us
+from .telegram_setup import check_bot, inspect_webhook, register_webhook
 
 __all__ = ["Telegram"]
 
@@ -226,7 +228,7 @@ class Telegram(Codec):
         body = compact_json(arguments).encode()
         return Fetch("POST", url, (("content-type", "application/json"),), body)
 
-    def identify(self) -> Fetch | None:
+    def identify(self) -> Fetch:
         """Ask for the bot's name, and whether it gets every message of a group ("getMe")."""
         return self._call("getMe", {})
 
@@ -241,6 +243,18 @@ class Telegram(Codec):
         if not self._is_us(user) or not _USERNAME.fullmatch(name):
             return NONSENSE
         return Identity(self._own_id, name, reads_groups=reads if isinstance(reads, bool) else None)
+
+    def inspect(self, address: str) -> Program[tuple[Check, ...]]:
+        """Ask whose the token is, and where Telegram sends updates."""
+        asked = yield from ask_identity(self, self.identify())
+        checks = tuple(check_bot(asked, mentions_only=self.mentions_only))
+        if isinstance(asked.found, Unidentified):
+            return checks
+        return (*checks, *(yield from inspect_webhook(self._call, address, self.name)))
+
+    def register(self, address: str, commands: Mapping[str, str]) -> Program[tuple[Check, ...]]:
+        """Set the webhook with our secret, and the commands that Telegram shows."""
+        return register_webhook(self._call, address, self.secret_token, commands)
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the path of a file, which is good for an hour at least."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from attrs import evolve, field
 
-from ..effects import Fetch, FetchReply, Unreachable
+from ..effects import Fetch, FetchReply, Program, Unreachable
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import Headers, compact_json
 from ..values import frozen
@@ -46,7 +46,9 @@ from .replies import (
     retry_after,
 )
 from .settings import base_url, check_base_url, check_segment, check_token
+from .setup import Check, ask_identity, ask_nobody
 from .signatures import Secrets, SignatureRefused, Verified, active_secrets, hub256, is_among
+from .whatsapp_setup import check_number, describe_webhook, inspect_number
 
 __all__ = ["WhatsApp"]
 
@@ -171,10 +173,15 @@ class WhatsApp(Codec):
             if at(value, name):
                 yield name
 
-    def identify(self) -> Fetch | None:
+    def identify(self) -> Fetch:
         """Ask for the phone number as people see it ("Phone Number" of the Graph API)."""
-        asked = "?fields=display_phone_number,verified_name"
-        return Fetch("GET", f"{self.api_base_url}/{self.phone_number_id}{asked}", self._credentials)
+        asked = "display_phone_number,verified_name,quality_rating"
+        return self._ask(asked)
+
+    def _ask(self, fields: str) -> Fetch:
+        """Return the request for `fields` of the phone number."""
+        url = f"{self.api_base_url}/{self.phone_number_id}?fields={fields}"
+        return Fetch("GET", url, self._credentials)
 
     def read_identity(
         self, reply: FetchReply | Unreachable, now_us: int
@@ -190,7 +197,20 @@ class WhatsApp(Codec):
             self.phone_number_id,
             shown,
             title=identifier(at(number, "verified_name")),
+            quality=identifier(at(number, "quality_rating")),
         )
+
+    def inspect(self, address: str) -> Program[tuple[Check, ...]]:
+        """Ask which number it is, and where Meta sends its messages."""
+        asked = yield from ask_identity(self, self.identify())
+        checks = tuple(check_number(asked))
+        if isinstance(asked.found, Unidentified):
+            return checks
+        return (*checks, *(yield from inspect_number(self._ask("webhook_configuration"), address)))
+
+    def register(self, address: str, commands: Mapping[str, str]) -> Program[tuple[Check, ...]]:
+        """Ask nothing: the address of an app is entered by a person."""
+        return ask_nobody(*describe_webhook(address))
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the address of a file, which is good for five minutes."""

@@ -198,6 +198,11 @@ class HostedChannel:
         """The name in its path."""
         return self.codec.name
 
+    @property
+    def webhook(self) -> str:
+        """The path at which deliveries come in."""
+        return f"/{self.id}/webhook"
+
 
 @frozen(eq=False)
 class Registry:

@@ -48,13 +48,14 @@ def read(codec: Codec, content: Any, status: int = 200) -> Identity | Unidentifi
                 "UDESK",
                 "desk",
                 workspace="T1",
+                bot_id="BDESK",
                 url="https://grand-hotel.slack.com/",
             ),
         ),
         (
             WHATSAPP,
             WhatsAppApi(),
-            Identity("111", "+1 555-000-1", title="Grand Hotel"),
+            Identity("111", "+1 555-000-1", title="Grand Hotel", quality="GREEN"),
         ),
     ],
 )
