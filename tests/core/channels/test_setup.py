@@ -62,6 +62,10 @@ def only(content: Any, method: str, api: TelegramApi | None = None) -> Network:
     return answer
 
 
+def saying(answer: FetchReply | Unreachable) -> Network:
+    return lambda _: answer
+
+
 # --- Telegram ----------------------------------------------------------------------------------
 
 
@@ -101,12 +105,12 @@ def test_commands_that_telegram_does_not_take_are_a_finding() -> None:
 @pytest.mark.parametrize(
     ("hook", "found"),
     [
-        ({}, {"webhook"}),
+        (dict[str, Any](), {"webhook"}),
         ({"url": "https://other.example/bot/webhook"}, {"webhook"}),
         ({"url": "https://[broken"}, {"webhook"}),
         ({**HOOK, "allowed_updates": ["message"]}, {"updates"}),
-        ({**HOOK, "allowed_updates": []}, set()),
-        ({**HOOK, "last_error_message": "Wrong response: 403", "last_error_date": 1}, set()),
+        ({**HOOK, "allowed_updates": []}, set[str]()),
+        ({**HOOK, "last_error_message": "Wrong response: 403", "last_error_date": 1}, set[str]()),
         (
             {**HOOK, "last_error_message": "Wrong response: 403", "pending_update_count": 3},
             {"deliveries"},
@@ -115,7 +119,7 @@ def test_commands_that_telegram_does_not_take_are_a_finding() -> None:
             {**HOOK, "last_error_message": "SSL error", "last_error_date": NOW // 1_000_000 - 9},
             {"deliveries"},
         ),
-        ({**HOOK, "pending_update_count": "many"}, set()),
+        ({**HOOK, "pending_update_count": "many"}, set[str]()),
     ],
 )
 def test_a_webhook_that_is_not_right_is_a_finding(hook: dict[str, Any], found: set[str]) -> None:
@@ -250,12 +254,12 @@ def test_whatsapp_is_registered_by_a_person() -> None:
         (TELEGRAM, TelegramApi(bot_token="43:another")),
         (SLACK, SlackApi(bot_token="xoxb-another")),
         (WHATSAPP, WhatsAppApi(access_token="another")),
-        (TELEGRAM, lambda _: Unreachable("timeout")),
-        (SLACK, lambda _: Unreachable("timeout")),
-        (WHATSAPP, lambda _: Unreachable("timeout")),
-        (TELEGRAM, lambda _: FetchReply(429, {}, b'{"ok":false,"error_code":429}')),
-        (SLACK, lambda _: FetchReply(200, {}, b'{"ok":false,"error":"token_revoked"}')),
-        (WHATSAPP, lambda _: FetchReply(200, {}, b"<html>")),
+        (TELEGRAM, saying(Unreachable("timeout"))),
+        (SLACK, saying(Unreachable("timeout"))),
+        (WHATSAPP, saying(Unreachable("timeout"))),
+        (TELEGRAM, saying(FetchReply(429, {}, b'{"ok":false,"error_code":429}'))),
+        (SLACK, saying(FetchReply(200, {}, b'{"ok":false,"error":"token_revoked"}'))),
+        (WHATSAPP, saying(FetchReply(200, {}, b"<html>"))),
     ],
 )
 def test_a_provider_that_does_not_say_who_we_are_is_a_finding(codec: Codec, api: Network) -> None:

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from legation import Platform
 from legation.channels.identity import Identity, Unidentified
-from legation.effects import Fetch, FetchReply, Transact, Unreachable
+from legation.effects import Fetch, FetchReply, Unreachable
 from legation.messaging.identities import ASKED_AGAIN_SECONDS, Identities
 from legation.platform import Responder
 from legation.store.channel_states import FetchIdentities, NoteIdentity
@@ -138,7 +138,7 @@ def test_a_channel_that_is_gone_is_not_remembered(tmp_path: Path) -> None:
 
 def test_a_database_that_fails_keeps_nobody_from_knowing() -> None:
     def touches(effect: object) -> bool:
-        unit = effect.unit if isinstance(effect, Transact) else None
+        unit: object = getattr(effect, "unit", None)
         return isinstance(unit, FetchIdentities | NoteIdentity)
 
     with Client(telegram_only(), fetch=TelegramApi()) as c:
