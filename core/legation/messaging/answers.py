@@ -27,7 +27,7 @@ from ..channels.deliveries import (
     treat,
 )
 from ..channels.replies import Reply, apology_key, outbox_rows, replies_to
-from ..effects import Job, Log, Now, Nudge, Program
+from ..effects import Job, Log, Now, Nudge, Program, Spawn
 from ..hosted.registry import HostedChannel
 from ..incidents import trace, where
 from ..runs.channel_replies import REPLY_TO, ReplyTo, answer, read_reply_to
@@ -51,7 +51,7 @@ from .gathering import gather
 from .leases import LeaseLost, WorkerLeases
 from .retry import draw_wait_us
 from .turned_away import tell_busy, tell_stranger
-from .typing_indicators import show_typing
+from .typing_indicators import ShowContinuation, show_typing
 
 __all__ = ["AnswerMessage"]
 
@@ -111,12 +111,21 @@ class AnswerMessage(Job):
         self, channel: HostedChannel, message: IncomingMessage, press: Press
     ) -> Program[tuple[Reply, ...]]:
         """Answer the run that a button is for; return what the press is owed, or a refusal."""
-        said = yield from Decision(self.worker.context, channel, message).take(press)
+        said = yield from self._settle(channel, message, press)
         now_us = yield from Now()
         closings = channel.codec.closings(message, said, now_us)
         if closings or said in (APPROVED, REJECTED):
             return closings
         return replies_to(message, said, channel.codec.compose, now_us)
+
+    def _settle(
+        self, channel: HostedChannel, message: IncomingMessage, press: Press
+    ) -> Program[str]:
+        """Decide, and show in the chat that the run goes on; return what the person reads."""
+        said = yield from Decision(self.worker.context, channel, message).take(press)
+        if channel.options.show_typing and said in (APPROVED, REJECTED):
+            yield from Spawn(ShowContinuation(self.worker, channel.id, message, press.approval))
+        return said
 
     def _ask_agent(
         self, channel: HostedChannel, message: IncomingMessage, text: str
@@ -171,14 +180,14 @@ class AnswerMessage(Job):
         approval = self.claimed.run_id
         if approves is None or (approval is not None and "." not in approval):
             return None
-        decision = Decision(self.worker.context, channel, message)
         if approval is None:
+            decision = Decision(self.worker.context, channel, message)
             waiting = yield from decision.find(owner, session_id)
             if len(waiting) != 1:
                 return SEVERAL if waiting else None
             (approval,) = waiting
             yield from self._note(approval)
-        said = yield from decision.take(Press(approval, approves))
+        said = yield from self._settle(channel, message, Press(approval, approves))
         return "" if said in (APPROVED, REJECTED) else said
 
     def _obey(

@@ -12,12 +12,17 @@ from attrs import define, evolve, field
 
 from ..channels.deliveries import IncomingMessage
 from ..channels.replies import Sent
-from ..effects import Concurrently, Interruptible, Log, Now, Nudge, Program, Sleep
+from ..effects import Concurrently, Interruptible, Job, Log, Now, Nudge, Program, Sleep
 from ..hosted.registry import HostedChannel
 from ..incidents import where
+from ..runs.followers import RunLeft, join
+from ..runs.retry import persist
+from ..store.failures import StoreFailure
+from ..store.run_reads import FetchRun
+from ..values import frozen
 from .leases import WorkerLeases
 
-__all__ = ["show_typing"]
+__all__ = ["ShowContinuation", "show_typing"]
 
 R = TypeVar("R")
 
@@ -42,6 +47,37 @@ def show_typing(
     done: list[R] = []
     yield from Concurrently((indicator.do(work, done), indicator.show()))
     return done[0]
+
+
+@frozen
+class ShowContinuation(Job):
+    """Show the indicator while a run goes on that a person answered.
+
+    Attributes:
+        channel: The id of the channel.
+        message: The answer.
+        approval: The id of what was answered: that of the run, and the event of its pause.
+    """
+
+    worker: WorkerLeases
+    channel: str
+    message: IncomingMessage
+    approval: str
+
+    def program(self) -> Program[None]:
+        """Wait for the end of the run; nobody else waits for this."""
+        channel = self.worker.channel(self.channel)
+        try:
+            yield from show_typing(self.worker, channel, self.message, self._wait())
+        except (RunLeft, StoreFailure):
+            return  # the process ends, or the run goes on after a while, elsewhere
+
+    def _wait(self) -> Program[None]:
+        run_id, _, events = self.approval.rpartition(".")
+        context, database = self.worker.context, self.worker.database
+        row = yield from persist(database, FetchRun(run_id, None, any_owner=True), context.is_over)
+        if row is not None:
+            yield from join(database, row.owner, run_id, int(events), context.is_over, context)
 
 
 @define(eq=False)

@@ -21,11 +21,14 @@ from legation.effects import (
     Nudge,
     Program,
     Sleep,
+    Transact,
     Unreachable,
 )
 from legation.hosted.registry import HostedChannel
 from legation.messaging.leases import WorkerLeases
-from legation.messaging.typing_indicators import _Indicator, show_typing
+from legation.messaging.typing_indicators import ShowContinuation, _Indicator, show_typing
+from legation.store.failures import StatementFailed
+from legation.store.run_reads import FetchRun
 from legation_testing import (
     Client,
     Delayed,
@@ -182,6 +185,30 @@ def test_a_paused_run_shows_nothing_while_it_waits_for_a_person() -> None:
     assert len(provider.seen) == 1
 
 
+@pytest.mark.parametrize("says", ["yes", "no"])
+def test_a_run_that_goes_on_after_an_answer_is_shown_until_it_ends(says: str) -> None:
+    @tool(requires_confirmation=True)
+    def book() -> str:
+        """Book a room."""
+        return "booked"
+
+    slowly = Says("Done.", after_seconds=6)
+    model = ScriptedModel([Says(calls=[call("book")]), slowly])
+    made = [evolve(c, show_typing=True, approve="sender") for c in channels("http://127.0.0.1:9")]
+    agent = Agent(id="concierge", model=model, tools=[book])
+    provider = TelegramApi()
+    with Client(lambda: platform(agents=[agent], channels=made), fetch=provider) as c:
+        deliver(c, telegram(7, 1, "Book a room"))
+        c.advance(3)
+        assert provider.typing == []
+        deliver(c, telegram(7, 2, says))
+        c.advance(20)
+
+    assert provider.typing == ["7", "7"]
+    assert provider.seen[-1].text == "Done."
+    assert provider.refused == []
+
+
 # --- what it does not do -----------------------------------------------------------------------
 
 
@@ -324,6 +351,20 @@ def test_a_bug_of_a_codec_ends_the_indicator_alone() -> None:
     indicator = _Indicator(*at_work(), evolve(MESSAGE, thread="no number"))
 
     play(indicator.show(), [(Interruptible, Each([(Sleep(1.0), None), (Log, None)]))])
+
+
+def test_a_run_that_was_deleted_is_not_waited_for() -> None:
+    worker, _ = at_work(show=False)
+    shown = ShowContinuation(worker, "telegram", MESSAGE, "run-1.7")
+
+    play(shown.program(), [(Transact("main", FetchRun("run-1", None, any_owner=True)), None)])
+
+
+def test_a_database_that_fails_ends_the_indicator_of_a_run_that_goes_on() -> None:
+    worker, _ = at_work(show=False)
+    shown = ShowContinuation(worker, "telegram", MESSAGE, "run-1.7")
+
+    play(shown.program(), [(Transact, StatementFailed("x"))])
 
 
 def test_an_indicator_may_be_closed_at_every_effect() -> None:
