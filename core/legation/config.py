@@ -289,6 +289,7 @@ class Channel(Identified):
     allow: TextsOrNone = field(default=None, converter=texts_or_none)
     waiting: int = 100
     subjects: Mapping[str, str] = field(factory=dict[str, str])
+    agents: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
     gather_seconds: float = 0.0
     app_secret_env: str | None = None

@@ -170,6 +170,7 @@ class _Answered(Identified):
         allow: The ids of the people who are answered; everybody is unless it is given.
         waiting: How many messages of one person may wait; 0 for any number.
         subjects: The subjects that people are, by their ids: their direct chats are those of it.
+        agents: Other agents or teams, by the commands with which a conversation with one begins.
         commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
         transcribe: The model that makes text of voice messages, by its name.
         gather_seconds: For how long messages of one person are gathered, to be one for the agent.
@@ -185,6 +186,7 @@ class _Answered(Identified):
     allow: TextsOrNone = field(default=None, converter=texts_or_none)
     waiting: int = 100
     subjects: Mapping[str, str] = field(factory=dict[str, str])
+    agents: Mapping[str, str] = field(factory=dict[str, str])
     transcribe: str | None = None
     gather_seconds: float = 0.0
 

@@ -112,7 +112,8 @@ def _inspect(hosted: HostedChannel, url: str) -> _Inspected:
 
 def _register(hosted: HostedChannel, url: str) -> _Inspected:
     address = f"{url}{hosted.webhook}"
-    commands = COMMANDS if hosted.options.commands else dict[str, str]()
+    others = {word[1:]: f"asks {one.name}"[:256] for word, one in hosted.others.items()}
+    commands = {**others, **(COMMANDS if hosted.options.commands else {})}
     return _Inspected(hosted, address, _ask(hosted.codec.register(address, commands)))
 
 

@@ -29,7 +29,7 @@ from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 
 KEYS = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2", "S": "a-secret", "T": "a-token"}
-OF_ALL = {"id", "agent", "team", "apology", *(a.name for a in fields(ChannelOptions))}
+OF_ALL = {"id", "agent", "team", "agents", "apology", *(a.name for a in fields(ChannelOptions))}
 
 
 def required(cls: type[Any]) -> dict[str, bool]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["COMMANDS", "OPTED_OUT", "Command", "help_text", "read_command"]
+__all__ = ["COMMANDS", "OPTED_OUT", "Command", "help_text", "read_command", "read_word"]
 
 # Telegram writes `/help@bot` in groups, and a word behind the first `/start` of a link.
 _COMMAND: Final = re.compile(r"\s*/(help|start|stop)(?:@\w+)?(\s[^\n]*)?\s*", re.IGNORECASE)
+_WORD: Final = re.compile(r"\s*/(\w{1,32})(?:@\w+)?(?:\s+|\Z)", re.ASCII)
 
 COMMANDS: Final[Mapping[str, str]] = {
     "new": "begins a new conversation",
@@ -39,6 +40,12 @@ def read_command(text: str) -> Command | None:
     command = Command(found[1].lower())
     more = (found[2] or "").strip()
     return None if more and command is not Command.START else command
+
+
+def read_word(text: str) -> tuple[str, str]:
+    """Return the word behind a `/` at the beginning, with it, and what follows; "" for neither."""
+    found = _WORD.match(text)
+    return (f"/{found[1].lower()}", text[found.end() :].strip()) if found else ("", "")
 
 
 def help_text(name: str, description: str | None, more: Iterable[tuple[str, str]] = ()) -> str:

@@ -21,7 +21,7 @@ Say: TypeAlias = Callable[[str, str], None]
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 _OPTIONS: Final = tuple(a.name for a in fields(ChannelOptions))
-_OF_ALL: Final = ("id", "kind", "agent", "team", "apology", *_OPTIONS, "settings")
+_OF_ALL: Final = ("id", "kind", "agent", "team", "agents", "apology", *_OPTIONS, "settings")
 _FLAT: Final = tuple(a.name for a in fields(Channel) if a.name not in _OF_ALL)
 """The settings of our own kinds; those of others stand below `settings`."""
 

@@ -10,7 +10,7 @@ more of it.
 from __future__ import annotations
 
 import json
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from attrs import evolve
 
@@ -23,7 +23,6 @@ from ..channels.deliveries import (
     Say,
     decode_message,
     encode_message,
-    rest_of_new,
     treat,
 )
 from ..channels.replies import Reply, apology_key, outbox_rows, replies_to
@@ -45,7 +44,7 @@ from ..store.run_states import RunState
 from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
-from .conversations import find_conversation, list_ids, name_speaker
+from .conversations import find_conversation, list_ids, name_speaker, read_beginning, resume
 from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
 from .gathering import gather
 from .leases import LeaseLost, WorkerLeases
@@ -56,8 +55,6 @@ from .typing_indicators import ShowContinuation, show_typing
 __all__ = ["AnswerMessage"]
 
 R = TypeVar("R")
-
-_NEW: Final = "A new conversation begins. What can I do for you?"
 
 
 @frozen
@@ -139,9 +136,8 @@ class AnswerMessage(Job):
         most = room + 2 if room else 0  # with this one, and one too many
         fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender, most)
         standing = yield from self._transact(fetch)
-        session_id, commands = standing.session_id, channel.options.commands
+        commands = channel.options.commands
         command = read_command(text) if commands else None
-        rest = rest_of_new(text) if commands else None
         if commands and standing.opted_out and command is not Command.START:
             return ()
         if room and standing.waiting == most and not self.claimed.run_id:
@@ -149,14 +145,16 @@ class AnswerMessage(Job):
             now_us = yield from Now()
             return tell_busy(channel, message, now_us)
         said: str | None
+        begun = read_beginning(channel, message, talk.base, text)
+        channel, session_id = resume(channel, talk.base, standing.session_id)
         if command is not None:
             said = yield from self._obey(channel, message, command)
-        elif rest is None:
+        elif begun is None:
             said = yield from self._decide_by_words(channel, message, text, talk.owner, session_id)
         else:
-            session_id = f"{talk.base}#{message.message_id}"
+            channel, session_id, text = begun.channel, begun.session_id, begun.words
             yield from self._open(channel, talk.owner, session_id)
-            said, text = None if rest or message.media else _NEW, rest
+            said = None if text or message.media else begun.greeting
         if said is None:
             work = self._run(channel, message, talk.owner, session_id, text)
             return (yield from show_typing(self.worker, channel, message, work))
@@ -202,7 +200,9 @@ class AnswerMessage(Job):
                 yield from self._transact(OptIn(channel.id, person))
         if command is Command.STOP:
             return OPTED_OUT
-        return help_text(channel.component.name, channel.component.description)
+        component = channel.component
+        more = ((word, f"asks {other.name}") for word, other in channel.others.items())
+        return help_text(component.name, component.description, more)
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
         now_us = yield from Now()

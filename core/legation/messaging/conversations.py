@@ -9,20 +9,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..channels.deliveries import IncomingMessage, channel_session_id
+from attrs import evolve
+
+from ..channels.commands import read_word
+from ..channels.deliveries import IncomingMessage, channel_session_id, rest_of_new
 from ..hosted.registry import HostedChannel
 from ..values import frozen
 
 __all__ = [
+    "Beginning",
     "Conversation",
     "find_conversation",
     "find_owner",
     "list_ids",
     "name_speaker",
     "owner_of",
+    "read_beginning",
+    "resume",
 ]
 
 _LONGEST_NAME: Final = 64
+_NEW: Final = "A new conversation begins. What can I do for you?"
+_NEW_WITH: Final = "A new conversation with {} begins. What can I do for you?"
 
 
 @frozen
@@ -52,6 +60,47 @@ def find_conversation(channel: HostedChannel, message: IncomingMessage) -> Conve
     if subject is not None and (alone or not message.in_group):
         return Conversation(subject, base)
     return Conversation(f"~channel:{base}" if session == "thread" else owner_of(name, sender), base)
+
+
+@frozen
+class Beginning:
+    """The beginning of a conversation: with whom, in which session, and its first words.
+
+    `greeting` is for a person who says no more.
+    """
+
+    channel: HostedChannel
+    session_id: str
+    words: str
+    greeting: str
+
+
+def read_beginning(
+    channel: HostedChannel, message: IncomingMessage, base: str, text: str
+) -> Beginning | None:
+    """Return the conversation that begins with `text`, if one does: by `/new`, or with another."""
+    rest = rest_of_new(text) if channel.options.commands else None
+    if rest is not None:
+        return Beginning(channel, f"{base}#{message.message_id}", rest, _NEW)
+    word, words = read_word(text) if channel.others else ("", "")
+    other = channel.others.get(word)
+    if other is None:
+        return None
+    session_id = f"{base}!{word[1:]}#{message.message_id}"
+    greeting = _NEW_WITH.format(other.name)
+    return Beginning(evolve(channel, component=other), session_id, words, greeting)
+
+
+def resume(channel: HostedChannel, base: str, session_id: str) -> tuple[HostedChannel, str]:
+    """Return the channel with who answers in `session_id`, and the session itself.
+
+    Where its command is gone from the configuration, the first session of the conversation goes on.
+    """
+    named = session_id.removeprefix(base)
+    if not named.startswith("!"):
+        return channel, session_id
+    other = channel.others.get("/" + named[1:].partition("#")[0])
+    return (channel, base) if other is None else (evolve(channel, component=other), session_id)
 
 
 def find_owner(channel: HostedChannel, sender: str) -> str | None:

@@ -11,7 +11,7 @@ __all__ = ["FetchStanding", "OpenSession", "OptIn", "OptOut", "Standing"]
 
 STANDING: Final = Sql(
     """select (select session_id from sessions where owner = :owner
-        and (session_id = :base or substr(session_id, 1, :length) = :prefix)
+        and (session_id = :base or substr(session_id, 1, :length) in (:new, :other))
         order by created_us desc, session_id desc limit 1),
     exists (select 1 from channel_optouts where channel = :channel and person = :person),
     (select count(*) from (select 1 from inbox where state = 'ready'
@@ -61,8 +61,8 @@ class FetchStanding(ReadUnit[Standing]):
 
     def statements(self, dialect: Dialect) -> Statements[Standing]:
         """Yield one read."""
-        prefix = f"{self.base}#"
-        rows = yield STANDING.of(self, prefix=prefix, length=len(prefix))
+        new, other, length = f"{self.base}#", f"{self.base}!", len(self.base) + 1
+        rows = yield STANDING.of(self, new=new, other=other, length=length)
         session_id, opted_out, waiting = rows[0]
         return Standing(session_id or self.base, bool(opted_out), waiting)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from legation import Channel, ConfigurationError
+from legation import Agent, Channel, ConfigurationError, Database, Team
 
 from ...providers.deliveries import channels, platform
 
@@ -92,3 +92,27 @@ def test_messages_are_gathered_for_up_to_a_minute(seconds: float) -> None:
 def test_other_spans_of_time_are_refused(seconds: float) -> None:
     sentence = "must be a number from 0 to 60"
     assert faults(gather_seconds=seconds) == [("channels.standard.gather_seconds", sentence)]
+
+
+def test_a_command_calls_another_agent_or_team_of_the_same_database() -> None:
+    given: dict[str, Any] = {
+        "agents": [Agent("concierge"), Agent("lawyer"), Agent("far", database="second")],
+        "teams": [Team("desk", members=["lawyer"])],
+        "databases": [Database("main", "sqlite://"), Database("second", "sqlite:///x.db")],
+    }
+    right = _channel(agents={"/legal": "lawyer", "/d_2": "desk"})
+    hosted = platform(channels=[right], **given).registry.channels["standard"]
+    assert {word: one.kind for word, one in hosted.others.items()} == {
+        "/legal": "agent",
+        "/d_2": "team",
+    }
+
+    wrong = {"/new": "lawyer", "legal": "lawyer", "/Legal": "lawyer", "/x": "nobody", "/y": "far"}
+    with pytest.raises(ConfigurationError) as caught:
+        platform(channels=[_channel(agents=wrong)], **given)
+    shape = "expected /[a-z0-9_]{1,32}, and none of /new, /help, /start, /stop"
+    assert [(fault.path, fault.message) for fault in caught.value.faults] == [
+        *((f'channels.standard.agents."{word}"', shape) for word in ("/new", "legal", "/Legal")),
+        ('channels.standard.agents."/x"', "no agent or team 'nobody'"),
+        ('channels.standard.agents."/y"', "'far' is not in the database of 'concierge'"),
+    ]

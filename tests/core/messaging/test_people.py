@@ -13,8 +13,8 @@ import pytest
 
 from legation import Agent, Channel, Platform
 from legation.channels.deliveries import IncomingMessage
-from legation.messaging.conversations import name_speaker
-from legation_testing import Client
+from legation.messaging.conversations import name_speaker, resume
+from legation_testing import Client, ScriptedModel
 
 from ...providers.deliveries import platform, signed
 from ...providers.strict import StandardReceiver
@@ -327,3 +327,71 @@ def test_nobody_is_a_subject_by_an_id_that_looks_like_anothers(
     room.hear(hostile, "hi")
 
     assert {owner for owner, _ in room.runs()} <= {f"~channel:standard:{hostile}"}
+
+
+# --- several agents ------------------------------------------------------------------------------
+
+CREW: dict[str, Any] = {
+    "agents": [Agent("concierge", name="Concierge"), Agent("lawyer", name="Lawyer")]
+}
+
+
+def test_a_command_begins_a_conversation_with_another_agent_until_the_next_one(
+    enter: OpenRoom,
+) -> None:
+    room = enter(agents={"/legal": "lawyer"}, configuration=CREW)
+    for words in ("one", "/legal two", "three", "/new four", "/LEGAL@a_bot", "five", "/legally"):
+        room.hear("ada", words)
+    room.hear("bob", "six")
+    room.hear("ada", "/help")
+
+    ada = "~channel:standard:ada"
+    assert room.runs() == {
+        (ada, "standard:ada"): ["one"],
+        (ada, "standard:ada!legal#d-0002"): ["two", "three"],
+        (ada, "standard:ada#d-0004"): ["four"],
+        (ada, "standard:ada!legal#d-0005"): ["five", "/legally"],
+        ("~channel:standard:bob", "standard:bob"): ["six"],
+    }
+    query = {"db_id": "main", "component_id": "lawyer", "type": "agent"}
+    lawyers = room.client.get("/sessions", query=query).json()["data"]
+    assert {row["session_id"] for row in lawyers} == {
+        "standard:ada!legal#d-0002",
+        "standard:ada!legal#d-0005",
+    }
+    greeting = "A new conversation with Lawyer begins. What can I do for you?"
+    assert ("ada", greeting) in room.said
+    assert "/legal asks Lawyer" in room.said[-1][1]
+
+
+def test_an_id_of_a_person_leads_into_no_session_of_anothers_agent(enter: OpenRoom) -> None:
+    room = enter(agents={"/legal": "lawyer"}, session="thread", configuration=CREW)
+    room.hear("ada", "/legal one")
+    for hostile in ("ada!legal", "ada!legal#d-0001", "ada#d-0001"):
+        room.hear(hostile, "two")
+
+    assert [words for words in room.runs().values() if "one" in words] == [["one"]]
+
+
+def test_a_conversation_goes_on_with_the_first_agent_where_its_command_is_gone(
+    enter: OpenRoom,
+) -> None:
+    hosted = enter(agents={"/legal": "lawyer"}, configuration=CREW).client.platform
+    assert isinstance(hosted, Platform)
+    channel = hosted.registry.channels["standard"]
+
+    def found(session_id: str) -> tuple[str, str]:
+        routed, name = resume(channel, "standard:ada", session_id)
+        return routed.component.id, name
+
+    assert found("standard:ada!legal#1") == ("lawyer", "standard:ada!legal#1")
+    assert found("standard:ada!gone#1") == ("concierge", "standard:ada")
+    assert found("standard:ada#1") == ("concierge", "standard:ada#1")
+
+
+def test_the_model_of_another_agent_is_replaced_as_that_of_the_first(enter: OpenRoom) -> None:
+    room = enter(agents={"/legal": "lawyer"}, configuration=CREW)
+    with room.client.override(model=ScriptedModel(["It depends."]), agent="lawyer"):
+        room.hear("ada", "/legal may I?")
+
+    assert room.said == [("ada", "It depends.")]
