@@ -480,7 +480,8 @@ class TelegramApi(Provider):
 
     def _set_commands(self, asked: dict[str, Any]) -> Reply:
         """Answer "setMyCommands": at most 100, each with a name and a description."""
-        shape(asked, {"commands": lambda value: isinstance(value, list) and len(value) <= 100})
+        shape(asked, {"commands": lambda value: isinstance(value, list)})
+        need(len(asked["commands"]) <= 100, "too many commands")
         members = {"command": matching(r"[a-z0-9_]{1,32}"), "description": text(256)}
         for command in asked["commands"]:
             shape(command, members, "commands.")

@@ -83,6 +83,8 @@ def test_the_provider_is_asked_once_at_the_start_and_once_a_day() -> None:
         api.username = "front_bot"
         c.advance(2)
         assert (known(c)["telegram"].name, api.identified) == ("front_bot", 2)
+        c.advance(ASKED_AGAIN_SECONDS)
+        assert api.identified == 3
         assert [line["name"] for line in lines(c, "channel_identified")] == [
             "desk_bot",
             "front_bot",
