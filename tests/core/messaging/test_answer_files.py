@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from legation import Agent, Platform, RunFile
+from legation.channels.answer_files import AnswerFile
+from legation.channels.replies import Reply
 from legation.effects import Fetch, FetchReply, Unreachable
 from legation_testing import Client
 
@@ -167,3 +171,14 @@ def test_a_file_that_the_provider_refuses_is_a_dead_letter_with_its_reason() -> 
 
     assert logs == [{"channel": "slack", "attempt": 1, "reason": "missing_scope", "dead": True}]
     assert provider.seen == []
+
+
+def test_a_file_stays_in_its_topic_or_thread() -> None:
+    file = AnswerFile("room.png", "image/png", b64encode(PNG).decode())
+    channels = made().registry.channels
+    topic = channels["telegram"].codec.encode(Reply("k", "7", "", thread="5", file=file), 0)
+    done = Reply("k", "C1", "", thread="1.5", file=file, uploaded="F1")
+    thread = channels["slack"].codec.encode(done, 0)
+
+    assert b'name="message_thread_id"\r\n\r\n5\r\n' in topic.body
+    assert json.loads(thread.body)["thread_ts"] == "1.5"
