@@ -164,6 +164,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     # Channels and the audit trail.
     ("GET", "/{channel}/webhook"): SIGNATURE,
     ("POST", "/{channel}/webhook"): SIGNATURE,
+    ("POST", "/{channel}/interactions"): SIGNATURE,
     ("GET", "/channels"): _scope("channels", "read", lists=True),
     ("GET", "/channels/{channel}"): _scope("channels", "read", names="channel"),
     ("GET", "/channels/{channel}/messages"): _scope("channels", "read", names="channel"),

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 import legation
 from legation import Agent, Model, Platform, tool
+from legation.api.openapi.operations import FORM_ONLY
 from legation.api.routes import ROUTES
 from legation.effects import Effect, Fetch, FetchReply, Program, Transact
 from legation.migrations.catalogue import CATALOGUE
@@ -33,6 +34,7 @@ from ..contract import contract_of
 from ..providers.deliveries import ENVIRON as SECRETS
 from ..providers.deliveries import platform as with_channels
 from ..providers.deliveries import slack, standard, telegram, whatsapp
+from ..providers.presses import press
 from .api.openapi.test_examples import Operation, World
 from .conftest import CORE, watched
 from .test_parts import run_examples
@@ -278,12 +280,13 @@ def use_providers() -> Client:
             telegram(4915, 7, "hi", now_us),
             slack("U1", "1.000100", "hi", now_us),
             standard("ada", "m-1", "hi", now_us),
+            press("slack", "approve:none.1", 1, now_us),
         ):
             headers = dict(delivery.headers)
             assert client.post(delivery.target, body=delivery.body, headers=headers).status == 200
         with client.peer(Platform(agents=[Agent(id="other")])):  # each looks for the other
             client.advance(10)
-        assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 4
+        assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 5
     return client
 
 
@@ -309,7 +312,7 @@ def test_neither_start_nor_any_route_nor_any_unit_nor_any_part_acts() -> None:
 
     assert touched == []
     assert challenged.body == b"1158"
-    assert statuses.keys() == {route.operation for route in ROUTES}
+    assert statuses.keys() == {route.operation for route in ROUTES} - {FORM_ONLY}
     assert {name: status for name, status in statuses.items() if status >= 300} == REFUSED
     assert (failed, wrong) == ([], [])
     assert {type(unit) for unit in units} <= {

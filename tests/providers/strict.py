@@ -26,6 +26,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from legation.effects import Fetch, FetchReply
 
 __all__ = [
+    "Act",
     "Provider",
     "Reply",
     "Seen",
@@ -46,11 +47,23 @@ Headers: TypeAlias = Mapping[str, str]
 
 @frozen
 class Seen:
-    """A message that was taken: to whom, what, and under which idempotency key."""
+    """A message that was taken: to whom, what, and under which idempotency key.
+
+    `buttons` are the data of those under it.
+    """
 
     recipient: str
     text: str
     key: str
+    buttons: tuple[str, ...] = ()
+
+
+@frozen
+class Act:
+    """A request that was taken, and is no message of its own: its method and its content."""
+
+    method: str
+    content: Mapping[str, Any]
 
 
 Members: TypeAlias = Mapping[str, Callable[[Any], bool]]
@@ -84,6 +97,7 @@ class Provider(ABC):
     Attributes:
         seen: Messages as a person sees them, in order.
         repeats: How often a known key came again.
+        acts: What was done about presses and questions, in order.
         refused: Which rules our requests broke.
         files: What people attached to their messages, by its id: the type and the content.
         fetched: The ids of the files that were given out.
@@ -98,6 +112,7 @@ class Provider(ABC):
 
     honours_keys: bool = True
     seen: list[Seen] = field(factory=list[Seen], init=False)
+    acts: list[Act] = field(factory=list[Act], init=False)
     repeats: int = field(default=0, init=False)
     refused: list[str] = field(factory=list[str], init=False)
     files: dict[str, tuple[str, bytes]] = field(factory=dict[str, tuple[str, bytes]], init=False)
@@ -124,6 +139,10 @@ class Provider(ABC):
                 taken = given or self.take_upload(target, headers, body)
                 if isinstance(taken, Reply):
                     return taken
+                act = None if taken else self.act(method, target, headers, body)
+                if act is not None:
+                    self.acts.append(act)
+                    return self.done(act)
                 message = taken or self.judge(method, target, headers, body)
             except Rule as rule:
                 self.refused.append(rule.error)
@@ -159,6 +178,14 @@ class Provider(ABC):
     def identity(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | None:
         """Return the answer to the question who we are; None when it is about something else."""
         return None
+
+    def act(self, method: str, target: str, headers: Headers, body: bytes) -> Act | None:
+        """Return what a request does beside messages; None when it sends one."""
+        return None
+
+    def done(self, act: Act) -> Reply:
+        """Return the answer to what was done."""
+        return Reply(200, b'{"ok":true,"result":true}')
 
     def given_out(self, file_id: str) -> Reply:
         """Return a file."""
@@ -244,6 +271,14 @@ def text(longest: int) -> Callable[[Any], bool]:
 
 def matching(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 def boolean(value: Any) -> bool:
@@ -348,12 +383,11 @@ class WhatsAppApi(Provider):
                 "recipient_type": matching("individual|group"),
                 "to": matching(r"\+?[0-9]{3,20}" if alone else r"[A-Za-z0-9_=-]{20,100}"),
                 "recipient": matching(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}"),
-                "type": matching("text|image|audio|video|document"),
+                "type": matching("text|image|audio|video|document|interactive"),
                 **dict.fromkeys(
-                    ("text", "image", "audio", "video", "document"),
-                    lambda value: isinstance(value, dict),
+                    ("text", "image", "audio", "video", "document", "interactive"), is_object
                 ),
-                "context": lambda value: isinstance(value, dict),
+                "context": is_object,
                 "biz_opaque_callback_data": text(512),
             },
         )
@@ -361,7 +395,10 @@ class WhatsAppApi(Provider):
             need(name in message, f"{name}: missing")
         to = str(message.get("to") or (alone and message.get("recipient")) or "")
         need(to, "to: missing")
-        if message["type"] == "text":
+        buttons: tuple[str, ...] = ()
+        if message["type"] == "interactive":
+            shown, buttons = self._question(message["interactive"])
+        elif message["type"] == "text":
             shape(message["text"], {"body": text(4096), "preview_url": boolean}, "text.")
             shown = message["text"]["body"]
         else:
@@ -369,7 +406,7 @@ class WhatsAppApi(Provider):
         shape(message.get("context", {}), {"message_id": text(512)}, "context.")
         key = message.get("biz_opaque_callback_data", "")
         need(headers.get("idempotency-key") == key, "two keys")
-        return Seen(to, shown, key)
+        return Seen(to, shown, key, buttons)
 
     def take_upload(self, target: str, headers: Headers, body: bytes) -> Reply | Seen | None:
         """Answer "Upload media"; of documents it takes few types, of images two."""
@@ -393,6 +430,23 @@ class WhatsAppApi(Provider):
         family = media_type.split("/")[0]
         need(kind == (family if family in ("image", "audio") else "document"), "kind")
         return f"{kind} {value.get('filename', name)}"
+
+    @staticmethod
+    def _question(asked: Any) -> tuple[str, tuple[str, ...]]:
+        """Check "Interactive reply buttons": at most three, each with its own title."""
+        members: Members = {"type": matching("button"), "body": is_object, "action": is_object}
+        shape(asked, members, "interactive.")
+        shape(asked["body"], {"text": text(1024)}, "body.")
+        shape(asked["action"], {"buttons": is_list}, "action.")
+        buttons = asked["action"]["buttons"]
+        need(1 <= len(buttons) <= 3, "action.buttons: 1 to 3")
+        for button in buttons:
+            shape(button, {"type": matching("reply"), "reply": lambda value: True}, "button.")
+            shape(button["reply"], {"id": text(256), "title": text(20)}, "reply.")
+        replies = [button["reply"] for button in buttons]
+        for name in ("id", "title"):
+            need(len({reply[name] for reply in replies}) == len(replies), f"reply.{name}: twice")
+        return asked["body"]["text"], tuple(reply["id"] for reply in replies)
 
     def answer(self, message: Seen, number: int) -> bytes:
         contact = {"input": message.recipient, "wa_id": message.recipient.removeprefix("+")}
@@ -421,7 +475,10 @@ _UPDATES: Final = frozenset({"message", "callback_query", "my_chat_member", "edi
 
 @define(eq=False)
 class TelegramApi(Provider):
-    """Bot API, "sendMessage"; it knows no idempotency key."""
+    """Bot API, "sendMessage", "answerCallbackQuery" and the editing of messages.
+
+    It knows no idempotency key.
+    """
 
     kind: ClassVar[str] = "telegram"
 
@@ -551,16 +608,15 @@ class TelegramApi(Provider):
                 "chat_id": lambda value: integer(value) or chat(value),
                 "text": text(4096),
                 "message_thread_id": integer,
-                "reply_parameters": lambda value: isinstance(value, dict),
-                "link_preview_options": lambda value: isinstance(value, dict),
-                "entities": lambda value: isinstance(value, list),
+                "reply_parameters": is_object,
+                "link_preview_options": is_object,
+                "entities": is_list,
+                "reply_markup": is_object,
             },
         )
         for name in ("chat_id", "text"):
             need(name in message, f"{name}: missing")
-        for entity in message.get("entities", ()):
-            self._entity(entity, message["text"].encode("utf-16-le"))
-        self._nesting(message.get("entities", ()))
+        self._entities(message)
         shape(
             message.get("reply_parameters", {"message_id": 1}),
             {"message_id": integer, "allow_sending_without_reply": boolean},
@@ -568,7 +624,50 @@ class TelegramApi(Provider):
         )
         shape(message.get("link_preview_options", {}), {"is_disabled": boolean}, "preview.")
         key = headers.get("idempotency-key", "")
-        return Seen(str(message["chat_id"]), message["text"], key)
+        buttons = self._keyboard(message.get("reply_markup", {"inline_keyboard": []}))
+        return Seen(str(message["chat_id"]), message["text"], key, buttons)
+
+    def act(self, method: str, target: str, headers: Headers, body: bytes) -> Act | None:
+        """Check "answerCallbackQuery", "editMessageText" and "editMessageReplyMarkup"."""
+        name = target.removeprefix(f"/bot{self.bot_token}/")
+        where = {"chat_id": matching(r"-?[0-9]{1,20}"), "message_id": integer}
+        members: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+            "answerCallbackQuery": {"callback_query_id": text(64)},
+            "editMessageReplyMarkup": where,
+            "editMessageText": {**where, "text": text(4096)},
+        }
+        optional: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+            "answerCallbackQuery": {"text": text(200), "show_alert": boolean},
+            "editMessageReplyMarkup": {"reply_markup": is_object},
+            "editMessageText": {
+                "entities": is_list,
+                "link_preview_options": is_object,
+            },
+        }
+        if name not in members:
+            return None
+        content = object_of(headers, body, "application/json")
+        shape(content, {**members[name], **optional[name]})
+        for wanted in members[name]:
+            need(wanted in content, f"{wanted}: missing")
+        self._entities(content)
+        return Act(name, content)
+
+    @staticmethod
+    def _keyboard(markup: Any) -> tuple[str, ...]:
+        """Check an "InlineKeyboardMarkup" whose buttons have data of 1 to 64 bytes."""
+        shape(markup, {"inline_keyboard": is_list}, "reply_markup.")
+        buttons = [button for row in markup["inline_keyboard"] for button in row]
+        for button in buttons:
+            shape(button, {"text": text(64), "callback_data": text(64)}, "button.")
+            need({"text", "callback_data"} <= button.keys(), "button: missing")
+            need(len(button["callback_data"].encode()) <= 64, "BUTTON_DATA_INVALID")
+        return tuple(button["callback_data"] for button in buttons)
+
+    def _entities(self, message: Any) -> None:
+        for entity in message.get("entities", ()):
+            self._entity(entity, message["text"].encode("utf-16-le"))
+        self._nesting(message.get("entities", ()))
 
     @staticmethod
     def _nesting(entities: Sequence[Any]) -> None:
@@ -624,7 +723,10 @@ class TelegramApi(Provider):
 
 @define(eq=False)
 class SlackApi(Provider):
-    """Web API, "chat.postMessage": refuses with 200 and `"ok": false`."""
+    """Web API, "chat.postMessage", "chat.update" and "chat.postEphemeral".
+
+    It refuses with 200 and `"ok": false`.
+    """
 
     kind: ClassVar[str] = "slack"
 
@@ -741,25 +843,82 @@ class SlackApi(Provider):
                 "thread_ts": matching(r"[0-9]+\.[0-9]+"),
                 "unfurl_links": boolean,
                 "unfurl_media": boolean,
-                "metadata": lambda value: isinstance(value, dict),
+                "metadata": is_object,
+                "blocks": is_list,
             },
         )
         need("channel" in message, "channel_not_found")
         need("text" in message, "no_text")
-        # The three characters that have a meaning must be escaped ("Formatting text").
-        need(not re.search(r"<|>|&(?!(amp|lt|gt);)", message["text"]), "unescaped text")
+        self._escaped(message["text"])
+        buttons = self._blocks(message.get("blocks", []))
         metadata = message.get("metadata", {"event_type": "x", "event_payload": {}})
         shape(
             metadata,
             {
                 "event_type": matching(r"[\w.-]{1,255}"),
-                "event_payload": lambda value: isinstance(value, dict),
+                "event_payload": is_object,
             },
             "metadata.",
         )
         key = metadata["event_payload"].get("idempotency_key", "")
         need(headers.get("idempotency-key") == key, "two keys")
-        return Seen(message["channel"], message["text"], key)
+        return Seen(message["channel"], message["text"], key, buttons)
+
+    def act(self, method: str, target: str, headers: Headers, body: bytes) -> Act | None:
+        """Check "chat.update" and "chat.postEphemeral"."""
+        channel = {"channel": matching(r"[CDGU][A-Z0-9]{1,20}"), "text": text(40_000)}
+        stamp = matching(r"[0-9]+\.[0-9]+")
+        members: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+            "chat.update": {**channel, "ts": stamp},
+            "chat.postEphemeral": {**channel, "user": matching(r"[UW][A-Z0-9]{1,20}")},
+        }
+        name = target.removeprefix("/api/")
+        if name not in members:
+            return None
+        need(headers.get("authorization") == f"Bearer {self.bot_token}", "invalid_auth")
+        content = object_of(headers, body, r"application/json; ?charset=utf-8")
+        shape(content, {**members[name], "blocks": is_list, "thread_ts": stamp})
+        for wanted in members[name]:
+            need(wanted in content, "invalid_arguments")
+        self._escaped(content["text"])
+        self._blocks(content.get("blocks", []))
+        return Act(name, content)
+
+    @staticmethod
+    def _escaped(words: str) -> None:
+        """Check that the three characters that have a meaning are escaped ("Formatting text")."""
+        need(not re.search(r"<|>|&(?!(amp|lt|gt);)", words), "unescaped text")
+
+    def _blocks(self, blocks: Any) -> tuple[str, ...]:
+        """Check "Block Kit": sections of at most 3,000 characters, and buttons."""
+        need(len(blocks) <= 50, "invalid_blocks")
+        values: list[str] = []
+        for block in blocks:
+            if block.get("type") == "section":
+                shape(block, {"type": matching("section"), "text": lambda value: True}, "section.")
+                shape(block["text"], {"type": matching("mrkdwn"), "text": text(3000)}, "mrkdwn.")
+                self._escaped(block["text"]["text"])
+                continue
+            shape(block, {"type": matching("actions"), "elements": lambda value: True}, "actions.")
+            need(1 <= len(block["elements"]) <= 25, "invalid_blocks")
+            named = {element.get("action_id") for element in block["elements"]}
+            need(len(named) == len(block["elements"]), "duplicate action_id")
+            values += map(self._button, block["elements"])
+        return tuple(values)
+
+    @staticmethod
+    def _button(button: Any) -> str:
+        members = {
+            "type": matching("button"),
+            "text": is_object,
+            "action_id": text(255),
+            "value": text(2000),
+            "style": matching("primary|danger"),
+        }
+        shape(button, members, "button.")
+        need(button.keys() >= {"type", "text"}, "button: missing")
+        shape(button["text"], {"type": matching("plain_text"), "text": text(75)}, "plain_text.")
+        return str(button["value"])
 
     def answer(self, message: Seen, number: int) -> bytes:
         told = {"ok": True, "channel": message.recipient, "ts": f"{number}.000100"}
@@ -793,7 +952,9 @@ class StandardReceiver(Provider):
             content = Webhook(self.secret).verify(body, dict(headers))
         except WebhookVerificationError as error:
             raise Rule(str(error), 401) from None
-        shape(content, {"type": matching("reply"), "data": lambda value: True})
+        shape(content, {"type": matching("reply|approval"), "data": lambda value: True})
+        asks = content["type"] == "approval"
+        approval = {"approval_id": text(256), "calls": is_list}
         data = content["data"]
         shape(
             data,
@@ -803,17 +964,21 @@ class StandardReceiver(Provider):
                 "in_reply_to": lambda value: isinstance(value, str),
                 "text": lambda value: value == "" if "file" in data else text(60_000)(value),
                 "written_us": integer,
-                "file": lambda value: isinstance(value, dict),
+                "file": is_object,
+                **(approval if asks else {}),
             },
             "data.",
         )
+        for call in data.get("calls", ()):
+            shape(call, {"name": text(256), "arguments": is_object}, "call.")
         shown = data["text"]
         if "file" in data:
             file = data["file"]
             shape(file, dict.fromkeys(("name", "media_type", "content"), text(1 << 22)), "file.")
             self.uploads.append((file["name"], file["media_type"], b64decode(file["content"])))
             shown = f"file {file['name']}"
-        return Seen(data["recipient"], shown, headers["webhook-id"])
+        buttons = (data["approval_id"],) if asks else ()
+        return Seen(data["recipient"], shown, headers["webhook-id"], buttons)
 
     def answer(self, message: Seen, number: int) -> bytes:
         return b""

@@ -449,4 +449,14 @@ ROUTES: Final = (
         "receive_webhook",
         body_limit=webhooks.LIMIT,
     ),
+    Route(
+        "POST",
+        "/{channel}/interactions",
+        Signed(),
+        webhooks.interact,
+        "receive_interaction",
+        "Channels",
+        find=webhooks.find_interactive,
+        body_limit=webhooks.FORM_LIMIT,
+    ),
 )

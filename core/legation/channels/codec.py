@@ -7,9 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from ..effects import Fetch, FetchReply, Program, Unreachable
+from ..http.bodies.forms import Form, parse_form
 from ..http.bodies.json_text import JsonObject
 from ..http.messages import Headers, compact_json
-from .deliveries import Attachment, Handshake, IncomingMessage, Parsed, read_object
+from .deliveries import (
+    Attachment,
+    Handshake,
+    Ignored,
+    IncomingMessage,
+    NotUnderstood,
+    Parsed,
+    read_object,
+)
 from .identity import Identity, Unidentified
 from .replies import Outcome, Part, Reply, RetryLater, Sent, split_text
 from .setup import Check, ask_nobody
@@ -18,6 +27,8 @@ from .signatures import Secrets, SignatureRefused, Verified
 __all__ = ["NONSENSE", "Codec", "post", "trouble_of"]
 
 NONSENSE: Final = Unidentified("the answer says nothing that is understood")
+
+_FORM: Final = b"application/x-www-form-urlencoded"
 
 
 class Codec(ABC):
@@ -34,6 +45,7 @@ class Codec(ABC):
         asks_at_start: Whether what comes in is judged by who we are (`read_addressed`): then the
             provider is asked for it at the start, and not only by `inspect`.
         has_buttons: Whether a reply with the purpose `approval` is sent with buttons.
+        interacts: Whether presses of buttons come as forms, to an address of their own.
         sender: The fields that make a channel the one which a delivery is for.  Two channels
             that agree in all of them are a fault of the configuration.
         sends_files: Whether a reply may be a file; else a sentence names each file.
@@ -48,6 +60,7 @@ class Codec(ABC):
     receives: ClassVar[bool] = True
     asks_at_start: ClassVar[bool] = False
     has_buttons: ClassVar[bool] = False
+    interacts: ClassVar[bool] = False
     sender: ClassVar[tuple[str, ...]] = ("name",)
     sends_files: ClassVar[bool] = False
     typing_seconds: ClassVar[float] = 30.0
@@ -75,10 +88,20 @@ class Codec(ABC):
         """Yield the parts of an answer in Markdown: of at most `text_limit` units, as it is."""
         return map(Part, split_text(text, self.text_limit))
 
-    def closings(self, message: IncomingMessage, text: str, now_us: int) -> tuple[Reply, ...]:
-        """Return what the press in `message` is owed: `text` for who pressed, and no more buttons.
+    def closings(
+        self, message: IncomingMessage, text: str, now_us: int, *, settled: bool
+    ) -> tuple[Reply, ...]:
+        """Return what the press in `message` is owed beside words: for most kinds nothing.
 
-        Nothing for most kinds: a refusal is then an answer like any other.
+        Args:
+            message: Its `press` is there.
+            text: What came of it, in plain words, for whoever pressed.
+            now_us: When this is written.
+            settled: Whether the question is decided: then its buttons go, and `text` stands there.
+
+        Returns:
+            Replies to `acknowledge` the press and to `close` the question.  Where there are any,
+            `text` is in them, and need not be sent in a message of its own.
         """
         return ()
 
@@ -131,6 +154,19 @@ class Codec(ABC):
         Most kinds need not know it.
         """
         return self.read_delivery(root, delivery_id)
+
+    def parse_form(self, verified: Verified) -> Parsed:
+        """Return what is in a form with a JSON object as its `payload`; see `interacts`."""
+        form = parse_form(_FORM, verified.body)
+        payloads = form.fields.get("payload", ()) if isinstance(form, Form) else ()
+        if len(payloads) != 1 or not isinstance(payloads[0], str):
+            return NotUnderstood("no form with one payload")
+        root = read_object(payloads[0].encode())
+        return self.read_interaction(root) if isinstance(root, dict) else root
+
+    def read_interaction(self, root: JsonObject) -> Parsed:
+        """Return what `root` says; most kinds have no forms."""
+        return Ignored("no interactions")
 
     @abstractmethod
     def read_delivery(self, root: JsonObject, delivery_id: str) -> Parsed:

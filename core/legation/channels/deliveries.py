@@ -103,12 +103,14 @@ class Press:
         approves: Whether it says yes.
         token: The provider's id of the press, by which it is acknowledged; or "".
         prompt: The provider's id of the message with the buttons; or "".
+        shown: The text of that message; or "".
     """
 
     approval: str
     approves: bool
     token: str = ""
     prompt: str = ""
+    shown: str = field(default="", repr=False)
 
 
 @frozen

@@ -1,8 +1,9 @@
-"""Slack, by the Events API.
+"""Slack, by the Events API; the presses of its buttons come as interactions.
 
 Sources: docs.slack.dev, "Verifying requests from Slack", "Events API", "chat.postMessage",
-"Formatting text", "File object".  A retry (`X-Slack-Retry-Num`) is taken like a first delivery:
-it does not prove that the first one arrived.  The inbox knows what is a duplicate.
+"Formatting text", "File object", "block_actions payload", "chat.update", "chat.postEphemeral".  A
+retry (`X-Slack-Retry-Num`) is taken like a first delivery: it does not prove that the first one
+arrived.  The inbox knows what is a duplicate.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .deliveries import (
 from .identity import Identity, Unidentified, body_of
 from .markup import compose_marks, mark_up
 from .media import describe_media, is_provider
+from .presses import Button, buttons, owe, read_press
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import (
     GiveUp,
@@ -43,6 +45,7 @@ from .replies import (
     Sent,
     general_outcome,
     retry_after,
+    split_text,
 )
 from .settings import base_url, check_base_url, check_token
 from .setup import Check, ask_identity, ask_nobody
@@ -60,6 +63,12 @@ _FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,30}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z_.]{1,64}")
 _STATUS: Final = "is typing..."  # behind the name of the app
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,20}\.[0-9]{1,20}", re.ASCII)
+
+# The methods of the Web API for what is no message of its own.
+_METHODS: Final = {"acknowledge": "chat.postEphemeral", "close": "chat.update"}
+_ACTION: Final = "legation_"
+_LONGEST_SECTION: Final = 3000
+_LONGEST_ESCAPE: Final = 5
 
 # `error` in an answer 200 that passes by itself.
 _PASSING: Final = frozenset(
@@ -87,6 +96,8 @@ class Slack(Codec):
     # Slack truncates at 40,000 characters and recommends 4,000.
     text_limit: ClassVar[int] = 4000
     asks_at_start: ClassVar[bool] = True
+    has_buttons: ClassVar[bool] = True
+    interacts: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "signing_secret")
     sends_files: ClassVar[bool] = True
     # "assistant.threads.setStatus": removed with the answer, or after two minutes.
@@ -135,6 +146,12 @@ class Slack(Codec):
             yield "not mentioned"
         else:
             yield _message(root, event, own)
+
+    def read_interaction(self, root: JsonObject) -> Parsed:
+        """Return the presses of our buttons; of all that people do, nothing else is for us."""
+        if root.get("type") != "block_actions":
+            return Ignored("another type")
+        return gather(_press(root, action) for action in objects(root.get("actions")))
 
     def locate(self, media: Attachment) -> Fetch | None:
         """Ask for the address of a file of which only the id is known (`files.info`)."""
@@ -214,6 +231,23 @@ class Slack(Codec):
             return Fetch("POST", url, (("content-type", "application/octet-stream"),), data)
         return evolve(reply, uploaded=file_id)
 
+    def closings(
+        self, message: IncomingMessage, text: str, now_us: int, *, settled: bool
+    ) -> tuple[Reply, ...]:
+        """Return the question with the decision in place of its buttons, or a word to one person.
+
+        Slack itself waits for no answer to a press but the status of its delivery.
+        """
+        press = message.press
+        if press is None or not message.conversation:
+            return ()
+        if not settled:
+            return (owe(message, "acknowledge", text, now_us),)
+        if not press.prompt:
+            return ()
+        told = f"{press.shown}\n\n{text}" if press.shown else text
+        return (owe(message, "close", told[-self.text_limit :], now_us),)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that posts `reply`; its key stands in the message's metadata.
 
@@ -221,9 +255,38 @@ class Slack(Codec):
         """
         if reply.file is not None:
             return self._complete_upload(reply, reply.file)
-        message: dict[str, object] = {
-            "channel": reply.recipient,
-            "text": _escape(self._text(reply)),
+        text = _escape(self._text(reply))
+        message: dict[str, object] = {"channel": reply.recipient, "text": text}
+        method = _METHODS.get(reply.purpose, "chat.postMessage")
+        match reply.purpose:
+            case "acknowledge":
+                message["user"] = reply.token
+            case "close":
+                message |= {"ts": reply.prompt, "blocks": []}
+            case "approval":
+                message |= {**self._posted(reply), "blocks": self._blocks(reply)}
+            case _:
+                message |= self._posted(reply)
+        if reply.thread and reply.purpose != "close":
+            message["thread_ts"] = reply.thread
+        return post(
+            f"{self.api_base_url}/{method}",
+            message,
+            reply.key,
+            self._credentials,
+            content_type="application/json; charset=utf-8",
+        )
+
+    def _blocks(self, reply: Reply) -> list[dict[str, object]]:
+        """Return a question with its buttons; an escaped text may take several sections."""
+        pieces = [self._text(reply)]
+        if len(_escape(pieces[0])) > _LONGEST_SECTION:
+            pieces = list(split_text(pieces[0], _LONGEST_SECTION // _LONGEST_ESCAPE))
+        keys = [_key(button) for button in buttons(reply.approval)]
+        return [*map(_section, pieces), {"type": "actions", "elements": keys}]
+
+    def _posted(self, reply: Reply) -> dict[str, object]:
+        return {
             "unfurl_links": False,
             "unfurl_media": False,
             "metadata": {
@@ -231,15 +294,6 @@ class Slack(Codec):
                 "event_payload": {"idempotency_key": reply.key},
             },
         }
-        if reply.thread:
-            message["thread_ts"] = reply.thread
-        return post(
-            f"{self.api_base_url}/chat.postMessage",
-            message,
-            reply.key,
-            self._credentials,
-            content_type="application/json; charset=utf-8",
-        )
 
     def _complete_upload(self, reply: Reply, file: AnswerFile) -> Fetch:
         """Return the request that shows a file that was uploaded."""
@@ -288,6 +342,55 @@ class Slack(Codec):
         if error in _PASSING:
             return RetryLater(retry_after(reply, now_us), reason)
         return GiveUp(reason)
+
+
+def _section(text: str) -> dict[str, object]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": _escape(text)}}
+
+
+def _key(button: Button) -> dict[str, object]:
+    return {
+        "type": "button",
+        "action_id": f"{_ACTION}{button.label.lower()}",
+        "text": {"type": "plain_text", "text": button.label},
+        "value": button.data,
+        "style": "primary" if button.approves else "danger",
+    }
+
+
+def _press(root: JsonObject, action: JsonObject) -> Piece:
+    """Return the press that `action` is, or "another action".
+
+    Its id has the time of the action in it: the message is the same for every press.
+    """
+    channel = identifier(at(root, "channel", "id")) or identifier(
+        at(root, "container", "channel_id")
+    )
+    stamp = _stamp(at(root, "message", "ts")) or _stamp(at(root, "container", "message_ts"))
+    sender = identifier(at(root, "user", "id"))
+    decision = read_press(
+        text_at(action, "value"),
+        token=sender,
+        prompt=stamp,
+        shown=_plain(text_at(root, "message", "text"), frozenset()),
+    )
+    if decision is None or action.get("type") != "button":
+        return "another action"
+    team = identifier(at(root, "team", "id")) or identifier(at(root, "user", "team_id"))
+    acted = _stamp(action.get("action_ts"))
+    return IncomingMessage(
+        message_id=f"{team}.{channel}.{stamp}.{sender}.{acted}" if channel and acted else "",
+        sender=sender,
+        kind=ContentKind.BUTTON,
+        text=text_at(action, "text", "text") or None,
+        conversation=channel,
+        thread=_stamp(at(root, "message", "thread_ts")),
+        provider_id=stamp,
+        reply_to=stamp,
+        sent_us=moment_us(acted),
+        name=identifier(at(root, "user", "name")),
+        press=decision,
+    )
 
 
 def _is_direct(event: JsonValue) -> bool:

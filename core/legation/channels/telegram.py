@@ -1,7 +1,8 @@
 """Telegram, by the Bot API with a webhook.
 
-Source: core.telegram.org/bots/api, "Update", "sendMessage", "getFile", "Making requests".  An
-update is one event; its `update_id` is what repeats when Telegram delivers again.
+Source: core.telegram.org/bots/api, "Update", "sendMessage", "InlineKeyboardButton",
+"answerCallbackQuery", "editMessageText", "getFile", "Making requests".  An update is one event;
+its `update_id` is what repeats when Telegram delivers again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parse
 from .identity import Identity, Unidentified, body_of
 from .markup import compose_spans, spans
 from .media import media_of
+from .presses import Button, buttons, owe, read_press
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import (
     GiveUp,
@@ -33,6 +35,8 @@ from .replies import (
     TextSpan,
     general_outcome,
     retry_after,
+    split_text,
+    utf16_length,
 )
 from .settings import base_url, check_base_url
 from .setup import Check, ask_identity
@@ -73,6 +77,8 @@ _FILE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}", re.ASCII)
 _FILE_PATH: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LARGEST: Final = 5 << 20
 _PHOTOS: Final = frozenset({"image/jpeg", "image/png"})
+_LONGEST_DATA: Final = 64  # of a button, in bytes
+_LONGEST_TOAST: Final = 200
 _SECRET_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 # What Telegram says of an error, unless it has a number or something of ours in it.
 _DESCRIPTION: Final = re.compile(r"[A-Za-z_' ,.:()-]{1,120}", re.ASCII)
@@ -114,6 +120,7 @@ class Telegram(Codec):
     kind: ClassVar[str] = "telegram"
     text_limit: ClassVar[int] = 4096
     asks_at_start: ClassVar[bool] = True
+    has_buttons: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("bot_token", "secret_token")
     sends_files: ClassVar[bool] = True
     # "sendChatAction": the status is set for 5 seconds or less.
@@ -190,6 +197,12 @@ class Telegram(Codec):
     def _press(self, update_id: str, press: JsonObject) -> IncomingMessage:
         message_id = _number(at(press, "message", "message_id"))
         text = text_at(press, "data")
+        decision = read_press(
+            text,
+            token=identifier(press.get("id")),
+            prompt=message_id,
+            shown=text_at(press, "message", "text"),
+        )
         return IncomingMessage(
             message_id=update_id,
             sender=identifier(at(press, "from", "id")),
@@ -201,6 +214,8 @@ class Telegram(Codec):
             reply_to=message_id,
             from_self=self._is_bot(at(press, "from")),
             in_group=_in_group(at(press, "message")),
+            name=_name(press),
+            press=decision,
         )
 
     def _find_reason(self, message: JsonObject, us: Addressee) -> str | None:
@@ -273,6 +288,20 @@ class Telegram(Codec):
         """Yield the parts of an answer without its markup, which stands in spans."""
         return compose_spans(text, self.text_limit)
 
+    def closings(
+        self, message: IncomingMessage, text: str, now_us: int, *, settled: bool
+    ) -> tuple[Reply, ...]:
+        """Return the answer to a press, which stops its clock, and the question without buttons."""
+        press = message.press
+        owed: list[Reply] = []
+        if press is not None and press.token:
+            owed.append(owe(message, "acknowledge", text, now_us))
+        if press is not None and settled and press.prompt and message.conversation:
+            told = f"{press.shown}\n\n{text}" if press.shown else ""
+            fits = utf16_length(told) <= self.text_limit
+            owed.append(owe(message, "close", told if fits else "", now_us))
+        return tuple(owed)
+
     def encode(self, reply: Reply, now_us: int) -> Fetch:
         """Return the request that sends `reply`.
 
@@ -280,6 +309,18 @@ class Telegram(Codec):
         """
         if reply.file is not None:
             return self._encode_file(reply, reply.file)
+        match reply.purpose:
+            case "acknowledge":
+                method, content = "answerCallbackQuery", _acknowledge(reply)
+            case "close":
+                method, content = self._close(reply)
+            case _:
+                method, content = "sendMessage", self._message_of(reply)
+        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/{method}")
+        return post(url, content, reply.key)
+
+    def _text(self, reply: Reply) -> dict[str, object]:
+        """Return the members that say where, and what."""
         part = spans(reply.text, self.text_limit) if reply.spans is None else reply
         message: dict[str, object] = {
             "chat_id": reply.recipient,
@@ -288,6 +329,10 @@ class Telegram(Codec):
         }
         if part.spans:
             message["entities"] = [_entity(span) for span in part.spans]
+        return message
+
+    def _message_of(self, reply: Reply) -> dict[str, object]:
+        message = self._text(reply)
         if reply.thread:
             message["message_thread_id"] = int(reply.thread)
         if reply.quotes:
@@ -295,8 +340,17 @@ class Telegram(Codec):
                 "message_id": int(reply.quotes),
                 "allow_sending_without_reply": True,
             }
-        url = _SecretUrl(f"{self.api_base_url}/bot{self.bot_token}/sendMessage")
-        return post(url, message, reply.key)
+        keys = [_key(button) for button in buttons(reply.approval)]
+        if reply.purpose == "approval" and all(keys):
+            message["reply_markup"] = {"inline_keyboard": [keys]}
+        return message
+
+    def _close(self, reply: Reply) -> tuple[str, dict[str, object]]:
+        """Return how to edit a question: what is edited without a keyboard has none after it."""
+        prompt = {"message_id": int(reply.prompt)}
+        if reply.text:
+            return "editMessageText", {**self._text(reply), **prompt}
+        return "editMessageReplyMarkup", {"chat_id": reply.recipient, **prompt}
 
     def _encode_file(self, reply: Reply, file: AnswerFile) -> Fetch:
         """Return the request that uploads a photo, or any other file as a document."""
@@ -358,6 +412,18 @@ def _entity(span: TextSpan) -> dict[str, object]:
         "length": span.length,
     }
     return {**entity, "language": span.language} if span.language else entity
+
+
+def _acknowledge(reply: Reply) -> dict[str, object]:
+    text = next(split_text(reply.text, _LONGEST_TOAST), "")
+    return {"callback_query_id": reply.token, **({"text": text} if text else {})}
+
+
+def _key(button: Button) -> dict[str, object] | None:
+    """Return a key of a keyboard; None where there is no room for what it says."""
+    if len(button.data) > _LONGEST_DATA:
+        return None
+    return {"text": button.label, "callback_data": button.data}
 
 
 def _in_group(message: JsonValue) -> bool:

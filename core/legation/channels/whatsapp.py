@@ -1,8 +1,9 @@
 """WhatsApp, by Meta's Cloud API.
 
-Sources: the webhook reference ("messages" field), "Send messages", "Media", "Error codes",
-"Business-scoped user IDs", "Groups" of the Cloud API.  A delivery holds entries, each with changes,
-each with messages; all of them count.  Who has taken a username may come without a phone number.
+Sources: the webhook reference ("messages" field), "Send messages", "Interactive reply buttons",
+"Media", "Error codes", "Business-scoped user IDs", "Groups" of the Cloud API.  A delivery holds
+entries, each with changes, each with messages; all of them count.  Who has taken a username may
+come without a phone number.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .deliveries import (
 from .identity import Identity, Unidentified, body_of
 from .markup import compose_marks, mark_up
 from .media import is_provider, media_of
+from .presses import buttons, read_press
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import (
     GiveUp,
@@ -106,6 +108,7 @@ class WhatsApp(Codec):
 
     kind: ClassVar[str] = "whatsapp"
     text_limit: ClassVar[int] = 4096
+    has_buttons: ClassVar[bool] = True
     sender: ClassVar[tuple[str, ...]] = ("phone_number_id", "app_secret")
     sends_files: ClassVar[bool] = True
     # "Typing indicators": dismissed with the answer, or after 25 seconds.
@@ -264,13 +267,26 @@ class WhatsApp(Codec):
         return post(url, message, reply.key, self._credentials)
 
     def _content(self, reply: Reply) -> dict[str, object]:
-        """Return the members that say what is sent: a text, or a file that was uploaded."""
+        """Return the members that say what is sent: a text, a question, or an uploaded file."""
+        if reply.purpose == "approval":
+            return self._question(reply)
         if reply.file is None:
             # No preview: it would make Meta fetch whatever address a model wrote.
             return {"type": "text", "text": {"body": self._text(reply), "preview_url": False}}
         kind = _SENT_AS.get(reply.file.media_type, "document")
         named = {"filename": reply.file.name} if kind == "document" else {}
         return {"type": kind, kind: {"id": reply.uploaded, **named}}
+
+    def _question(self, reply: Reply) -> dict[str, object]:
+        keys = [
+            {"type": "reply", "reply": {"id": button.data, "title": button.label}}
+            for button in buttons(reply.approval)
+        ]
+        body = {"text": self._text(reply)}
+        return {
+            "type": "interactive",
+            "interactive": {"type": "button", "body": body, "action": {"buttons": keys}},
+        }
 
     def encode_typing(self, message: IncomingMessage) -> Fetch | None:
         """Return the request that shows that an answer is written; it marks `message` as read."""
@@ -369,6 +385,7 @@ def _message(message: JsonObject, own: set[str], names: Mapping[str, str]) -> In
     group = identifier(message.get("group_id"))
     kind, text = _content(message)
     reacted: JsonValue = at(message, "reaction", "message_id")
+    answered = identifier(at(message, "context", "id") or reacted)
     return IncomingMessage(
         message_id=message_id,
         sender=sender,
@@ -376,10 +393,11 @@ def _message(message: JsonObject, own: set[str], names: Mapping[str, str]) -> In
         text=text,
         conversation=group or sender,
         provider_id=message_id,
-        reply_to=identifier(at(message, "context", "id") or reacted),
+        reply_to=answered,
         from_self=_digits(number) in own or number in own,
         sent_us=moment_us(message.get("timestamp")),
         media=_media(message),
         in_group=bool(group),
         name=names.get(sender, ""),
+        press=read_press(text_at(message, "interactive", "button_reply", "id"), prompt=answered),
     )

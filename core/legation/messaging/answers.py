@@ -45,7 +45,7 @@ from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
 from .conversations import find_conversation, list_ids, name_speaker, read_beginning, resume
-from .decisions import APPROVED, REJECTED, SEVERAL, Decision, read_words
+from .decisions import APPROVED, REJECTED, SEVERAL, Decision, is_settled, read_words
 from .gathering import gather
 from .leases import LeaseLost, WorkerLeases
 from .retry import draw_wait_us
@@ -110,8 +110,10 @@ class AnswerMessage(Job):
         """Answer the run that a button is for; return what the press is owed, or a refusal."""
         said = yield from self._settle(channel, message, press)
         now_us = yield from Now()
-        closings = channel.codec.closings(message, said, now_us)
-        if closings or said in (APPROVED, REJECTED):
+        decided = said in (APPROVED, REJECTED)
+        told = f"{said[:-1]} by {message.name}." if decided and message.name else said
+        closings = channel.codec.closings(message, told, now_us, settled=is_settled(said))
+        if closings or decided:
             return closings
         return replies_to(message, said, channel.codec.compose, now_us)
 

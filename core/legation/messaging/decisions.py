@@ -30,7 +30,7 @@ from ..store.units import Unit
 from ..values import frozen
 from .conversations import owner_of
 
-__all__ = ["APPROVED", "REJECTED", "SEVERAL", "Decision", "read_words"]
+__all__ = ["APPROVED", "REJECTED", "SEVERAL", "Decision", "is_settled", "read_words"]
 
 R = TypeVar("R")
 
@@ -46,6 +46,8 @@ _ELSEWHERE: Final = "This question cannot be answered here."
 _FULL: Final = "Too much waits already. Please answer again later."
 SEVERAL: Final = "More than one question waits. Please answer with the button under one."
 
+_OPEN: Final = frozenset({_UNKNOWN, _OTHERS, _ELSEWHERE, _FULL})
+
 _ID: Final = re.compile(r"([\x21-\x7e]{1,200})\.(0|[1-9][0-9]{0,17})", re.ASCII)
 _YES: Final = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "confirm"})
 _NO: Final = frozenset({"no", "n", "reject", "rejected", "deny"})
@@ -58,6 +60,11 @@ def read_words(text: str) -> bool | None:
         return None
     word = text.strip(" \t\r\n.!").casefold()
     return True if word in _YES else False if word in _NO else None
+
+
+def is_settled(said: str) -> bool:
+    """Return whether a question to which this was said is decided: its buttons may go."""
+    return said not in _OPEN
 
 
 @frozen

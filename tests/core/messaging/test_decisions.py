@@ -219,7 +219,7 @@ def test_yes_lets_the_tool_run_and_the_trail_names_who_said_it(hotel: Make) -> N
     desk.write("a double room", "a")
     approval = desk.approval
     assert "double" in desk.heard[0]
-    assert 'Answer "yes" or "no".' in desk.heard[0]
+    assert 'Press a button, or answer "yes" or "no".' in desk.heard[0]
     desk.write("yes", "b")
 
     assert (desk.booked, desk.heard[1:]) == (["double"], ["Booked."])

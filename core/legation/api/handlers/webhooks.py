@@ -13,23 +13,35 @@ from ...channels.telegram_groups import NAME_UNKNOWN
 from ...effects import Log, Nudge, Program, ReadBody, Transact
 from ...hosted.registry import HostedChannel
 from ...http.bodies.forms import parse_query
-from ...http.messages import Headers, Response, json_response, text_response
+from ...http.messages import Headers, Response, empty_response, json_response, text_response
 from ...http.refusals import (
     BadRequest,
     BadSignature,
     Fault,
     Invalid,
     NotFound,
+    Refusal,
     TooLarge,
     TooManyRequests,
 )
 from ...store.inbox import PutMessages
 from ..call import Call
 
-__all__ = ["LIMIT", "find_channel", "receive", "verify"]
+__all__ = [
+    "FORM_LIMIT",
+    "LIMIT",
+    "find_channel",
+    "find_interactive",
+    "interact",
+    "receive",
+    "verify",
+]
 
 LIMIT: Final = 4 << 20
 """The longest delivery, in bytes."""
+
+FORM_LIMIT: Final = 256 << 10
+"""The longest form, in bytes: an escaped letter of the question that was pressed takes eight."""
 
 # A sign that the provider has changed, or does not answer, or that the wrong one is configured.
 _STRANGE: Final = frozenset({"malformed", "another number", "another workspace", NAME_UNKNOWN})
@@ -37,6 +49,8 @@ _PLAIN: Final[Headers] = ((b"x-content-type-options", b"nosniff"),)
 
 
 _NO_JSON: Final = "The body has to be JSON; it is {}"
+_NO_FORM: Final = "The body has to be a form whose payload is JSON; it is {}"
+_SEEN: Final = empty_response(200, ((b"content-length", b"0"),))
 NotJson: TypeAlias = Annotated[BadRequest, _NO_JSON.format("not JSON at line 1, column 2")]
 TooLong: TypeAlias = Annotated[TooLarge, LIMIT]
 
@@ -45,23 +59,59 @@ def receive(
     call: Call, channel: HostedChannel
 ) -> Program[Response | NotJson | BadSignature | TooLong | TooManyRequests]:
     """Store every message of a delivery; answer once they are stored."""
+    verified = yield from _read(call, channel)
+    if isinstance(verified, Refusal):
+        return verified
+    parsed = _parse(call, channel, verified)
+    if isinstance(parsed, NotUnderstood):
+        return BadRequest(_NO_JSON.format(parsed.reason))
+    return (yield from _store(call, channel, parsed))
+
+
+NoForm: TypeAlias = Annotated[BadRequest, _NO_FORM.format("no form with one payload")]
+TooLongForm: TypeAlias = Annotated[TooLarge, FORM_LIMIT]
+
+
+def interact(
+    call: Call, channel: HostedChannel
+) -> Program[Response | NoForm | BadSignature | TooLongForm | TooManyRequests]:
+    """Store the presses of a form; answer once they are stored, with nothing that is shown."""
+    verified = yield from _read(call, channel)
+    if isinstance(verified, Refusal):
+        return verified
+    parsed = channel.codec.parse_form(verified)
+    if isinstance(parsed, NotUnderstood):
+        return BadRequest(_NO_FORM.format(parsed.reason))
+    yield from _store(call, channel, parsed)
+    return _SEEN
+
+
+def _read(
+    call: Call, channel: HostedChannel
+) -> Program[Verified | BadSignature | TooLarge | TooManyRequests]:
+    """Return the body, once it is known who sent it."""
     if refusal := call.begin_body():
         return refusal
-    body = yield from ReadBody(LIMIT)
+    limit = call.body_limit
+    body = yield from ReadBody(limit)
     if body is None:
-        return TooLarge(LIMIT)
+        return TooLarge(limit)
     if (held := call.audit.arrival.reading) is not None:
         held.keep(len(body))
     verified = channel.codec.verify(call.request.headers, body, call.now_us)
-    if isinstance(verified, SignatureRefused):
-        if call.surface.telemetry.refusals.may_log(call.now_us):
-            fields = (("channel", channel.id), ("reason", verified.reason))
-            yield from Log("warning", "delivery_refused", fields)
-        return BadSignature()
-    parsed = _parse(call, channel, verified)
+    if isinstance(verified, Verified):
+        return verified
+    if call.surface.telemetry.refusals.may_log(call.now_us):
+        fields = (("channel", channel.id), ("reason", verified.reason))
+        yield from Log("warning", "delivery_refused", fields)
+    return BadSignature()
+
+
+def _store(
+    call: Call, channel: HostedChannel, parsed: Delivery | Challenge | Ignored
+) -> Program[Response]:
+    """Store the messages of a delivery, and say what became of them."""
     match parsed:
-        case NotUnderstood():
-            return BadRequest(_NO_JSON.format(parsed.reason))
         case Challenge():
             return text_response(200, parsed.text, headers=_PLAIN)
         case Ignored():
@@ -125,6 +175,12 @@ def find_channel(call: Call, _: object) -> HostedChannel | NotFound:
     """Return the channel that the path names, to whoever does not know of channels otherwise."""
     channel = call.registry.channels.get(call.params["channel"])
     return channel if channel is not None and channel.codec.receives else NotFound()
+
+
+def find_interactive(call: Call, params: object) -> HostedChannel | NotFound:
+    """Return the channel that the path names, of a kind whose presses come as forms."""
+    channel = find_channel(call, params)
+    return channel if isinstance(channel, NotFound) or channel.codec.interacts else NotFound()
 
 
 def _status(status: str) -> Response:

@@ -34,7 +34,16 @@ from ..json_schema import (
 from .examples import EXAMPLES, STARTED
 from .schemas import collection_schema
 
-__all__ = ["CHANNEL_ONLY", "JSON", "LINKED", "OPERATIONS", "Body", "Operation", "Reply"]
+__all__ = [
+    "CHANNEL_ONLY",
+    "FORM_ONLY",
+    "JSON",
+    "LINKED",
+    "OPERATIONS",
+    "Body",
+    "Operation",
+    "Reply",
+]
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -615,6 +624,13 @@ _CHANNELS: Final = {
         " provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
     ),
+    "receive_interaction": Operation(
+        "Buttons",
+        {200: Reply("Successful Response, without content", {})},
+        "Handles pressed buttons of a messaging channel, signed by the provider over the raw bytes."
+        " Other interactions are ignored.",
+        body=Body({FORMS[1]: object_of({"payload": TEXT})}),
+    ),
 }
 
 _KEPT: Final = {
@@ -739,6 +755,9 @@ def _empty(collection: Collection) -> Operation:
 
 CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 """Operations that exist once for each channel."""
+
+FORM_ONLY: Final = "receive_interaction"
+"""The one that exists for the channels whose buttons come as forms."""
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **_PLATFORM,

@@ -330,6 +330,7 @@ NOT_IN_THE_TRAIL_ALONE: Final = {
     "resolve_approval_approvals__approval_id__resolve_post",  # in `test_approvals`
     "delete_approval_approvals__approval_id__delete",
     "receive_webhook",  # nobody's request: its record is the inbox
+    "receive_interaction",
 }
 
 
