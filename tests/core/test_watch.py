@@ -286,7 +286,8 @@ def use_providers() -> Client:
             assert client.post(delivery.target, body=delivery.body, headers=headers).status == 200
         with client.peer(Platform(agents=[Agent(id="other")])):  # each looks for the other
             client.advance(10)
-        assert sum(isinstance(asked.effect, Fetch) for asked in client.effects) == 5
+        asked = [one.effect for one in client.effects if isinstance(one.effect, Fetch)]
+        assert sum("idempotency-key" in dict(fetch.headers) for fetch in asked) == 5
     return client
 
 

@@ -23,6 +23,7 @@ from ..channels.replies import (
     later_key,
     outbox_rows,
     replies_to,
+    utf16_length,
 )
 from ..hosted.registry import HostedChannel
 from ..store.outbox import Letter
@@ -236,7 +237,7 @@ def _add_buttons(
 ) -> Iterator[Reply]:
     """Yield the parts of a question, the last of which is short enough to have the buttons."""
     *before, last = replies
-    if len(last.text) > _SHORT:
+    if utf16_length(last.text) > _SHORT:
         before = [*replies]
         (part,) = channel.codec.compose(_PRESS if channel.codec.has_buttons else _SAY)
         last = evolve(last, text=part.text, spans=part.spans, quotes="")
