@@ -28,10 +28,13 @@ LIBRARIES: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
 BY_LIBRARY: Final = pytest.mark.parametrize("library", LIBRARIES)
 
 
-def sign(library: str, name: str, words: str, age_seconds: int = 0) -> Delivery:
-    """Return a message as its sender signs it, under the headers of `library`."""
+def sign(
+    library: str, name: str, words: str = "", age_seconds: int = 0, **decision: Any
+) -> Delivery:
+    """Return a message, or a decision, as its sender signs it, under the headers of `library`."""
     make, prefix = LIBRARIES[library]
-    body = json.dumps({"type": "message", "data": {"sender": "ada", "text": words}})
+    kind, said = ("decision", decision) if decision else ("message", {"text": words})
+    body = json.dumps({"type": kind, "data": {"sender": "ada", **said}})
     at = datetime.fromtimestamp(now_us() // 1_000_000 - age_seconds, UTC)
     headers = (
         ("content-type", "application/json"),
