@@ -25,6 +25,7 @@ __all__ = [
     "Ask",
     "Attachment",
     "Challenge",
+    "ChatMoved",
     "ContentKind",
     "Decide",
     "Delivery",
@@ -158,9 +159,25 @@ class IncomingMessage:
 
 @frozen
 class Undelivered:
-    """A reply that the provider took from us, and then could not deliver."""
+    """A reply that the provider took from us, and then could not deliver.
+
+    Attributes:
+        reason: Why, as the provider says.
+        key: The idempotency key that it names; others may send from the same account.
+        provider_id: What the provider calls the attempt that failed, or "".
+    """
 
     reason: str
+    key: str
+    provider_id: str = ""
+
+
+@frozen
+class ChatMoved:
+    """A chat that goes on under another id."""
+
+    old: str
+    new: str
 
 
 @frozen
@@ -170,6 +187,7 @@ class Delivery:
     messages: tuple[IncomingMessage, ...]
     ignored: tuple[str, ...] = ()
     undelivered: tuple[Undelivered, ...] = ()
+    moved: tuple[ChatMoved, ...] = ()
 
 
 @frozen
@@ -201,8 +219,8 @@ class NotUnderstood:
 
 Parsed: TypeAlias = Delivery | Challenge | Ignored | NotUnderstood
 Handshake: TypeAlias = Challenge | SignatureRefused
-Piece: TypeAlias = IncomingMessage | Undelivered | str
-"""A message, what became of one of ours, or the kind of something that is neither."""
+Piece: TypeAlias = IncomingMessage | Undelivered | ChatMoved | str
+"""A message, what became of one of ours, of a chat, or the kind of something that is none."""
 
 # Wide enough for Meta and Slack; nothing that a browser would take for markup.
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
@@ -244,16 +262,19 @@ def gather(pieces: Iterable[Piece]) -> Delivery:
     messages: list[IncomingMessage] = []
     ignored: dict[str, None] = {}
     undelivered: list[Undelivered] = []
+    moved: list[ChatMoved] = []
     for piece in pieces:
         if isinstance(piece, str):
             ignored[piece] = None
         elif isinstance(piece, Undelivered):
             undelivered.append(piece)
+        elif isinstance(piece, ChatMoved):
+            moved.append(piece)
         elif not piece.sender or not _MESSAGE_ID.fullmatch(piece.message_id):
             ignored["malformed"] = None
         else:
             messages.append(piece)
-    return Delivery(tuple(messages), tuple(ignored), tuple(undelivered))
+    return Delivery(tuple(messages), tuple(ignored), tuple(undelivered), tuple(moved))
 
 
 # --- what becomes of a message -----------------------------------------------------------------

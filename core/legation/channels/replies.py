@@ -20,6 +20,7 @@ from .deliveries import IncomingMessage
 
 __all__ = [
     "GiveUp",
+    "Moved",
     "Outcome",
     "Part",
     "Purpose",
@@ -28,6 +29,7 @@ __all__ = [
     "Sent",
     "ShownCall",
     "TextSpan",
+    "Unauthorized",
     "apology_key",
     "begin_part",
     "decode_reply",
@@ -366,7 +368,26 @@ class GiveUp:
     reason: str
 
 
-Outcome: TypeAlias = Sent | RetryLater | GiveUp
+@frozen
+class Unauthorized:
+    """Nothing that is sent with these credentials is taken: the whole channel has to wait."""
+
+    reason: str
+
+
+@frozen
+class Moved:
+    """The chat goes on under another id, `to`; the reply is to be sent there."""
+
+    to: str
+
+    @property
+    def reason(self) -> str:
+        """The reason that the reply is not there yet."""
+        return "the chat has moved"
+
+
+Outcome: TypeAlias = Sent | RetryLater | GiveUp | Unauthorized | Moved
 
 _AGAIN: Final = frozenset({408, 425, 429})
 

@@ -43,6 +43,7 @@ from .replies import (
     Reply,
     RetryLater,
     Sent,
+    Unauthorized,
     general_outcome,
     retry_after,
     split_text,
@@ -80,6 +81,18 @@ _PASSING: Final = frozenset(
         "request_timeout",
         "service_unavailable",
         "team_added_to_org",
+    }
+)
+# `error` that concerns the token, and with it every message.
+_NO_TOKEN: Final = frozenset(
+    {
+        "account_inactive",
+        "invalid_auth",
+        "missing_scope",
+        "not_allowed_token_type",
+        "not_authed",
+        "token_expired",
+        "token_revoked",
     }
 )
 
@@ -341,7 +354,7 @@ class Slack(Codec):
         reason = error if _NAME.fullmatch(error) else "unknown error"
         if error in _PASSING:
             return RetryLater(retry_after(reply, now_us), reason)
-        return GiveUp(reason)
+        return Unauthorized(reason) if error in _NO_TOKEN else GiveUp(reason)
 
 
 def _section(text: str) -> dict[str, object]:

@@ -19,7 +19,16 @@ from ..http.messages import Headers, compact_json
 from ..values import frozen
 from .answer_files import AnswerFile, post_form
 from .codec import NONSENSE, Codec, post, trouble_of
-from .deliveries import Attachment, ContentKind, Ignored, IncomingMessage, Parsed, Piece, gather
+from .deliveries import (
+    Attachment,
+    ChatMoved,
+    ContentKind,
+    Ignored,
+    IncomingMessage,
+    Parsed,
+    Piece,
+    gather,
+)
 from .identity import Identity, Unidentified, body_of
 from .markup import compose_spans, spans
 from .media import media_of
@@ -27,12 +36,14 @@ from .presses import Button, buttons, owe, read_press
 from .provider_values import at, identifier, moment_us, objects, text_at
 from .replies import (
     GiveUp,
+    Moved,
     Outcome,
     Part,
     Reply,
     RetryLater,
     Sent,
     TextSpan,
+    Unauthorized,
     general_outcome,
     retry_after,
     split_text,
@@ -86,6 +97,9 @@ _USERNAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _MEMBER: Final = re.compile(r"[a-z_]{1,64}")
 _CHAT: Final = re.compile(r"-?[0-9]{1,19}|@[A-Za-z0-9_]{1,64}", re.ASCII)
 _TOPIC: Final = re.compile(r"[0-9]{0,19}", re.ASCII)
+_MOVED_TO: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+# A token that is revoked, or none at all.
+_NO_TOKEN: Final = frozenset({401, 404})
 _BOT_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 
 
@@ -162,7 +176,9 @@ class Telegram(Codec):
     def _pieces(self, root: JsonObject, update_id: str, us: Addressee) -> Iterator[Piece]:
         message, press = root.get("message"), root.get("callback_query")
         if isinstance(message, dict):
-            if message.get("is_automatic_forward") is True:  # a post of the channel of a group
+            if moved := _chat_moved(message):
+                yield moved
+            elif message.get("is_automatic_forward") is True:  # a post of the channel of a group
                 yield "automatic_forward"
             elif _in_group(message) and (reason := self._find_reason(message, us)) is not None:
                 yield reason
@@ -381,7 +397,7 @@ class Telegram(Codec):
         return ("thread", "expected the id of a topic") if not _TOPIC.fullmatch(thread) else None
 
     def read_reply(self, reply: FetchReply | Unreachable, now_us: int) -> Outcome:
-        """Judge the answer: `retry_after` stands in its body."""
+        """Judge the answer: `retry_after`, and where a chat moved to, stand in its body."""
         if isinstance(reply, Unreachable):
             return RetryLater(None, reply.reason)
         answer = parse_json(reply.body)
@@ -399,10 +415,30 @@ class Telegram(Codec):
             return RetryLater(asked, f"HTTP {reply.status}: {said}")
         if code == 429:
             return RetryLater(retry_after(reply, now_us), f"HTTP {reply.status}: {said}")
+        if moved := _chat(at(answer, "parameters", "migrate_to_chat_id")):
+            return Moved(moved)
+        if reply.status in _NO_TOKEN or code in _NO_TOKEN:
+            return Unauthorized(f"HTTP {reply.status}: {said}" if said else f"HTTP {reply.status}")
         outcome = general_outcome(reply, now_us, said)
         if outcome is None and answer.get("ok") is False:
             return GiveUp(f"HTTP {reply.status}: {said}")
         return outcome or Sent(_number(at(answer, "result", "message_id")))
+
+
+def _chat(value: JsonValue) -> str:
+    """Return the id of a chat, or ""."""
+    chat = _number(value)
+    return chat if _MOVED_TO.fullmatch(chat) else ""
+
+
+def _chat_moved(message: JsonObject) -> ChatMoved | None:
+    """Return that a group became a supergroup, where `message` says so in either of the two."""
+    here = _chat(at(message, "chat", "id"))
+    for name in ("migrate_to_chat_id", "migrate_from_chat_id"):
+        there = _chat(message.get(name))
+        if here and there and here != there:
+            return ChatMoved(*((here, there) if name.endswith("to_chat_id") else (there, here)))
+    return None
 
 
 def _entity(span: TextSpan) -> dict[str, object]:

@@ -44,6 +44,7 @@ from .replies import (
     Reply,
     RetryLater,
     Sent,
+    Unauthorized,
     general_outcome,
     retry_after,
 )
@@ -91,7 +92,8 @@ _MEDIA_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 # Where Meta keeps files: the address that it gives out is at `lookaside.fbsbx.com`.
 _META: Final = ("fbsbx.com", "facebook.com", "fbcdn.net", "whatsapp.net")
 _WORDED: Final = frozenset({ContentKind.TEXT, ContentKind.BUTTON, ContentKind.LIST})
-_KEY: Final = re.compile(r"(?:reply|later|first|apology)[.0-9]*-", re.ASCII)  # others may send, too
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,512}", re.ASCII)
+_LONGEST_REASON: Final = 200
 _WINDOW_SECONDS: Final = 24 * 3600
 _PHONE: Final = re.compile(r"\+?[0-9]+", re.ASCII)
 _USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII)
@@ -100,6 +102,8 @@ _USER_ID: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}", re.ASCII
 _PASSING: Final = frozenset(
     {1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004}
 )
+# "Authorization errors" of the reference: the token is none, has expired, or may not send.
+_NO_TOKEN: Final = frozenset({0, 10, 190, *range(200, 300)})
 
 
 @frozen
@@ -169,9 +173,9 @@ class WhatsApp(Codec):
         for message in objects(at(value, "messages")):
             yield _message(message, own, names)
         for status in objects(at(value, "statuses")):
-            ours = _KEY.match(text_at(status, "biz_opaque_callback_data"))
-            if ours and status.get("status") == "failed":
-                yield Undelivered(_failure(status))
+            key = _KEY.fullmatch(text_at(status, "biz_opaque_callback_data"))
+            if key and status.get("status") == "failed":
+                yield Undelivered(_failure(status), key[0], identifier(status.get("id")))
         for name in ("statuses", "errors"):
             if at(value, name):
                 yield name
@@ -317,10 +321,12 @@ class WhatsApp(Codec):
         answer = None if isinstance(parsed, BadJson) else parsed
         error = at(answer, "error")
         found = at(error, "code")
-        code = found if isinstance(found, int) else 0
+        code = found if isinstance(found, int) else None
         said = f"code {code}" if code else ""
         if code in _PASSING or at(error, "is_transient") is True:
             return RetryLater(retry_after(reply, now_us), f"HTTP {reply.status}: {said}")
+        if code in _NO_TOKEN or reply.status == 401:
+            return Unauthorized(f"HTTP {reply.status}: {said or 'code 0'}")
         outcome = general_outcome(reply, now_us, said)
         if outcome is None and error is not None:
             return GiveUp(f"HTTP {reply.status}: {said}")
@@ -338,7 +344,8 @@ def _address(recipient: str) -> dict[str, str]:
 def _failure(status: JsonObject) -> str:
     """Return why a message that Meta took was not delivered, by the codes of Meta's errors."""
     codes = (error.get("code") for error in objects(status.get("errors")))
-    return ", ".join(f"code {code}" for code in codes if isinstance(code, int)) or "no code"
+    told = ", ".join(f"code {code}" for code in codes if isinstance(code, int))
+    return told[:_LONGEST_REASON] or "no code"
 
 
 def _digits(number: str) -> str:

@@ -692,6 +692,8 @@ _CHANNEL_STATES: Final = """
         asked_us bigint,
         held_us bigint,
         held text,
+        probe_us bigint,
+        released_us bigint,
         primary key (channel)
     )
 """
@@ -720,11 +722,13 @@ _2_11_0: Final = Migration(
     up=(
         Step("alter table outbox add column message_id text"),
         Step("alter table outbox add column provider_id text"),
+        Step("alter table outbox add column spared bigint not null default 0"),
         Step(_NAME_READY, postgresql=_NAME_READY.replace("instr", "strpos")),
         Step(_NAME_DEAD, postgresql=_NAME_DEAD.replace("instr", "strpos")),
         Step("create index outbox_message on outbox (channel, message_id)"),
         Step(f"{_CHANNEL_STATES} without rowid", postgresql=_CHANNEL_STATES),
         Step(f"{_CHANNEL_CHATS} without rowid", postgresql=_CHANNEL_CHATS),
+        Step("create index channel_chats_moved on channel_chats (channel, moved_to)"),
         Step(f"{_CHANNEL_OPTOUTS} without rowid", postgresql=_CHANNEL_OPTOUTS),
     ),
     down=(
@@ -732,6 +736,7 @@ _2_11_0: Final = Migration(
         Step("drop table channel_chats"),
         Step("drop table channel_states"),
         Step("drop index outbox_message"),
+        Step("alter table outbox drop column spared"),
         Step("alter table outbox drop column provider_id"),
         Step("alter table outbox drop column message_id"),
     ),

@@ -96,6 +96,13 @@ _LISTED: Final = (
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(
+        "channel_held",
+        _ERROR,
+        ("channel", "reason"),
+        "The provider of a channel refuses its credentials.  The replies wait, and use up no"
+        " attempts; one of them is sent each minute, until it is taken.",
+    ),
+    LogEvent(
         "channel_identified",
         _INFO,
         ("channel", "id", "name"),
@@ -114,6 +121,12 @@ _LISTED: Final = (
         "Messages or replies that this node had claimed, and that nobody worked on, wait again.",
     ),
     LogEvent(
+        "channel_released",
+        _INFO,
+        ("channel",),
+        "The provider takes the credentials of a held channel again; its replies are sent.",
+    ),
+    LogEvent(
         "channel_round_failed",
         _FAILING,
         ("database", "error"),
@@ -126,6 +139,12 @@ _LISTED: Final = (
         "The provider of a channel does not say who we are, and is asked again.  The channel is"
         " served; in a group it answers what is meant for it beyond doubt.  The line is written"
         " once for a reason.",
+    ),
+    LogEvent(
+        "chat_moved",
+        _INFO,
+        ("channel",),
+        "A group of Telegram goes on under another id; its replies and its sessions follow it.",
     ),
     LogEvent(
         "clock_agrees",
@@ -391,8 +410,9 @@ _LISTED: Final = (
     LogEvent(
         "reply_undelivered",
         _WARNING,
-        ("channel", "reason"),
-        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.",
+        ("channel", "reply", "message", "reason"),
+        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.  The"
+        " reply is a dead letter.",
     ),
     LogEvent(
         "request",

@@ -21,7 +21,7 @@ from legation.channels.deliveries import (
     NotUnderstood,
 )
 from legation.channels.identity import Identity
-from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent, Unauthorized
 from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.slack import Slack
 from legation.effects import FetchReply, Unreachable
@@ -319,6 +319,10 @@ def answer(status: int, content: Any) -> FetchReply:
         (answer(200, {"ok": False, "error": "ratelimited"}), RetryLater(2, "ratelimited")),
         (answer(429, {"ok": False, "error": "ratelimited"}), RetryLater(2, "HTTP 429")),
         (answer(404, {}), GiveUp("HTTP 404")),
+        *(
+            (answer(200, {"ok": False, "error": error}), Unauthorized(error))
+            for error in ("invalid_auth", "not_authed", "token_revoked", "account_inactive")
+        ),
         (Unreachable("timeout"), RetryLater(None, "timeout")),
     ],
 )

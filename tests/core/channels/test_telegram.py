@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels.deliveries import (
+    ChatMoved,
     ContentKind,
     Delivery,
     Ignored,
@@ -19,7 +20,15 @@ from legation.channels.deliveries import (
     rest_of_new,
 )
 from legation.channels.identity import Identity
-from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.replies import (
+    GiveUp,
+    Moved,
+    Outcome,
+    Reply,
+    RetryLater,
+    Sent,
+    Unauthorized,
+)
 from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.telegram import Telegram
 from legation.channels.telegram_groups import FOR_ANOTHER, NAME_UNKNOWN
@@ -306,6 +315,27 @@ def test_a_message_of_nobody_is_malformed() -> None:
     assert parse(update(text="x", **{"from": None})) == Delivery((), ("malformed",))
 
 
+@pytest.mark.parametrize(
+    ("here", "content"),
+    [
+        (-7, {"migrate_to_chat_id": -1007}),
+        (-1007, {"migrate_from_chat_id": -7}),
+    ],
+    ids=["in the group that was", "in the supergroup that is"],
+)
+def test_a_group_that_became_a_supergroup_is_told(here: int, content: dict[str, Any]) -> None:
+    chat = {"id": here, "type": "group"}
+
+    assert parse(update(chat=chat, **content)) == Delivery((), moved=(ChatMoved("-7", "-1007"),))
+
+
+@pytest.mark.parametrize("to", [-7, 10**30, "-1007", True, None, {"id": 1}])
+def test_a_chat_that_moves_nowhere_stays(to: Any) -> None:
+    found = parse(update(chat={"id": -7, "type": "private"}, migrate_to_chat_id=to))
+
+    assert (found.moved, len(found.messages)) == ((), 1)
+
+
 def test_an_edit_is_no_message() -> None:
     assert parse({"update_id": 9, "edited_message": {}, "a b": 1}) == Delivery(
         (), ("edited_message",)
@@ -439,6 +469,10 @@ def answer(status: int, content: Any) -> FetchReply:
     return FetchReply(status, {"retry-after": "2"}, json.dumps(content).encode())
 
 
+def moved_to(chat: Any) -> FetchReply:
+    return answer(400, {"error_code": 400, "parameters": {"migrate_to_chat_id": chat}})
+
+
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
@@ -464,6 +498,17 @@ def answer(status: int, content: Any) -> FetchReply:
             answer(429, {"error_code": 429, "parameters": {"retry_after": 10**9}}),
             RetryLater(2, "HTTP 429: code 429"),
         ),
+        (
+            answer(401, {"ok": False, "error_code": 401, "description": "Unauthorized"}),
+            Unauthorized("HTTP 401: code 401, Unauthorized"),
+        ),
+        (
+            answer(404, {"ok": False, "error_code": 404, "description": "Not Found"}),
+            Unauthorized("HTTP 404: code 404, Not Found"),
+        ),
+        (FetchReply(404, {}, b"<html>"), Unauthorized("HTTP 404")),
+        (moved_to(-1001234567890), Moved("-1001234567890")),
+        *((moved_to(chat), GiveUp("HTTP 400: code 400")) for chat in (10**30, True, "-100", None)),
         (answer(200, {"error_code": 429}), RetryLater(2, "HTTP 200: code 429")),
         (answer(502, None), RetryLater(2, "HTTP 502")),
         (Unreachable("tls"), RetryLater(None, "tls")),

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from ...channels.deliveries import Challenge, Delivery, Ignored, NotUnderstood, Parsed, inbox_rows
+from ...channels.deliveries import (
+    Challenge,
+    Delivery,
+    Ignored,
+    NotUnderstood,
+    Parsed,
+    Undelivered,
+    inbox_rows,
+)
 from ...channels.signatures import SignatureRefused, Verified
 from ...channels.telegram_groups import NAME_UNKNOWN
 from ...effects import Log, Nudge, Program, ReadBody, Transact
@@ -24,7 +32,9 @@ from ...http.refusals import (
     TooLarge,
     TooManyRequests,
 )
+from ...store.chats import NoteMoves
 from ...store.inbox import PutMessages
+from ...store.reply_outcomes import Failure, MarkUndelivered
 from ..call import Call
 
 __all__ = [
@@ -120,10 +130,15 @@ def _store(
             return json_response(200, {"status": "ignored", "reason": parsed.reason})
         case _:
             messages = inbox_rows(parsed)
-            yield from _log_undelivered(channel, parsed)
+            yield from _log_strange(channel, parsed)
+    database = channel.component.database
+    if parsed.undelivered:
+        yield from _mark_undelivered(channel, parsed.undelivered)
+    if parsed.moved:
+        moves = tuple((moved.old, moved.new) for moved in parsed.moved)
+        yield from Transact(database, NoteMoves(channel.id, moves))
     if not messages:
         return _status("ignored")
-    database = channel.component.database
     put = PutMessages(channel.id, messages, call.now_us)
     if not (yield from Transact(database, put)):
         return _status("duplicate")
@@ -156,11 +171,25 @@ def verify(call: Call, channel: HostedChannel) -> Response | NoFields | NotOurs:
     return text_response(200, answer.text, headers=_PLAIN)
 
 
-def _log_undelivered(channel: HostedChannel, delivery: Delivery) -> Program[None]:
-    """Tell of replies that were taken and not delivered, and of what should have been a message."""
-    for failed in delivery.undelivered:
-        fields = (("channel", channel.id), ("reason", failed.reason))
+def _mark_undelivered(channel: HostedChannel, reports: tuple[Undelivered, ...]) -> Program[None]:
+    """Make dead letters of replies that were taken and not delivered; tell of those that are."""
+    failures = tuple(
+        Failure(report.key, report.provider_id, f"undelivered: {report.reason}")
+        for report in reports
+    )
+    unit = MarkUndelivered(channel.id, failures)
+    for marked in (yield from Transact(channel.component.database, unit)):
+        fields = (
+            ("channel", channel.id),
+            ("reply", marked.failure.key),
+            ("message", marked.message_id),
+            ("reason", marked.failure.error.removeprefix("undelivered: ")),
+        )
         yield from Log("warning", "reply_undelivered", fields)
+
+
+def _log_strange(channel: HostedChannel, delivery: Delivery) -> Program[None]:
+    """Tell of what should have been a message."""
     for name in delivery.ignored:
         if name in _STRANGE:
             yield from _log_ignored(channel, name)
