@@ -65,7 +65,10 @@ def show(platform: str | None, as_json: bool) -> None:
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")
-    if any(depth["dead"] for depth in depths):
+    held = [channel for channel in found if "held" in channel]
+    for channel in () if as_json else held:
+        click.echo(_describe_held(channel), err=True)
+    if held or any(depth["dead"] for depth in depths):
         raise SystemExit(1)
 
 
@@ -94,6 +97,15 @@ def table(channels: Sequence[Mapping[str, Any]]) -> str:
         line = _line(row, widths)
         lines.append(click.style(line, fg="red") if _is_dead(row) else line)
     return "\n".join(lines)
+
+
+def _describe_held(channel: Mapping[str, Any]) -> str:
+    since, reason = channel["held"]["since"], channel["held"]["reason"]
+    name = channel["id"]
+    return (
+        f"{name} is held since {since}, for its provider refuses the credentials ({reason})."
+        f"  Its replies wait; `legation channels verify` says more."
+    )
 
 
 def _is_dead(row: Sequence[str]) -> bool:

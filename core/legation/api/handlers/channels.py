@@ -18,6 +18,7 @@ from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
 from ...messaging.conversations import find_owner
 from ...runs.output import iso_time
+from ...store.channel_states import HeldChannel, ListHeld
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX, MessageRow
 from ...store.leased_queue import CountItems, ListItems, QueueDepth
@@ -81,6 +82,7 @@ class _Counted:
 
     messages: dict[str, QueueDepth]
     replies: dict[str, QueueDepth]
+    held: dict[str, HeldChannel]
 
 
 def _count_in_time(database: str) -> Program[_Counted | None]:
@@ -93,9 +95,14 @@ def _count(database: str) -> Program[_Counted | None]:
     try:
         messages = yield from Transact(database, CountItems(INBOX))
         replies = yield from Transact(database, CountItems(OUTBOX))
+        held = yield from Transact(database, ListHeld())
     except StoreFailure:
         return None
-    return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
+    return _Counted(
+        {m.channel: m for m in messages},
+        {r.channel: r for r in replies},
+        {h.channel: h for h in held},
+    )
 
 
 def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Summary:
@@ -111,6 +118,8 @@ def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Su
     if counted is not None:
         summary["messages"] = _depth(counted.messages.get(hosted.id), now_us)
         summary["replies"] = _depth(counted.replies.get(hosted.id), now_us)
+        if (held := counted.held.get(hosted.id)) is not None:
+            summary["held"] = {"since": iso_time(held.since_us), "reason": held.reason}
     return summary
 
 

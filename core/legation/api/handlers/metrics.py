@@ -8,6 +8,7 @@ from typing import Any, Final
 from ...effects import Program, Transact
 from ...http.messages import Response, text_response
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
+from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX
@@ -37,6 +38,7 @@ class _DatabaseCounts:
     runs: dict[str, int] | None = None
     inbox: tuple[QueueDepth, ...] = ()
     outbox: tuple[QueueDepth, ...] = ()
+    held: tuple[HeldChannel, ...] = ()
 
     @property
     def name(self) -> str:
@@ -139,9 +141,10 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         runs = dict((yield from Transact(name, CountRuns())))
         inbox = yield from Transact(name, CountItems(INBOX))
         outbox = yield from Transact(name, CountItems(OUTBOX))
+        held = yield from Transact(name, ListHeld())
     except StoreFailure:
         return _DatabaseCounts(description)
-    return _DatabaseCounts(description, runs, inbox, outbox)
+    return _DatabaseCounts(description, runs, inbox, outbox, held)
 
 
 def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
@@ -179,6 +182,16 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
         "gauge",
         "Replies of channels that are not sent.",
         tuple(sample for f in found for sample in _depths(f.name, f.outbox)),
+    )
+    yield Family(
+        "legation_channel_held",
+        "gauge",
+        "Channels whose provider takes nothing with their credentials; their replies wait.",
+        tuple(
+            Sample(1, (("database", f.name), ("channel", held.channel)))
+            for f in found
+            for held in f.held
+        ),
     )
 
 

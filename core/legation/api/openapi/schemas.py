@@ -804,7 +804,11 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
             "messages": nullable(ref("Depth")),
             "replies": nullable(ref("Depth")),
         },
-        {"agent_id": TEXT, "team_id": TEXT},
+        {"agent_id": TEXT, "team_id": TEXT, "held": ref("Held")},
+    ),
+    "Held": object_of(
+        {"since": TIME, "reason": TEXT},
+        description="The provider takes nothing with the credentials; the replies wait",
     ),
     "Depth": object_of(
         {
