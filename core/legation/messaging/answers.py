@@ -136,7 +136,8 @@ class AnswerMessage(Job):
         talk = find_conversation(channel, message)
         room = channel.options.waiting
         most = room + 2 if room else 0  # with this one, and one too many
-        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender, most)
+        person, chat = message.sender, message.conversation
+        fetch = FetchStanding(talk.owner, talk.base, channel.id, person, most, chat)
         standing = yield from self._transact(fetch)
         commands = channel.options.commands
         command = read_command(text) if commands else None

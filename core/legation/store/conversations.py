@@ -9,10 +9,17 @@ from .units import Dialect, ReadUnit, Sql, Statements, Unit
 
 __all__ = ["FetchStanding", "OpenSession", "OptIn", "OptOut", "Standing"]
 
+# A chat that moved goes on in the sessions of where it was.
 STANDING: Final = Sql(
-    """select (select session_id from sessions where owner = :owner
-        and (session_id = :base or substr(session_id, 1, :length) in (:new, :other))
-        order by created_us desc, session_id desc limit 1),
+    """with bases (base) as (
+        select cast(:base as text) union all
+        select :head || conversation || :tail from channel_chats
+        where channel = :channel and moved_to = :conversation
+    )
+    select (select s.session_id from bases b join sessions s on s.owner = :owner
+        and (s.session_id = b.base
+            or substr(s.session_id, 1, length(b.base) + 1) in (b.base || '#', b.base || '!'))
+        order by s.created_us desc, s.session_id desc limit 1),
     exists (select 1 from channel_optouts where channel = :channel and person = :person),
     (select count(*) from (select 1 from inbox where state = 'ready'
         and channel = :channel and sender = :person limit :most) as waiting)"""
@@ -49,6 +56,7 @@ class Standing:
 class FetchStanding(ReadUnit[Standing]):
     """The session of a conversation that was begun last, `base` when there is none yet.
 
+    Where `conversation` goes on for one that was, so do the sessions of that.
     With it comes whether `person` wants no messages of `channel`, and how many of theirs wait; it
     counts up to `most`.
     """
@@ -58,11 +66,15 @@ class FetchStanding(ReadUnit[Standing]):
     channel: str
     person: str
     most: int = 0
+    conversation: str = ""
 
     def statements(self, dialect: Dialect) -> Statements[Standing]:
         """Yield one read."""
-        new, other, length = f"{self.base}#", f"{self.base}!", len(self.base) + 1
-        rows = yield STANDING.of(self, new=new, other=other, length=length)
+        head, named = f"{self.channel}:", f"{self.channel}:{self.conversation}"
+        # A name that is escaped, or a digest, is of no chat that a provider moves.
+        moves = self.conversation if self.base.startswith(named) else ""
+        tail = self.base[len(named) :]
+        rows = yield STANDING.of(self, conversation=moves, head=head, tail=tail)
         session_id, opted_out, waiting = rows[0]
         return Standing(session_id or self.base, bool(opted_out), waiting)
 
