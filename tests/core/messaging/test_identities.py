@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from legation import Platform
 from legation.channels.identity import Identity, Unidentified
@@ -20,7 +20,7 @@ from legation.store.channel_states import FetchIdentities, NoteIdentity
 from legation.store.failures import Busy
 from legation_testing import Client
 
-from ...providers.deliveries import Delivery, channels, platform, signed
+from ...providers.deliveries import ENVIRON, Delivery, channels, platform, signed
 from ...providers.loopback import Loopback
 from ...providers.strict import SlackApi, TelegramApi
 
@@ -228,6 +228,28 @@ def test_in_a_group_our_name_is_answered_as_soon_as_it_is_known() -> None:
         assert post(c, in_group(3, "@desk_bot hello", 9)) == {"status": "processing"}
         c.settle()
         assert [message.text for message in provider.api.seen] == ["hello"]
+
+
+def test_two_bots_of_one_platform_answer_each_its_own_name() -> None:
+    bots = {"BOT": TelegramApi(), "BOT_2": TelegramApi(bot_token="43:b", username="front_bot")}
+    both = [
+        evolve(channels(f"http://{bot.lower()}.example")[1], id=bot, bot_token_env=bot)
+        for bot in bots
+    ]
+    made = platform(channels=both, environ={**ENVIRON, "BOT_2": "43:b"})
+
+    def network(fetch: Fetch) -> FetchReply:
+        return bots["BOT_2" if "/bot_2." in fetch.url else "BOT"](fetch)
+
+    with Client(made, fetch=network) as c:
+        c.settle()
+        for update, words in ((1, "@desk_bot hello"), (2, "@front_bot hi")):
+            for name in bots:
+                sent = in_group(update, words, words.index(" "))
+                post(c, evolve(sent, target=f"/{name}/webhook"))
+        c.settle()
+
+    assert [[m.text for m in api.seen] for api in bots.values()] == [["hello"], ["hi"]]
 
 
 def test_an_event_of_another_workspace_is_ignored_and_logged() -> None:
