@@ -120,7 +120,14 @@ def test_a_pressed_button_is_a_message() -> None:
 
     assert delivery.messages == (
         IncomingMessage(
-            "9", "42", ContentKind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
+            "9",
+            "42",
+            ContentKind.BUTTON,
+            "yes",
+            conversation="1",
+            provider_id="5",
+            reply_to="5",
+            name="Ada",
         ),
     )
 
