@@ -41,6 +41,7 @@ from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
+from ..store.runs import Started
 from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
@@ -49,7 +50,7 @@ from .decisions import APPROVED, REJECTED, SEVERAL, Decision, is_settled, read_w
 from .gathering import gather
 from .leases import LeaseLost, WorkerLeases
 from .retry import draw_wait_us
-from .turned_away import tell_busy, tell_stranger
+from .turned_away import tell_busy, tell_over, tell_stranger
 from .typing_indicators import ShowContinuation, show_typing
 
 __all__ = ["AnswerMessage"]
@@ -99,10 +100,22 @@ class AnswerMessage(Job):
             case Decide(press):
                 replies = yield from self._decide(channel, message, press)
             case Say(text):
-                replies = replies_to(message, text, channel.codec.compose, now_us)
+                replies = yield from self._say(channel, message, text)
             case _:
                 replies = ()
         yield from self._complete(replies)
+
+    def _say(
+        self, channel: HostedChannel, message: IncomingMessage, text: str
+    ) -> Program[tuple[Reply, ...]]:
+        """Return what is said without a run; nothing to who wants no messages."""
+        talk = find_conversation(channel, message)
+        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender)
+        standing = yield from self._transact(fetch)
+        now_us = yield from Now()
+        if channel.options.commands and standing.opted_out:
+            return ()
+        return replies_to(message, text, channel.codec.compose, now_us)
 
     def _decide(
         self, channel: HostedChannel, message: IncomingMessage, press: Press
@@ -223,10 +236,13 @@ class AnswerMessage(Job):
     ) -> Program[tuple[Reply, ...]]:
         """Return the answer of a run: the one noted before, or one begun now.
 
-        Where nothing in the message can be read, no run begins, and the answer says so.
+        Where nothing in the message can be read, or a share is used up, no run begins, and the
+        answer says so.  One that has begun is the owner's that it began with, whatever the
+        configuration says by now.
         """
         run_id = self.claimed.run_id
-        if run_id is None or (yield from self._row(owner, run_id)) is None:
+        begun = None if run_id is None else (yield from self._row(run_id))
+        if run_id is None or begun is None:
             attached = yield from attachments(channel, message, text, self._keep)
             if attached.advice:
                 now_us = yield from Now()
@@ -241,23 +257,26 @@ class AnswerMessage(Job):
                 pieces=False,
                 details={**attached.files, "in_doubt": "tell", REPLY_TO: to},
             )
-            yield from self._start(channel, new)
+            if over := (yield from self._start(channel, new)).over:
+                now_us = yield from Now()
+                return tell_over(channel, message, over, now_us)
+        else:
+            owner = begun.owner
         yield from join(self.worker.database, owner, run_id, is_over=self.worker.context.is_over)
-        row = yield from self._row(owner, run_id)
+        row = yield from self._row(run_id)
         now_us = yield from Now()
         return _answer(channel, message, row, now_us)
 
-    def _start(self, channel: HostedChannel, new: NewRun) -> Program[None]:
+    def _start(self, channel: HostedChannel, new: NewRun) -> Program[Started]:
         """Begin the run, once, however long the database is away."""
         patience = Patience(self.worker.context.is_over)
         while not patience.exhausted:
             try:
-                yield from start(self.worker.context, channel.component, new)
-                return
+                return (yield from start(self.worker.context, channel.component, new))
             except PASSING:
                 pass
             yield from patience.wait()
-        yield from start(self.worker.context, channel.component, new)
+        return (yield from start(self.worker.context, channel.component, new))
 
     def _transact(self, unit: Unit[R]) -> Program[R]:
         """Run a unit under the lease, however long the database is away."""
@@ -278,8 +297,8 @@ class AnswerMessage(Job):
         if not (yield from self._transact(kept)):
             raise LeaseLost
 
-    def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
-        return (yield from self._transact(FetchRun(run_id, owner)))
+    def _row(self, run_id: str) -> Program[RunRow | None]:
+        return (yield from self._transact(FetchRun(run_id, None, any_owner=True)))
 
     def _complete(self, replies: tuple[Reply, ...]) -> Program[None]:
         now_us = yield from Now()

@@ -1,6 +1,7 @@
-"""People who are turned away: those who may not write, and those who write more than is answered.
+"""People who are turned away: who may not write, who writes too much, whose share is used up.
 
-Each reads one sentence, however much they write, for as long as the outbox knows its key.
+Of the first two each reads one sentence, however much they write, for as long as the outbox knows
+its key.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from ..channels.deliveries import Ask, IncomingMessage, Say, treat
 from ..channels.replies import Reply, replies_to
 from ..hosted.registry import HostedChannel
 
-__all__ = ["tell_busy", "tell_stranger"]
+__all__ = ["tell_busy", "tell_over", "tell_stranger"]
 
 _STRANGER: Final = "I may answer only people whom I was told of. Your id here is {}."
 _BUSY: Final = (
     "You write faster than I can answer. I leave out the oldest of what waits; please write again"
     " what is important."
 )
+_SPENT: Final = "What you may ask for in a day is used up. Please write again tomorrow."
+_FULL: Final = "There is no room for more of what you write. Please tell those who look after me."
 _HOUR_US: Final = 3_600_000_000
 
 
@@ -39,6 +42,14 @@ def tell_stranger(
 def tell_busy(channel: HostedChannel, message: IncomingMessage, now_us: int) -> tuple[Reply, ...]:
     """Return what a person reads whose messages are left out: one sentence an hour."""
     return _once(channel, message, f"busy.{now_us // _HOUR_US}", _BUSY, now_us)
+
+
+def tell_over(
+    channel: HostedChannel, message: IncomingMessage, over: str, now_us: int
+) -> tuple[Reply, ...]:
+    """Return what a person reads whose share is used up: `over` names it."""
+    text = _SPENT if over == "tokens" else _FULL
+    return replies_to(message, text, channel.codec.compose, now_us)
 
 
 def _once(

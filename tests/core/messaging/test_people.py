@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from legation import Agent, Channel, Platform
+from legation import Agent, Channel, LimitOverrides, Platform, PlatformLimits
 from legation.channels.deliveries import IncomingMessage
 from legation.messaging.conversations import name_speaker, resume
 from legation_testing import Client, ScriptedModel
@@ -395,3 +395,39 @@ def test_the_model_of_another_agent_is_replaced_as_that_of_the_first(enter: Open
         room.hear("ada", "/legal may I?")
 
     assert room.said == [("ada", "It depends.")]
+
+
+# --- shares ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"tokens_per_day": 1}, "What you may ask for in a day is used up."),
+        ({"stored_bytes": 1}, "There is no room for more of what you write."),
+    ],
+)
+def test_who_has_used_up_a_share_reads_so_and_others_are_answered(
+    enter: OpenRoom, limits: dict[str, int], sentence: str
+) -> None:
+    own = LimitOverrides(**limits)
+    given = {"limits": PlatformLimits(subjects={"~channel:standard:ada": own})}
+    room = enter(configuration=given)
+    for words in ("one", "two"):
+        room.hear("ada", words)
+    room.hear("bob", "three")
+
+    last = [text for person, text in room.said if person == "ada"][-1]
+    assert last.startswith(sentence)
+    assert ("bob", "three") in room.said
+    assert "two" not in chain.from_iterable(room.runs().values())
+
+
+def test_who_opted_out_reads_nothing_of_what_cannot_be_read_either(enter: OpenRoom) -> None:
+    room = enter()
+    for person in ("ada", "bob"):
+        room.hear("ada", "/stop")
+        room.hear(person, "", kind="sticker")
+
+    told = "I can only read text, not stickers. Please write to me instead."
+    assert [person for person, text in room.said if text == told] == ["bob"]
