@@ -360,6 +360,6 @@ def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value(
         claimed = repr([p.effect for p in c.effects if _unit(ClaimItems)(p.effect)])
 
     assert provider.refused != []
-    assert "reply_failed" in said
+    assert "channel_held" in said
     assert number not in said + claimed
     assert words not in said + claimed
