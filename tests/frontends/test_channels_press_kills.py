@@ -52,6 +52,7 @@ def ask(prompt):
 
 
 platform = Platform(
+    environ=os.environ,
     lease_seconds=8,
     databases=[Database("main", {url!r}, auto_migrate=True)],
     agents=[Agent(id="desk", model=ScriptedModel([ask] * 10_000), tools=[book])],

@@ -8,7 +8,6 @@ stores under the lease.  A run that waits has no executor: `cancellation` ends i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, Final
 
 from attrs import evolve
@@ -308,27 +307,28 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         subject=run.subject,
         model=end.output.get("model"),
         incident=end.output.get("incident"),
-        letters=tuple(_write_letters(journal, end)),
+        letters=_write_letters(journal, end) if journal.notify or journal.asker else (),
     )
 
 
-def _write_letters(journal: Journal, end: End) -> Iterator[Letter]:
-    """Yield what is sent of the end, or the pause: a notice, and the reply to who asked."""
+def _write_letters(journal: Journal, end: End) -> tuple[Letter, ...]:
+    """Return what is sent of the end, or the pause: a notice, and the reply to who asked."""
     run, seq, now_us = journal.run, journal.seq, journal.now_us
-    if journal.notify is not None:
-        notice = write_notice(
-            journal.notify,
-            run,
-            database=journal.database,
-            state=end.state,
-            output=end.output,
-            seq=seq,
-            now_us=now_us,
-        )
-        if notice is not None:
-            yield notice
+    letters: tuple[Letter, ...] = ()
     if journal.asker is not None:
-        yield from journal.asker.letters(run.run_id, end.state, end.output, seq, now_us)
+        letters = journal.asker.letters(run.run_id, end.state, end.output, seq, now_us)
+    if journal.notify is None:
+        return letters
+    notice = write_notice(
+        journal.notify,
+        run,
+        database=journal.database,
+        state=end.state,
+        output=end.output,
+        seq=seq,
+        now_us=now_us,
+    )
+    return letters if notice is None else (notice, *letters)
 
 
 def _encode_output(journal: Journal, output: str) -> str:

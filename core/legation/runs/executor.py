@@ -39,7 +39,7 @@ from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
 from ..store.usage import MeasureLog
 from ..values import frozen
-from .channel_replies import ChannelReplies, read_reply_to
+from .channel_replies import REPLY_TO, ChannelReplies, read_reply_to
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
@@ -266,7 +266,7 @@ class ExecuteRun(Job):
             model_calls=asked.get(MODEL_CALLS),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
-            asker=self.context.asker(asked),
+            asker=self.context.asker(asked) if REPLY_TO in asked else None,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:
