@@ -88,7 +88,6 @@ _NO_TOKEN: Final = frozenset(
     {
         "account_inactive",
         "invalid_auth",
-        "missing_scope",
         "not_allowed_token_type",
         "not_authed",
         "token_expired",
