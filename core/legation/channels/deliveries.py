@@ -405,8 +405,15 @@ def decode_message(payload: str) -> IncomingMessage:
         Attachment(**{part: item[part] for part in parts if part in item})
         for item in known.get("media", ())
     )
-    known["press"] = Press(**known["press"]) if known.get("press") else None
+    known["press"] = _read_press(known.get("press"))
     return IncomingMessage(**known)
+
+
+def _read_press(stored: dict[str, Any] | None) -> Press | None:
+    if stored is None:
+        return None
+    names = (attribute.name for attribute in fields(Press))
+    return Press(**{name: stored[name] for name in names if name in stored})
 
 
 def inbox_rows(delivery: Delivery) -> tuple[NewMessage, ...]:

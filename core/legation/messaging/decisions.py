@@ -87,11 +87,16 @@ class Decision:
 
     def find(self, owner: str, session_id: str) -> Program[tuple[str, ...]]:
         """Return the approvals of a session that a word of this person may be for: two at most."""
-        person = self.message.sender
-        if not self.channel.options.may_approve(person, person):
-            return ()
         waiting = yield from self._transact(PausedRuns(owner, session_id))
-        return tuple(f"{run_id}.{events}" for run_id, events in waiting)
+        return tuple(
+            f"{run_id}.{events}"
+            for run_id, events, asked in waiting
+            if self._may_answer(read_reply_to(json.loads(asked)))
+        )
+
+    def _may_answer(self, to: ReplyTo | None) -> bool:
+        person = self.message.sender
+        return to is not None and self.channel.options.may_approve(person, to.sender)
 
     def take(self, press: Press) -> Program[str]:
         """Answer the run that `press` names; return what the person reads of that."""

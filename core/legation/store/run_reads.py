@@ -69,8 +69,8 @@ RECENT: Final = _recent_of(_COMPLETED)
 RECENT_OR_PAUSED: Final = _recent_of(_COMPLETED, RunState.PAUSED)
 _LOOKED_AT: Final = 100
 PAUSED: Final = Sql(
-    f"""select run_id, events from (
-        select run_no, run_id, events, status from runs
+    f"""select run_id, events, input from (
+        select run_no, run_id, events, input, status from runs
         where owner = :owner and session_id = :session_id and parent_run_id is null
         order by run_no desc limit {_LOOKED_AT}) as recent
     where {status_is(RunState.PAUSED)} order by run_no desc limit 2"""
@@ -202,8 +202,8 @@ class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
 
 
 @frozen
-class PausedRuns(ReadUnit[tuple[tuple[str, int], ...]]):
-    """The last two runs of a session that wait for a person, with how many events they have.
+class PausedRuns(ReadUnit[tuple[tuple[str, int, str], ...]]):
+    """The last two runs of a session that wait for a person: ids, numbers of events, inputs.
 
     They are looked for among the last 100 of it.
     """
@@ -211,10 +211,10 @@ class PausedRuns(ReadUnit[tuple[tuple[str, int], ...]]):
     owner: str
     session_id: str
 
-    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int], ...]]:
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int, str], ...]]:
         """Yield one read, back along the primary key."""
         rows = yield PAUSED.of(self)
-        return tuple((run_id, events) for run_id, events in rows)
+        return tuple((run_id, events, asked) for run_id, events, asked in rows)
 
 
 @frozen
