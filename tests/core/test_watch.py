@@ -25,7 +25,8 @@ from legation.migrations.catalogue import CATALOGUE
 from legation.store.counts import CountRuns
 from legation.store.failures import StoreFailure
 from legation.store.inbox import INBOX
-from legation.store.leased_queue import LeasedQueue
+from legation.store.leased_queue import ItemKey, Lease, LeasedQueue
+from legation.store.outbox import OUTBOX, ClaimedReply
 from legation.store.units import Dialect, Unit
 from legation_testing import Chunks, Client, ScriptedModel, call
 
@@ -180,7 +181,16 @@ def sample(kind: Any) -> Any:
         return sample(inner[0])
     if origin is tuple:
         return tuple(sample(one) for one in inner if one is not ...)
-    known = {str: "a", int: 1, bool: True, bytes: b"a", LeasedQueue: INBOX, Unit: CountRuns()}
+    reply = ClaimedReply(Lease(OUTBOX, ItemKey("a", "a"), "a", 1), "a", "a", 1)
+    known = {
+        ClaimedReply: reply,
+        str: "a",
+        int: 1,
+        bool: True,
+        bytes: b"a",
+        LeasedQueue: INBOX,
+        Unit: CountRuns(),
+    }
     if origin is Callable:
         return repr  # as the view of a row
     if origin in known:
