@@ -35,7 +35,6 @@ nox.options.sessions = [
     "tests",
     "lowest",
     "agentos-client",
-    "channels",
     "api-client",
     "api-fuzz",
     "build",
@@ -90,7 +89,6 @@ def find_pythons() -> dict[str, Path]:
 FOUND = find_pythons()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
 LOCK = ROOT / "requirements/development.txt"
-CHANNELS = LOCK.with_name("channels.txt")  # the lock of the session of that name
 REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
 # nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
 os.environ["PATH"] = os.pathsep.join(
@@ -103,14 +101,14 @@ def groups(*names: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, *names)
 
 
-def install(session: nox.Session, *names: str, extras: str = "postgres", held: Path = LOCK) -> None:
+def install(session: nox.Session, *names: str, extras: str = "postgres") -> None:
     """Install the project in editable mode, with these extras and dependency groups."""
-    session.install("-e", f".[{extras}]", *groups(*names), *lock_options(held))
+    session.install("-e", f".[{extras}]", *groups(*names), *lock_options())
 
 
-def lock_options(held: Path = LOCK) -> tuple[str, ...]:
-    """Return what holds an installation to the versions and digests of a lock."""
-    return ("--constraint", str(held))
+def lock_options() -> tuple[str, ...]:
+    """Return what holds an installation to the versions and digests of the lock."""
+    return ("--constraint", str(LOCK))
 
 
 def pytest(
@@ -310,8 +308,6 @@ def lock(session: nox.Session) -> None:
     extras = ("--extra=otel", "--extra=pdf", "--extra=postgres")
     served = (*extras, f"--constraint={LOCK}")
     session.run(*compile_, *form, *served, f"--output-file={server}")
-    judged = ("--extra=postgres", "--group=test", "--group=channels")
-    session.run(*compile_, *form, *judged, f"--output-file={CHANNELS}")
 
 
 @nox.session(name="agentos-client", allow_parallel=True)
@@ -326,13 +322,6 @@ def agentos_client(session: nox.Session) -> None:
         "python-multipart<1",
     )
     session.run("pytest", report(session), "tests/clients", *session.posargs)
-
-
-@nox.session(allow_parallel=True)
-def channels(session: nox.Session) -> None:
-    """Exchange messages with the libraries of others for Telegram, Slack, WhatsApp, webhooks."""
-    install(session, "test", "channels", held=CHANNELS)
-    session.run("pytest", report(session), "tests/channels", *session.posargs)
 
 
 @nox.session(name="api-client", allow_parallel=True)

@@ -164,7 +164,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     # Channels and the audit trail.
     ("GET", "/{channel}/webhook"): SIGNATURE,
     ("POST", "/{channel}/webhook"): SIGNATURE,
-    ("POST", "/{channel}/interactions"): SIGNATURE,
     ("GET", "/channels"): _scope("channels", "read", lists=True),
     ("GET", "/channels/{channel}"): _scope("channels", "read", names="channel"),
     ("GET", "/channels/{channel}/messages"): _scope("channels", "read", names="channel"),
@@ -180,7 +179,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "channels", "write", names="channel"
     ),
     ("POST", "/channels/{channel}/test"): _scope("channels", "write", names="channel"),
-    ("POST", "/channels/{channel}/send"): _scope("channels", "write", names="channel"),
     ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
     ("GET", "/{channel}/status"): TOKEN,
     # What AgentOS keeps and nothing is kept of here: under the scopes that AgentOS has for it.

@@ -52,7 +52,6 @@ def test_every_example_is_listed_and_run_here() -> None:
         "outside.py",
         "plain.py",
         "plain.toml",
-        "provider.py",
         "shop.py",
         "test_booking.py",
         "test_hotel.py",

@@ -23,7 +23,6 @@ from .kinds import (
     EchoModel,
     Identified,
     OpenAIModel,
-    SessionOf,
     SlackChannel,
     StandardChannel,
     TelegramChannel,
@@ -282,16 +281,6 @@ class Channel(Identified):
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
-    show_typing: bool = False
-    approve: Texts = field(default=("nobody",), converter=texts_or_text)
-    session: SessionOf = "thread and person"
-    commands: bool = True
-    allow: TextsOrNone = field(default=None, converter=texts_or_none)
-    waiting: int = 100
-    subjects: Mapping[str, str] = field(factory=dict[str, str])
-    agents: Mapping[str, str] = field(factory=dict[str, str])
-    transcribe: str | None = None
-    gather_seconds: float = 0.0
     app_secret_env: str | None = None
     previous_app_secret_env: str | None = None
     verify_token_env: str | None = None

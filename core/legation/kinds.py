@@ -21,7 +21,6 @@ __all__ = [
     "EchoModel",
     "Identified",
     "OpenAIModel",
-    "SessionOf",
     "SlackChannel",
     "StandardChannel",
     "TelegramChannel",
@@ -150,10 +149,6 @@ class AnthropicModel(_HostedModel):
 # --- channels ------------------------------------------------------------------------------------
 
 
-SessionOf: TypeAlias = Literal["thread and person", "thread", "person"]
-"""Who has a session of its own in a channel."""
-
-
 @frozen(kw_only=True)
 class _Answered(Identified):
     """Base of the channels: one of `agent` and `team` answers.
@@ -163,32 +158,11 @@ class _Answered(Identified):
         agent: The agent that answers.
         team: Or the team.
         apology: The text for a person whose message cannot be answered.
-        show_typing: Whether the person sees that a run works on their message.
-        approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
-        session: Who has a session: each person in each thread, all who write in a `thread`, or
-            each `person` wherever it writes.
-        allow: The ids of the people who are answered; everybody is unless it is given.
-        waiting: How many messages of one person may wait; 0 for any number.
-        subjects: The subjects that people are, by their ids: their direct chats are those of it.
-        agents: Other agents or teams, by the commands with which a conversation with one begins.
-        commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
-        transcribe: The model that makes text of voice messages, by its name.
-        gather_seconds: For how long messages of one person are gathered, to be one for the agent.
     """
 
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
-    show_typing: bool = False
-    approve: Texts = field(default=("nobody",), converter=texts_or_text)
-    session: SessionOf = "thread and person"
-    commands: bool = True
-    allow: TextsOrNone = field(default=None, converter=texts_or_none)
-    waiting: int = 100
-    subjects: Mapping[str, str] = field(factory=dict[str, str])
-    agents: Mapping[str, str] = field(factory=dict[str, str])
-    transcribe: str | None = None
-    gather_seconds: float = 0.0
 
 
 @frozen(kw_only=True)

@@ -52,7 +52,6 @@ from .lifecycle.bounded_round import BoundedRound, RoundReport
 from .lifecycle.incidents import WriteIncidents
 from .lifecycle.refusals import WriteRefusals
 from .lifecycle.shutdown import Shutdown
-from .messaging.identities import Identities
 from .messaging.jobs import channel_jobs
 from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
@@ -222,9 +221,7 @@ class Platform:
         self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
         book = self.context.cluster.incidents
         self._incidents = tuple(WriteIncidents(book, name) for name in self.registry.databases)
-        self.identities = Identities.of(self.registry)
-        guard = self.schema_guard
-        known = Known(guard.readings, guard.conditions, self.identities.known)
+        known = Known(self.schema_guard.readings, self.schema_guard.conditions)
         settings = Settings(config, self.registry.databases.values(), environ)
         surface = (self.documentation, self._console, self.telemetry, known)
         self._dispatcher = Dispatcher(
@@ -268,8 +265,6 @@ class Platform:
         for name in self.registry.databases:
             if name not in self.schema_guard.reasons:
                 yield from attempt(KeepAlive(self.context, name))
-                if name in self.identities.databases:
-                    yield from self.identities.recall(name)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
@@ -281,7 +276,6 @@ class Platform:
             *alive,
             *kept,
             *channel_jobs(self._leases),
-            *self.identities.jobs,
             *watched,
             self._refusals,
             *self._incidents,
@@ -316,7 +310,6 @@ class Platform:
                 self._leases,
                 self._refusals,
                 self._incidents,
-                self.identities,
                 self._recorder,
                 limit,
                 seconds,

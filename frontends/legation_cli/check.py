@@ -42,8 +42,6 @@ def check(platform: str | None, as_json: bool) -> None:
 
     The claims that tokens are read by are named, with the audience and the issuer that they need.
 
-    Of each channel the path is named at which its provider delivers messages.
-
     Of each tool is said who has to agree to a call: nobody, or a person; a tool of the client's is
     called by the client.
 
@@ -65,7 +63,7 @@ def check(platform: str | None, as_json: bool) -> None:
     config = made.config
     findings = posture(config)
     enforced = config.authorization_config if config.authorization else None
-    tools, channels = _tools(made.registry), _channels(made.registry)
+    tools = _tools(made.registry)
     routes = [
         (route.method, route.template, describe_need(route.need, route.template, enforced))
         for route in made.routes
@@ -75,11 +73,10 @@ def check(platform: str | None, as_json: bool) -> None:
         listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
         unsafe = [{"path": f.path, "message": f.message} for f in findings]
         held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
-        hooks = [{"id": one.name, "kind": one.kind, "webhook": one.webhook} for one in channels]
-        said = {"routes": listed, "claims": dict(claims), "tools": held, "channels": hooks}
-        print_json({**said, "unsafe": unsafe})
+        said = {"routes": listed, "claims": dict(claims), "tools": held, "unsafe": unsafe}
+        print_json(said)
     else:
-        _print(routes, claims, tools, channels, findings)
+        _print(routes, claims, tools, findings)
     if findings:
         raise SystemExit(1)
 
@@ -91,20 +88,6 @@ class _Held:
     of: str
     name: str
     agreement: str
-
-
-@frozen
-class _Hook:
-    """A channel, and the path at which its provider delivers messages."""
-
-    name: str
-    kind: str
-    webhook: str
-
-
-def _channels(registry: Registry) -> list[_Hook]:
-    hosted = registry.channels.values()
-    return [_Hook(one.id, one.codec.kind, one.webhook) for one in hosted if one.codec.receives]
 
 
 _MEANING = {
@@ -133,7 +116,6 @@ def _print(
     routes: list[tuple[str, str, str]],
     claims: tuple[tuple[str, str], ...],
     tools: list[_Held],
-    channels: list[_Hook],
     findings: tuple[Finding, ...],
 ) -> None:
     wide = max(len(path) for _, path, _ in routes)
@@ -141,8 +123,6 @@ def _print(
     _print_rows(("", "claim", "read from"), [("claim", *claim) for claim in claims], wide)
     held = [("tool", f"{t.of}  {t.name}", _MEANING[t.agreement]) for t in tools]
     _print_rows(("", "tool", "agreement"), held, wide)
-    hooks = [("channel", f"{one.kind}  {one.name}", one.webhook) for one in channels]
-    _print_rows(("", "channel", "webhook"), hooks, wide)
     for finding in findings:
         click.echo(click.style(f"unsafe  {finding.path}: {finding.message}", fg="red"))
     if not findings:

@@ -26,10 +26,10 @@ PARTS: Final = {
     "legation.store.units": 4,
     "legation.access.decide": 5,
     "legation.migrations.plan": 10,
-    "legation.channels.slack": 44,
-    "legation.channels.standard": 44,
-    "legation.channels.telegram": 44,
-    "legation.channels.whatsapp": 44,
+    "legation.channels.slack": 35,
+    "legation.channels.standard": 35,
+    "legation.channels.telegram": 35,
+    "legation.channels.whatsapp": 35,
     "legation.access.tokens": 20,
 }
 SIGNED: Final = frozenset({"legation.access.tokens"})

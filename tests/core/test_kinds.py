@@ -23,13 +23,12 @@ from legation import (
 from legation.channels import CHANNEL_KINDS
 from legation.config import AnyChannel, AnyModel, ConfigurationError, Provider, structure
 from legation.hosted.channel_kinds import settings_of
-from legation.hosted.channel_options import ChannelOptions
 from legation.kinds import CHANNELS, MODELS
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 
 KEYS = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2", "S": "a-secret", "T": "a-token"}
-OF_ALL = {"id", "agent", "team", "agents", "apology", *(a.name for a in fields(ChannelOptions))}
+OF_ALL = {"id", "agent", "team", "apology"}
 
 
 def required(cls: type[Any]) -> dict[str, bool]:

@@ -20,10 +20,8 @@ NAMES = {
     "audit prune": {"database", "pruned"},
     "audit refusals": set[str](),
     "audit verify": {"database", "intact", "rows", "pruned", "heads"},
-    "channels register": set[str](),
-    "channels show": set[str](),
-    "channels verify": set[str](),
-    "check": {"routes", "claims", "tools", "channels", "unsafe"},
+    "channels": set[str](),
+    "check": {"routes", "claims", "tools", "unsafe"},
     "console": {"url"},
     "explain": {"allowed"},
     "keys new": {"private", "public", "algorithm", "public_key"},
@@ -89,7 +87,7 @@ def test_a_depth_that_is_unknown_is_json_and_a_sentence(monkeypatch: pytest.Monk
         f'{PLATFORM}\n[channels.help]\n{channel}secret_env = "HELP_SECRET"\n'
     )
     Path("main.db").touch()
-    result = typed("channels show")
+    result = typed("channels")
 
     assert json.loads(result.stdout)[0]["messages"] is None
     assert "has no schema yet" in result.stderr

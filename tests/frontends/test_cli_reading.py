@@ -35,7 +35,7 @@ agent = "desk"
 secret_env = "HELP_KEY"
 reply_url = "https://127.0.0.1/replies"
 """
-NEEDS_A_FILE = ("audit refusals", "audit verify", "channels show")
+NEEDS_A_FILE = ("audit refusals", "audit verify", "channels")
 """These say that there is none, with exit code 2; the others do not ask the database."""
 
 

@@ -37,9 +37,6 @@ LIMITS: Final[dict[str, dict[str, int]]] = {
     "streamed run, one call": {"calls": 1152, "statements": 16, "commits": 4, "bytes": 210_120},
     # Steps and what they define are read once; each is decoded by so many calls.
     "going on with 101 steps": {"calls": 1357, "statements": 2, "commits": 0, "bytes": 0},
-    # Taken, answered by a run, and sent.  Before replies named their message: 1494 calls, 25
-    # statements, 9 commits, 148,320 bytes; the page is that of the index by message.
-    "message of a channel": {"calls": 1580, "statements": 24, "commits": 9, "bytes": 152_440},
 }
 
 

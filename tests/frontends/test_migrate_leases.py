@@ -207,7 +207,7 @@ async def test_who_names_the_version_before_is_refused_with_what_it_costs(url: s
     for migration in CATALOGUE.migrations[-2:]:
         for loss in migration.loses:
             assert loss in refused.detail
-    assert refused.detail.startswith("Going down to 2.5.6 discards which message each reply answers")
+    assert refused.detail.startswith("Going down to 2.5.6 discards who answered paused runs")
     assert refused.detail.endswith("allow_data_loss=true accepts that")
     async with asked(url) as ask:
         assert await ask.stands() == (LATEST, "current")

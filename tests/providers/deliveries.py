@@ -20,7 +20,6 @@ __all__ = [
     "KINDS",
     "MAIN",
     "Delivery",
-    "channels",
     "loopback",
     "platform",
     "signed",

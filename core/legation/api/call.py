@@ -8,11 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import define
 
 from ..access.authenticator import Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
-from ..channels.identity import Identity
 from ..effects import Program, ThisNode, Transact
 from ..hosted.registry import Registry
 from ..http.messages import Answer, Request
@@ -72,15 +71,10 @@ class Whose:
 
 @frozen(eq=False)
 class Known:
-    """The findings of the last looks at the databases, by id; see `schema_guard.SchemaGuard`.
-
-    Attributes:
-        identities: Who each channel is at its provider, as far as that is known.
-    """
+    """The findings of the last looks at the databases, by id; see `schema_guard.SchemaGuard`."""
 
     readings: Mapping[str, LedgerReading]
     conditions: Mapping[str, Condition]
-    identities: Mapping[str, Identity] = field(factory=dict[str, Identity])
 
 
 @frozen(eq=False)

@@ -35,7 +35,6 @@ from .handlers import (
     letters,
     metrics,
     nodes,
-    outgoing,
     refusals,
     run_changes,
     run_summary,
@@ -415,17 +414,6 @@ ROUTES: Final = (
         success=202,
         body_limit=SMALL_BODY,
     ),
-    Route(
-        "POST",
-        "/channels/{channel}/send",
-        _WRITE_CHANNEL,
-        outgoing.send,
-        "send_channel_message",
-        "Channels",
-        find=outgoing.find_channel,
-        success=202,
-        body_limit=_IDS_BODY,
-    ),
     *(
         Route(
             "GET",
@@ -448,15 +436,5 @@ ROUTES: Final = (
         webhooks.receive,
         "receive_webhook",
         body_limit=webhooks.LIMIT,
-    ),
-    Route(
-        "POST",
-        "/{channel}/interactions",
-        Signed(),
-        webhooks.interact,
-        "receive_interaction",
-        "Channels",
-        find=webhooks.find_interactive,
-        body_limit=webhooks.FORM_LIMIT,
     ),
 )

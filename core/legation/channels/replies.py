@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 from unicodedata import category
 
 from attrs import asdict, field, fields
@@ -15,30 +15,23 @@ from ..http.messages import compact_json
 from ..http.retry_after import parse_retry_after
 from ..store.outbox import NewReply
 from ..values import frozen
-from .answer_files import AnswerFile
 from .deliveries import IncomingMessage
 
 __all__ = [
     "GiveUp",
-    "Moved",
     "Outcome",
     "Part",
-    "Purpose",
     "Reply",
     "RetryLater",
     "Sent",
-    "ShownCall",
     "TextSpan",
-    "Unauthorized",
     "apology_key",
     "begin_part",
     "decode_reply",
     "encode_reply",
     "end_part",
-    "file_replies",
-    "first_key",
     "general_outcome",
-    "later_key",
+    "keys_of",
     "outbox_rows",
     "replies_to",
     "reply_key",
@@ -47,6 +40,7 @@ __all__ = [
     "utf16_length",
 ]
 
+_MOST_PARTS: Final = 256
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -78,17 +72,6 @@ class Part:
 
 
 @frozen
-class ShownCall:
-    """A call that a person is asked about: the name of the tool, and its arguments."""
-
-    name: str
-    arguments: Mapping[str, Any] = field(repr=False)
-
-
-Purpose: TypeAlias = Literal["answer", "approval", "acknowledge", "close"]
-
-
-@frozen
 class Reply:
     """One part of an answer, short enough for its channel.
 
@@ -97,16 +80,6 @@ class Reply:
         key: The idempotency key: the same for every attempt to send this part.
         quotes: The provider's id of the message to quote, or "".
         created_us: When it was written; the same for every attempt.
-        message_id: The id of the message that it answers, or "".
-        purpose: `answer`; `approval` for a question with buttons; `acknowledge` and `close` for
-            what a press is owed: an answer to it, and a question without buttons.  No person waits
-            for the last two: where the provider refuses one, it is done with.
-        approval: The id of the approval that an `approval` asks for.
-        calls: The calls that it is about.
-        token: The provider's id of the press that an `acknowledge` is for.
-        prompt: The provider's id of the message that a `close` takes the buttons from.
-        file: The file that it is, in place of a text.
-        uploaded: The provider's id of the file, once it was uploaded; never stored.
     """
 
     key: str
@@ -116,14 +89,6 @@ class Reply:
     quotes: str = ""
     created_us: int = 0
     spans: tuple[TextSpan, ...] | None = None
-    message_id: str = ""
-    purpose: Purpose = "answer"
-    approval: str = ""
-    calls: tuple[ShownCall, ...] = ()
-    token: str = ""
-    prompt: str = ""
-    file: AnswerFile | None = None
-    uploaded: str = ""
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
@@ -135,19 +100,15 @@ def reply_key(message_id: str, part: int = 1) -> str:
     return f"reply-{message_id}" if part == 1 else f"reply.{part}-{message_id}"
 
 
-def later_key(message_id: str, seq: int, part: int) -> str:
-    """Return the key of a part of a later reply: of a run that came to its event `seq`."""
-    return f"later.{seq}.{part}-{message_id}"
-
-
-def first_key(name: str, part: int = 1) -> str:
-    """Return the key of a part of a message that answers none, which is called `name`."""
-    return f"first-{name}" if part == 1 else f"first.{part}-{name}"
-
-
 def apology_key(message_id: str) -> str:
     """Return the key of the apology for a message given up; an answer may still follow it."""
     return f"apology-{message_id}"
+
+
+def keys_of(message_id: str) -> tuple[str, ...]:
+    """Return every key that an answer to a message can have, up to 256 parts."""
+    parts = (reply_key(message_id, part) for part in range(1, _MOST_PARTS + 1))
+    return (*parts, apology_key(message_id))
 
 
 def replies_to(
@@ -166,37 +127,14 @@ def replies_to(
             quotes=message.provider_id if number == 1 else "",
             created_us=now_us,
             spans=part.spans,
-            message_id=message.message_id,
         )
         for number, part in enumerate(compose(_sendable(text)), start=1)
     )
 
 
-def file_replies(
-    message: IncomingMessage, files: Iterable[AnswerFile], first: int, now_us: int
-) -> tuple[Reply, ...]:
-    """Return a part of the answer to `message` for each of `files`; `first` is the first's number.
-
-    A first part quotes the message.
-    """
-    return tuple(
-        Reply(
-            key=reply_key(message.message_id, number),
-            recipient=message.conversation or message.sender,
-            text="",
-            thread=message.thread,
-            quotes=message.provider_id if number == 1 else "",
-            created_us=now_us,
-            message_id=message.message_id,
-            file=file,
-        )
-        for number, file in enumerate(files, start=first)
-    )
-
-
 def encode_reply(reply: Reply) -> str:
-    """Return `reply` as the JSON that the outbox stores, without what is as ever."""
-    return compact_json(asdict(reply, filter=lambda a, value: value != a.default))
+    """Return `reply` as the JSON that the outbox stores."""
+    return compact_json(asdict(reply))
 
 
 def decode_reply(payload: str) -> Reply:
@@ -205,18 +143,12 @@ def decode_reply(payload: str) -> Reply:
     known = {a.name: value[a.name] for a in fields(Reply) if a.name in value}
     if known.get("spans") is not None:
         known["spans"] = tuple(TextSpan(**span) for span in known["spans"])
-    if known.get("file") is not None:
-        known["file"] = AnswerFile(**known["file"])
-    known["calls"] = tuple(ShownCall(**call) for call in known.get("calls", ()))
     return Reply(**known)
 
 
 def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
     """Return the rows that store `replies`."""
-    return tuple(
-        NewReply(reply.key, reply.recipient, encode_reply(reply), reply.message_id or None)
-        for reply in replies
-    )
+    return tuple(NewReply(reply.key, reply.recipient, encode_reply(reply)) for reply in replies)
 
 
 # --- parts -------------------------------------------------------------------------------------
@@ -368,26 +300,7 @@ class GiveUp:
     reason: str
 
 
-@frozen
-class Unauthorized:
-    """Nothing that is sent with these credentials is taken: the whole channel has to wait."""
-
-    reason: str
-
-
-@frozen
-class Moved:
-    """The chat goes on under another id, `to`; the reply is to be sent there."""
-
-    to: str
-
-    @property
-    def reason(self) -> str:
-        """The reason that the reply is not there yet."""
-        return "the chat has moved"
-
-
-Outcome: TypeAlias = Sent | RetryLater | GiveUp | Unauthorized | Moved
+Outcome: TypeAlias = Sent | RetryLater | GiveUp
 
 _AGAIN: Final = frozenset({408, 425, 429})
 

@@ -11,7 +11,6 @@ from attrs import NOTHING, fields, has
 from ..channels import CHANNEL_KINDS, Codec
 from ..config import AnyChannel, Channel
 from ..values import frozen
-from .channel_options import ChannelOptions
 from .providers import unset
 
 __all__ = ["Setting", "find_kinds", "read_settings", "settings_of"]
@@ -20,8 +19,7 @@ Say: TypeAlias = Callable[[str, str], None]
 """Takes the path of a fault, and the sentence."""
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
-_OPTIONS: Final = tuple(a.name for a in fields(ChannelOptions))
-_OF_ALL: Final = ("id", "kind", "agent", "team", "agents", "apology", *_OPTIONS, "settings")
+_OF_ALL: Final = ("id", "kind", "agent", "team", "apology", "settings")
 _FLAT: Final = tuple(a.name for a in fields(Channel) if a.name not in _OF_ALL)
 """The settings of our own kinds; those of others stand below `settings`."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -19,7 +18,6 @@ from ..access.claims import claim_faults
 from ..access.decide import owner_of
 from ..access.scopes import well_formed_id
 from ..channels import Codec
-from ..channels.commands import Command
 from ..channels.deliveries import APOLOGY
 from ..config import (
     Agent,
@@ -48,7 +46,6 @@ from ..tools import Tool
 from ..values import frozen
 from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .channel_kinds import find_kinds, read_settings
-from .channel_options import ChannelOptions, read_options
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults
 from .providers import model_of
 from .sign_in import sign_in_faults
@@ -62,10 +59,6 @@ MAX_DEPTH: Final = 4
 """How many teams may be in one another: each level multiplies what one run can cost."""
 # Segments that no path has.
 _DOTS: Final = (".", "..")
-# How a command of a channel is written, and those that have a meaning already.
-_WORD: Final = re.compile(r"/[a-z0-9_]{1,32}", re.ASCII)
-_COMMANDS: Final = ("/new", *(f"/{command.value}" for command in Command))
-_LISTED: Final = ", ".join(_COMMANDS)
 # Ids whose path would be another route's.
 _RESERVED: Final = {
     "databases": ("all",),
@@ -192,26 +185,16 @@ def _describe_tool(tool: Tool) -> dict[str, Any]:
 
 @frozen(eq=False)
 class HostedChannel:
-    """A channel and the component that answers; a person reads `apology` when that fails.
-
-    `others` answer instead in a conversation that begins with a command, as `/legal`.
-    """
+    """A channel and the component that answers; a person reads `apology` when that fails."""
 
     codec: Codec
     component: Component
     apology: str
-    options: ChannelOptions = ChannelOptions()
-    others: Mapping[str, Component] = field(factory=dict[str, Component])
 
     @property
     def id(self) -> str:
         """The name in its path."""
         return self.codec.name
-
-    @property
-    def webhook(self) -> str:
-        """The path at which deliveries come in."""
-        return f"/{self.id}/webhook"
 
 
 @frozen(eq=False)
@@ -261,11 +244,7 @@ class Registry:
             agents={name: change(agent) for name, agent in self.agents.items()},
             teams={name: change(team) for name, team in self.teams.items()},
             channels={
-                name: evolve(
-                    channel,
-                    component=change(channel.component),
-                    others={word: change(one) for word, one in channel.others.items()},
-                )
+                name: evolve(channel, component=change(channel.component))
                 for name, channel in self.channels.items()
             },
         )
@@ -534,8 +513,6 @@ class _Builder:
             self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(self.kinds)}")
             return None
         settings = read_settings(channel, made, self.environ, self._fault)
-        options = read_options(channel, self.models, self.faults)
-        others = self._find_others(channel, {**teams, **agents}, component, path)
         if component is None or settings is None:
             return None
         try:
@@ -543,28 +520,7 @@ class _Builder:
         except (TypeError, ValueError) as error:
             self._fault(path, str(error))
             return None
-        return HostedChannel(codec, component, channel.apology or APOLOGY, options, others)
-
-    def _find_others(
-        self,
-        channel: AnyChannel,
-        known: Mapping[str, Component],
-        first: Component | None,
-        path: str,
-    ) -> dict[str, Component]:
-        """Return the agents and teams that a command calls; report those that none may call."""
-        found: dict[str, Component] = {}
-        for word, name in channel.agents.items():
-            place, one = f'{path}.agents."{word}"', known.get(name)
-            if not _WORD.fullmatch(word) or word in _COMMANDS:
-                self._fault(place, f"expected /[a-z0-9_]{{1,32}}, and none of {_LISTED}")
-            elif one is None:
-                self._fault(place, f"no agent or team {name!r}")
-            elif first is not None and one.database != first.database:
-                self._fault(place, f"{name!r} is not in the database of {first.id!r}")
-            else:
-                found[word] = one
-        return found
+        return HostedChannel(codec, component, channel.apology or APOLOGY)
 
     def _find_component(
         self,

@@ -21,14 +21,12 @@ from ..effects import (
     Concurrently,
     Interruptible,
     Job,
-    Log,
     Now,
     Nudge,
     Program,
     Spawn,
     Transact,
 )
-from ..messaging.identities import PATIENCE_SECONDS, Identities
 from ..messaging.jobs import ForgetDone, KeepLeases, answer_inbox, send_outbox
 from ..messaging.leases import WorkerLeases, leases_of
 from ..migrations.schema_guard import SchemaGuard, WatchSchemas
@@ -93,7 +91,6 @@ class BoundedRound:
         retention: The leases of the jobs of the process, which know when it last forgot.
         refusals: Writes what the process has counted.
         incidents: Write what went wrong in the process, each to its database.
-        identities: Those of the channels of the process.
         context: The context of what is executed in the round.
         leases: Those of the messages and replies of the round, by the id of their database.
         goes_on: Whether it has not come to its end.
@@ -105,7 +102,6 @@ class BoundedRound:
     retention: tuple[WorkerLeases, ...]
     refusals: WriteRefusals
     incidents: tuple[WriteIncidents, ...]
-    identities: Identities
     recorder: Recorder | None
     limit: int
     seconds: float
@@ -166,7 +162,6 @@ class BoundedRound:
             if worker := self.leases.get(name):
                 # The first look at what a failure left behind: the next round releases it.
                 yield from self._attempt(KeepLeases(worker))
-        yield from self._identify(started_us)
         yield from self._forget(started_us)
         if self.refusals.database in self._databases:
             yield from self._attempt(self.refusals)
@@ -255,19 +250,6 @@ class BoundedRound:
         left = sum(number for _, number in end.count_left())
         yield from end.program(0.0, 0.0, lambda: False)
         return left
-
-    def _identify(self, started_us: int) -> Program[None]:
-        """Ask the providers that have not said for a day who we are; the next round asks again."""
-        for question in self.identities.questions.values():
-            channel, now_us = question.hosted.id, (yield from Now())
-            if not self.identities.is_due(channel, now_us):
-                continue
-            if (yield from self._time_left(started_us)) <= PATIENCE_SECONDS:
-                return
-            trouble = yield from self.identities.ask(question)
-            if trouble is not None:
-                fields = (("channel", channel), ("reason", trouble.reason))
-                yield from Log("warning", "channel_unidentified", fields)
 
     def _forget(self, started_us: int) -> Program[None]:
         """Delete what is to be forgotten, where this process has not done so for an hour."""

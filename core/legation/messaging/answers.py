@@ -10,52 +10,54 @@ more of it.
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from attrs import evolve
 
-from ..channels.commands import OPTED_OUT, Command, help_text, read_command
 from ..channels.deliveries import (
     Ask,
-    Decide,
     IncomingMessage,
-    Press,
     Say,
+    channel_session_id,
     decode_message,
-    encode_message,
+    rest_of_new,
     treat,
 )
-from ..channels.replies import Reply, apology_key, outbox_rows, replies_to
-from ..effects import Job, Log, Now, Nudge, Program, Spawn
+from ..channels.replies import apology_key, outbox_rows, replies_to
+from ..effects import Job, Log, Now, Nudge, Program
 from ..hosted.registry import HostedChannel
 from ..incidents import trace, where
-from ..runs.channel_replies import REPLY_TO, ReplyTo, answer, read_reply_to
 from ..runs.followers import join
 from ..runs.ids import new_id
 from ..runs.retry import PASSING, Patience, persist
 from ..runs.start import NewRun, start
-from ..store.conversations import FetchStanding, OpenSession, OptIn, OptOut
+from ..store.conversations import CurrentSession, OpenSession
 from ..store.failures import StoreFailure
-from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage, KeepMessage
+from ..store.inbox import AttachRun, ClaimedMessage, CompleteMessage, FailMessage
 from ..store.outbox import NewReply
 from ..store.run_reads import FetchRun
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
-from ..store.runs import Started
 from ..store.units import Unit
 from ..values import frozen
 from .attachments import attachments
-from .conversations import find_conversation, list_ids, name_speaker, read_beginning, resume
-from .decisions import APPROVED, REJECTED, SEVERAL, Decision, is_settled, read_words
-from .gathering import gather
-from .leases import LeaseLost, WorkerLeases
+from .leases import WorkerLeases
 from .retry import draw_wait_us
-from .turned_away import tell_busy, tell_over, tell_stranger
-from .typing_indicators import ShowContinuation, show_typing
 
-__all__ = ["AnswerMessage"]
+__all__ = ["AnswerMessage", "owner_of"]
 
 R = TypeVar("R")
+
+_NEW: Final = "A new conversation begins. What can I do for you?"
+
+
+class _LeaseLost(Exception):
+    """Somebody else works on the message now."""
+
+
+def owner_of(channel: str, sender: str) -> str:
+    """Return under what name a sender's sessions are kept; no token's subject is ever one."""
+    return f"~channel:{channel}:{sender}"
 
 
 @frozen
@@ -70,7 +72,7 @@ class AnswerMessage(Job):
         trouble: Exception | None = None
         try:
             yield from self._answer()
-        except LeaseLost:
+        except _LeaseLost:
             pass
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
@@ -81,144 +83,34 @@ class AnswerMessage(Job):
         yield from Nudge(self.worker.inbox)
 
     def _answer(self) -> Program[None]:
-        claimed = yield from gather(self.worker, self.claimed)
-        if claimed is not None:
-            yield from evolve(self, claimed=claimed)._answer_gathered()
-
-    def _answer_gathered(self) -> Program[None]:
         channel = self.worker.channel(self.claimed.lease.key.channel)
         message = decode_message(self.claimed.payload)
-        treatment = treat(message)
-        now_us = yield from Now()
-        if not channel.options.may_write(message.sender):
-            self.worker.context.count_turned_away(channel.id, "not allowed")
-            yield from self._complete(tell_stranger(channel, message, now_us))
-            return
-        match treatment:
+        match treat(message):
             case Ask(text):
-                replies = yield from self._ask_agent(channel, message, text)
-            case Decide(press):
-                replies = yield from self._decide(channel, message, press)
+                answer = yield from self._ask_agent(channel, message, text)
             case Say(text):
-                replies = yield from self._say(channel, message, text)
+                answer = text
             case _:
-                replies = ()
-        yield from self._complete(replies)
-
-    def _say(
-        self, channel: HostedChannel, message: IncomingMessage, text: str
-    ) -> Program[tuple[Reply, ...]]:
-        """Return what is said without a run; nothing to who wants no messages."""
-        talk = find_conversation(channel, message)
-        fetch = FetchStanding(talk.owner, talk.base, channel.id, message.sender)
-        standing = yield from self._transact(fetch)
-        now_us = yield from Now()
-        if channel.options.commands and standing.opted_out:
-            return ()
-        return replies_to(message, text, channel.codec.compose, now_us)
-
-    def _decide(
-        self, channel: HostedChannel, message: IncomingMessage, press: Press
-    ) -> Program[tuple[Reply, ...]]:
-        """Answer the run that a button is for; return what the press is owed, or a refusal."""
-        said = yield from self._settle(channel, message, press)
-        now_us = yield from Now()
-        decided = said in (APPROVED, REJECTED)
-        told = f"{said[:-1]} by {message.name}." if decided and message.name else said
-        closings = channel.codec.closings(message, told, now_us, settled=is_settled(said))
-        if closings or decided:
-            return closings
-        return replies_to(message, said, channel.codec.compose, now_us)
-
-    def _settle(
-        self, channel: HostedChannel, message: IncomingMessage, press: Press
-    ) -> Program[str]:
-        """Decide, and show in the chat that the run goes on; return what the person reads."""
-        said = yield from Decision(self.worker.context, channel, message).take(press)
-        if channel.options.show_typing and said in (APPROVED, REJECTED):
-            yield from Spawn(ShowContinuation(self.worker, channel.id, message, press.approval))
-        return said
+                answer = ""
+        yield from self._complete(channel, message, answer)
 
     def _ask_agent(
         self, channel: HostedChannel, message: IncomingMessage, text: str
-    ) -> Program[tuple[Reply, ...]]:
-        """Return what the agent says to `text`, or what comes of a word that decides.
-
-        Nothing is said to who wants no messages.
-        """
-        talk = find_conversation(channel, message)
-        room = channel.options.waiting
-        most = room + 2 if room else 0  # with this one, and one too many
-        person, chat = message.sender, message.conversation
-        fetch = FetchStanding(talk.owner, talk.base, channel.id, person, most, chat)
-        standing = yield from self._transact(fetch)
-        commands = channel.options.commands
-        command = read_command(text) if commands else None
-        if commands and standing.opted_out and command is not Command.START:
-            return ()
-        if room and standing.waiting == most and not self.claimed.run_id:
-            self.worker.context.count_turned_away(channel.id, "too many")
-            now_us = yield from Now()
-            return tell_busy(channel, message, now_us)
-        said: str | None
-        begun = read_beginning(channel, message, talk.base, text)
-        channel, session_id = resume(channel, talk.base, standing.session_id)
-        if command is not None:
-            said = yield from self._obey(channel, message, command)
-        elif begun is None:
-            said = yield from self._decide_by_words(channel, message, text, talk.owner, session_id)
-        else:
-            channel, session_id, text = begun.channel, begun.session_id, begun.words
-            yield from self._open(channel, talk.owner, session_id)
-            said = None if text or message.media else begun.greeting
-        if said is None:
-            work = self._run(channel, message, talk.owner, session_id, text)
-            return (yield from show_typing(self.worker, channel, message, work))
-        now_us = yield from Now()
-        return replies_to(message, said, channel.codec.compose, now_us)
-
-    def _decide_by_words(
-        self,
-        channel: HostedChannel,
-        message: IncomingMessage,
-        text: str,
-        owner: str,
-        session_id: str,
-    ) -> Program[str | None]:
-        """Answer the run that waits in the session, if `text` does; None where it means more.
-
-        Which question it is for is noted on the message first: whoever comes later answers no
-        other one, and asks nobody.
-        """
-        approves = read_words(text) if channel.options.approve else None
-        approval = self.claimed.run_id
-        if approves is None or (approval is not None and "." not in approval):
-            return None
-        if approval is None:
-            decision = Decision(self.worker.context, channel, message)
-            waiting = yield from decision.find(owner, session_id)
-            if len(waiting) != 1:
-                return SEVERAL if waiting else None
-            (approval,) = waiting
-            yield from self._note(approval)
-        said = yield from self._settle(channel, message, Press(approval, approves))
-        return "" if said in (APPROVED, REJECTED) else said
-
-    def _obey(
-        self, channel: HostedChannel, message: IncomingMessage, command: Command
     ) -> Program[str]:
-        """Do what a command says, and return what its sender is told."""
-        for person in () if command is Command.HELP else list_ids(message):
-            if command is Command.STOP:
-                now_us = yield from Now()
-                yield from self._transact(OptOut(channel.id, person, now_us))
-            else:
-                yield from self._transact(OptIn(channel.id, person))
-        if command is Command.STOP:
-            return OPTED_OUT
-        component = channel.component
-        more = ((word, f"asks {other.name}") for word, other in channel.others.items())
-        return help_text(component.name, component.description, more)
+        """Return what the agent says to `text`."""
+        owner = owner_of(channel.id, message.sender)
+        base = channel_session_id(channel.id, message.sender, message.conversation, message.thread)
+        rest = rest_of_new(text)
+        if rest is None:
+            session_id = yield from self._transact(CurrentSession(owner, base))
+        else:
+            session_id = f"{base}#{message.message_id}"
+            yield from self._open(channel, owner, session_id)
+            if not rest:
+                return _NEW
+            text = rest
+        row = yield from self._run(channel, message, owner, session_id, text)
+        return _answer_of(row) or channel.apology
 
     def _open(self, channel: HostedChannel, owner: str, session_id: str) -> Program[None]:
         now_us = yield from Now()
@@ -233,50 +125,37 @@ class AnswerMessage(Job):
         owner: str,
         session_id: str,
         text: str,
-    ) -> Program[tuple[Reply, ...]]:
-        """Return the answer of a run: the one noted before, or one begun now.
+    ) -> Program[RunRow | None]:
+        """Return the run that answers the message: the one noted before, or one begun now.
 
-        Where nothing in the message can be read, or a share is used up, no run begins, and the
-        answer says so.  One that has begun is the owner's that it began with, whatever the
-        configuration says by now.
+        None where it was deleted while it was waited for.
         """
-        run_id = self.claimed.run_id
-        begun = None if run_id is None else (yield from self._row(run_id))
-        if run_id is None or begun is None:
-            attached = yield from attachments(channel, message, text, self._keep)
-            if attached.advice:
-                now_us = yield from Now()
-                return replies_to(message, attached.advice, channel.codec.compose, now_us)
-            run_id = run_id or (yield from self._note_run())
-            to = ReplyTo.of(channel.id, message).dump()
+        run_id = self.claimed.run_id or (yield from self._note_run())
+        if (yield from self._row(owner, run_id)) is None:
+            attached = yield from attachments(channel, message, text)
             new = NewRun(
                 owner=owner,
                 session_id=session_id,
                 run_id=run_id,
-                message=name_speaker(channel, message) + attached.text,
+                message=attached.text,
                 pieces=False,
-                details={**attached.files, "in_doubt": "tell", REPLY_TO: to},
+                details={**attached.files, "in_doubt": "tell"},
             )
-            if over := (yield from self._start(channel, new)).over:
-                now_us = yield from Now()
-                return tell_over(channel, message, over, now_us)
-        else:
-            owner = begun.owner
+            yield from self._start(channel, new)
         yield from join(self.worker.database, owner, run_id, is_over=self.worker.context.is_over)
-        row = yield from self._row(run_id)
-        now_us = yield from Now()
-        return _answer(channel, message, row, now_us)
+        return (yield from self._row(owner, run_id))
 
-    def _start(self, channel: HostedChannel, new: NewRun) -> Program[Started]:
+    def _start(self, channel: HostedChannel, new: NewRun) -> Program[None]:
         """Begin the run, once, however long the database is away."""
         patience = Patience(self.worker.context.is_over)
         while not patience.exhausted:
             try:
-                return (yield from start(self.worker.context, channel.component, new))
+                yield from start(self.worker.context, channel.component, new)
+                return
             except PASSING:
                 pass
             yield from patience.wait()
-        return (yield from start(self.worker.context, channel.component, new))
+        yield from start(self.worker.context, channel.component, new)
 
     def _transact(self, unit: Unit[R]) -> Program[R]:
         """Run a unit under the lease, however long the database is away."""
@@ -285,24 +164,19 @@ class AnswerMessage(Job):
     def _note_run(self) -> Program[str]:
         """Return the id of a run to begin, noted on the message."""
         run_id = yield from new_id(self.claimed.received_us)
-        yield from self._note(run_id)
+        if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
+            raise _LeaseLost
         return run_id
 
-    def _note(self, run_id: str) -> Program[None]:
-        if not (yield from self._transact(AttachRun(self.claimed.lease, run_id))):
-            raise LeaseLost
+    def _row(self, owner: str, run_id: str) -> Program[RunRow | None]:
+        return (yield from self._transact(FetchRun(run_id, owner)))
 
-    def _keep(self, message: IncomingMessage) -> Program[None]:
-        kept = KeepMessage(self.claimed.lease, encode_message(message))
-        if not (yield from self._transact(kept)):
-            raise LeaseLost
-
-    def _row(self, run_id: str) -> Program[RunRow | None]:
-        return (yield from self._transact(FetchRun(run_id, None, any_owner=True)))
-
-    def _complete(self, replies: tuple[Reply, ...]) -> Program[None]:
+    def _complete(
+        self, channel: HostedChannel, message: IncomingMessage, text: str
+    ) -> Program[None]:
         now_us = yield from Now()
-        done = CompleteMessage(self.claimed.lease, now_us, outbox_rows(replies))
+        replies = outbox_rows(replies_to(message, text, channel.codec.compose, now_us))
+        done = CompleteMessage(self.claimed.lease, now_us, replies)
         if (yield from self._transact(done)) and replies:
             yield from Nudge(self.worker.outbox)
 
@@ -349,18 +223,11 @@ class AnswerMessage(Job):
         return outbox_rows(tuple(evolve(part, key=key) for part in parts[:1]))
 
 
-def _answer(
-    channel: HostedChannel, message: IncomingMessage, row: RunRow | None, now_us: int
-) -> tuple[Reply, ...]:
-    """Return the reply of the run of `row`; an apology where it was deleted.
-
-    One that was continued replies itself.
-    """
-    if row is None:
-        return replies_to(message, channel.apology, channel.codec.compose, now_us)
-    to = read_reply_to(json.loads(row.input))
-    if to is not None and to.continued:
-        return ()
-    output = json.loads(row.output or "{}")
-    state = RunState(row.status)
-    return answer(channel, message, row.run_id, state, output, row.events, now_us)
+def _answer_of(row: RunRow | None) -> str:
+    """Return what a run answered, else nothing; of one that waits for a person, that it does."""
+    if row is None or row.status not in (RunState.COMPLETED, RunState.PAUSED) or row.output is None:
+        return ""
+    content = json.loads(row.output)["content"]
+    if content is None or isinstance(content, str):
+        return (content or "").strip()
+    return json.dumps(content, ensure_ascii=False)

@@ -96,55 +96,16 @@ _LISTED: Final = (
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(
-        "channel_held",
-        _ERROR,
-        ("channel", "reason"),
-        "The provider of a channel refuses its credentials.  The replies wait, and use up no"
-        " attempts; one of them is sent each minute, until it is taken.",
-    ),
-    LogEvent(
-        "channel_identified",
-        _INFO,
-        ("channel", "id", "name"),
-        "The provider of a channel has said who we are there, for the first time or anew.",
-    ),
-    LogEvent(
-        "channel_identity_not_stored",
-        _WARNING,
-        ("channel", "error"),
-        "Who we are at a provider is known in this process, and could not be stored for the next.",
-    ),
-    LogEvent(
         "channel_leases_released",
         _WARNING,
         ("database", "leases"),
         "Messages or replies that this node had claimed, and that nobody worked on, wait again.",
     ),
     LogEvent(
-        "channel_released",
-        _INFO,
-        ("channel",),
-        "The provider takes the credentials of a held channel again; its replies are sent.",
-    ),
-    LogEvent(
         "channel_round_failed",
         _FAILING,
         ("database", "error"),
         "A round of the workers of channels failed; the line is written once while it goes on.",
-    ),
-    LogEvent(
-        "channel_unidentified",
-        _WARNING,
-        ("channel", "reason"),
-        "The provider of a channel does not say who we are, and is asked again.  The channel is"
-        " served; in a group it answers what is meant for it beyond doubt.  The line is written"
-        " once for a reason.",
-    ),
-    LogEvent(
-        "chat_moved",
-        _INFO,
-        ("channel",),
-        "A group of Telegram goes on under another id; its replies and its sessions follow it.",
     ),
     LogEvent(
         "clock_agrees",
@@ -410,9 +371,8 @@ _LISTED: Final = (
     LogEvent(
         "reply_undelivered",
         _WARNING,
-        ("channel", "reply", "message", "reason"),
-        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.  The"
-        " reply is a dead letter.",
+        ("channel", "reason"),
+        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.",
     ),
     LogEvent(
         "request",
@@ -595,13 +555,6 @@ _LISTED: Final = (
         _ERROR,
         ("incident", "run_id", "tool", "error", "trace"),
         "A tool raised an exception other than `ToolError`, or took too long.",
-    ),
-    LogEvent(
-        "typing_failed",
-        _WARNING,
-        ("channel", "reason"),
-        "The provider of a channel refused a typing indicator; answers are sent all the same, and"
-        " the next refusals are not written.",
     ),
     LogEvent(
         "unhosted_round_failed",

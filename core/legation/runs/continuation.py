@@ -11,7 +11,6 @@ from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
 from ..store.turns import RunShare
-from .channel_replies import mark_continued
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .payloads import execution_of_member, find_answered
@@ -54,7 +53,6 @@ def go_on(
         "stream": stream or asked["stream"],
         "turn": dump(state),
         "answered": _answers(row, before, state),
-        **mark_continued(asked),
     }
     token = (yield from RandomBytes(8)).hex()
     node, now_us = yield from enter(context.cluster, database)

@@ -39,7 +39,6 @@ from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
 from ..store.usage import MeasureLog
 from ..values import frozen
-from .channel_replies import REPLY_TO, ChannelReplies, read_reply_to
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
@@ -76,7 +75,6 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
-        turned_away: How many messages of channels were not answered here, by channel and reason.
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
@@ -92,7 +90,6 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
-    turned_away: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     left: float = math.inf
     taken: int = 0
     cluster: Cluster = field(init=False)
@@ -114,11 +111,6 @@ class ExecutorContext:
         """Take up work, also after an end; what was asked for before counts no more."""
         self.shares.rates.forget()
         self.draining = self.leaving = self.ending = self.cluster.left = False
-
-    def count_turned_away(self, channel: str, reason: str) -> None:
-        """Count a message that is not answered for what its sender is, or did."""
-        key = (channel, reason)
-        self.turned_away[key] = self.turned_away.get(key, 0) + 1
 
     def is_over(self) -> bool:
         """Return whether the process ends, and what is executed is to be broken off."""
@@ -155,16 +147,6 @@ class ExecutorContext:
         """Return the name of the agent or team of `run`, its id when it is hosted no more."""
         component = self.component(run)
         return component.name if component else run.component_id
-
-    def asker(self, asked: Mapping[str, Any]) -> ChannelReplies | None:
-        """Return what writes to whoever asked for the run of the input `asked` in a channel.
-
-        There is none before it was continued: until then its message waits for it.
-        """
-        to = read_reply_to(asked)
-        if to is None or not to.continued:
-            return None
-        return ChannelReplies(to, self.registry.channels.get(to.channel))
 
     def component(self, run: ClaimedRun) -> Component | None:
         """Return the agent or team of `run`, or None when it is hosted no more."""
@@ -266,7 +248,6 @@ class ExecuteRun(Job):
             model_calls=asked.get(MODEL_CALLS),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
-            asker=self.context.asker(asked) if REPLY_TO in asked else None,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:

@@ -30,7 +30,6 @@ __all__ = [
     "FetchEvents",
     "FetchRun",
     "LongRecentRuns",
-    "PausedRuns",
     "RecentRuns",
     "RunsOfNumbers",
     "SumUsage",
@@ -46,35 +45,20 @@ HISTORY_AT_ONCE: Final = 256 << 10
 """How much of them is read where other programs wait for it."""
 
 
-def _recent(length: str, *states: RunState) -> str:
+def _recent(length: str) -> str:
     measured = " + ".join(length.format(column) for column in ("input", whole_output()))
     return f"""with sized as (
         select run_no, sum(bytes) over (order by run_no desc) - bytes as before from (
             select run_no, {measured} as bytes from runs
             where owner = :owner and session_id = :session_id and run_no < :run_no
-            and {status_is(*states)} and parent_run_id is null
+            and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
             and output is not null order by run_no desc limit :size) as recent)
     select run_no, {whole_output()}, (select max(before) from sized) >= :most from runs
     where owner = :owner and session_id = :session_id
     and run_no in (select run_no from sized where before < :most) order by run_no desc"""
 
 
-def _recent_of(*states: RunState) -> Sql:
-    lengths = ("length(cast({} as blob))", "octet_length({})")
-    return Sql(*(_recent(length, *states) for length in lengths))
-
-
-_COMPLETED: Final = state_after(RunMove.COMPLETE)
-RECENT: Final = _recent_of(_COMPLETED)
-RECENT_OR_PAUSED: Final = _recent_of(_COMPLETED, RunState.PAUSED)
-_LOOKED_AT: Final = 100
-PAUSED: Final = Sql(
-    f"""select run_id, events, input from (
-        select run_no, run_id, events, input, status from runs
-        where owner = :owner and session_id = :session_id and parent_run_id is null
-        order by run_no desc limit {_LOOKED_AT}) as recent
-    where {status_is(RunState.PAUSED)} order by run_no desc limit 2"""
-)
+RECENT: Final = Sql(_recent("length(cast({} as blob))"), _recent("octet_length({})"))
 _NUMBERED: Final = f"""select run_no, {whole_output()} from runs
     where owner = :owner and session_id = :session_id and output is not null and run_no"""
 NUMBERED: Final = Sql(
@@ -154,8 +138,7 @@ class FetchRun(ReadUnit[RunRow | None]):
 class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     """Number and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
-    In the order they were asked for; without those of members of teams.  With `paused`, those that
-    wait for a person are among them.  None where they are longer
+    In the order they were asked for; without those of members of teams.  None where they are longer
     than is read where others wait: then `LongRecentRuns` reads them.
     """
 
@@ -165,11 +148,10 @@ class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     session_id: str
     run_no: int
     size: int
-    paused: bool = False
 
     def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...] | None]:
         """Yield one read, back along the primary key."""
-        rows = yield (RECENT_OR_PAUSED if self.paused else RECENT).of(self)
+        rows = yield RECENT.of(self)
         if rows and rows[0][2] and not self.long:
             return None
         return tuple((number, output) for number, output, _ in reversed(rows))
@@ -199,22 +181,6 @@ class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
         listed = json.dumps(numbers) if dialect is Dialect.SQLITE else numbers
         rows = yield NUMBERED.of(self, numbers=listed)
         return tuple((number, output) for number, output in rows)
-
-
-@frozen
-class PausedRuns(ReadUnit[tuple[tuple[str, int, str], ...]]):
-    """The last two runs of a session that wait for a person: ids, numbers of events, inputs.
-
-    They are looked for among the last 100 of it.
-    """
-
-    owner: str
-    session_id: str
-
-    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int, str], ...]]:
-        """Yield one read, back along the primary key."""
-        rows = yield PAUSED.of(self)
-        return tuple((run_id, events, asked) for run_id, events, asked in rows)
 
 
 @frozen

@@ -21,7 +21,7 @@ from ..values import frozen
 from .leases import FOREVER, fill_clock, has_lapsed
 from .member_runs import end_members, read_failure
 from .once import WORTH, shorten_output
-from .outbox import Letter, put_letters
+from .outbox import Letter, put_replies
 from .run_rows import (
     ACTIVE_RUN,
     ASKED_OF,
@@ -336,7 +336,7 @@ class FinishRun(Unit[Ended]):
     `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
     `bytes` are those that are counted with it, beside its output and its events; `tokens` what it
     used of `subject`, or of its owner if that is None.  `model` is the id of the one that answered,
-    and `incident` finds a failure in the log, for lists that read no outputs.  `letters` are sent
+    and `incident` finds a failure in the log, for lists that read no outputs.  `notice` is sent
     when the run has come to that, and not otherwise.
     """
 
@@ -363,7 +363,7 @@ class FinishRun(Unit[Ended]):
     subject: str | None = None
     model: str | None = None
     incident: str | None = None
-    letters: tuple[Letter, ...] = ()
+    notice: Letter | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
@@ -401,8 +401,8 @@ class FinishRun(Unit[Ended]):
                 read_failure(self.output),
                 once=self.message is not None,
             )
-        if self.letters:
-            yield from put_letters(self.letters, self.now_us)
+        if self.notice is not None:
+            yield from put_replies(self.notice.channel, (self.notice.reply,), self.now_us)
         waiting = yield NEXT.of(self)
         ended = Ended(kept=True, state=shown)
         if waiting:

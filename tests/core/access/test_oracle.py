@@ -161,7 +161,6 @@ BODIES: Final[Mapping[str, tuple[bytes, bytes]]] = {
     "/approvals/{approval_id}/resolve": (b"application/json", b'{"status": "approved"}'),
     "/channels/{channel}/discard": (b"application/json", b'{"all": true}'),
     "/channels/{channel}/test": (b"application/json", b'{"recipient": "49"}'),
-    "/channels/{channel}/send": (b"application/json", b'{"recipient": "group", "text": "hi"}'),
     "/me/explain": (b"application/json", b'{"method": "GET", "path": "/agents"}'),
 }
 QUERIES: Final[Mapping[str, str]] = {

@@ -71,7 +71,6 @@ def test_what_is_posted_takes_a_key(more: dict[str, Any], *, takes_key: bool) ->
 # --- how much of a body is read -----------------------------------------------------------------
 
 SMALL, STATE, IDS, RUN, DELIVERY = 16 << 10, 2 << 20, 1 << 20, 10 << 20, 4 << 20
-FORM = 256 << 10
 TAKES = {
     "explain_request": SMALL,
     "explain_access": SMALL,
@@ -89,11 +88,9 @@ TAKES = {
     "discard_channel_letters": IDS,
     "retry_channel_reply": SMALL,
     "send_channel_test": SMALL,
-    "send_channel_message": IDS,
     "migrate_database": SMALL,
     "migrate_all_databases": SMALL,
     "receive_webhook": DELIVERY,
-    "receive_interaction": FORM,
 }
 
 

@@ -84,7 +84,7 @@ def test_a_message_of_nobody_is_malformed_and_says_so(data: Any) -> None:
 
 
 def test_anything_else_is_ignored_or_not_understood() -> None:
-    reason = 'The type is neither "message" nor "decision", nor begins with "message."'
+    reason = 'The type is neither "message" nor begins with "message."'
 
     assert parse({"type": "messages"}) == parse({}) == Ignored(reason)
     assert parse([]) == Ignored("not an object")

@@ -6,7 +6,6 @@ import html
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from legation import Agent
 from legation.channels.replies import Reply, encode_reply
@@ -24,9 +23,8 @@ from legation.effects import (
 from legation.messaging.leases import WorkerLeases
 from legation.messaging.replies import SendReply
 from legation.store.failures import StatementFailed, Unavailable
-from legation.store.leased_queue import FailItem, ItemKey, Lease
+from legation.store.leased_queue import CompleteItem, FailItem, ItemKey, Lease
 from legation.store.outbox import OUTBOX, ClaimedReply
-from legation.store.reply_outcomes import BuryReply, CompleteReply, Noted
 from legation_testing import Client, ScriptedModel, close_at_every_effect, play
 
 from ...providers.deliveries import platform, slack, standard, telegram, whatsapp
@@ -59,7 +57,8 @@ def test_a_reply_that_was_taken_is_marked() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b'{"messages":[{"id":"wamid.1"}]}')),
             (Now(), NOW + 1),
-            (Transact("main", CompleteReply(CLAIMED, "wamid.1")), Noted()),
+            (Now(), NOW + 2),
+            (Transact("main", CompleteItem(LEASE)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -101,8 +100,9 @@ def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(400, {}, b'{"error":{"code":100,"message":"4911"}}')),
             (Now(), NOW),
+            (Now(), NOW),
             (log("error", reason, dead=True), None),
-            (Transact("main", BuryReply(CLAIMED, reason)), Noted(dead=True)),
+            (Transact("main", FailItem(LEASE, reason, None)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -119,7 +119,7 @@ def test_after_a_day_it_is_given_up() -> None:
             (Now(), later),
             (RandomBytes(2), b"\0\0"),
             (log("error", "timeout", dead=True), None),
-            (Transact("main", BuryReply(CLAIMED, "timeout")), Noted(dead=True)),
+            (Transact("main", FailItem(LEASE, "timeout", None)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -156,7 +156,8 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
-            (Transact("main", CompleteReply(CLAIMED)), StatementFailed("x")),
+            (Now(), NOW),
+            (Transact("main", CompleteItem(LEASE)), StatementFailed("x")),
             (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
             (Nudge("outbox:main"), None),
         ],
@@ -170,11 +171,12 @@ def test_what_is_sent_is_noted_when_the_database_is_there_again() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
-            (Transact("main", CompleteReply(CLAIMED)), Unavailable("x")),
+            (Now(), NOW),
+            (Transact("main", CompleteItem(LEASE)), Unavailable("x")),
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (Sleep, None),
-            (Transact("main", CompleteReply(CLAIMED)), Noted()),
+            (Transact("main", CompleteItem(LEASE)), True),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -262,19 +264,3 @@ def test_replies_to_one_person_wait_for_each_other_and_to_others_do_not() -> Non
         c.advance(20)
 
     assert [message.text for message in seen] == ["three", "one", "two"]
-
-
-@pytest.mark.parametrize("purpose", ["acknowledge", "close"])
-def test_what_a_press_is_owed_is_done_with_where_the_provider_refuses_it(purpose: Any) -> None:
-    at = worker()
-    payload = encode_reply(Reply("reply-m", "4911", "Approved.", purpose=purpose))
-    play(
-        SendReply(at, evolve(CLAIMED, payload=payload)).program(),
-        [
-            (Now(), NOW),
-            (Fetch, FetchReply(400, {}, b'{"error":{"code":100}}')),
-            (Now(), NOW + 1),
-            (Transact("main", CompleteReply(evolve(CLAIMED, payload=payload))), Noted()),
-            (Nudge("outbox:main"), None),
-        ],
-    )

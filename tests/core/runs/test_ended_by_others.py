@@ -123,8 +123,7 @@ def test_a_run_that_is_cancelled_is_over_for_everybody(scene: Scene) -> None:
         assert scene.exchange.response().json()["status"] == "CANCELLED"
     if scene.way == "streamed":
         assert scene.exchange.response().events()[-1].name == "RunCancelled"
-    told = ["The request was cancelled."] if scene.way == "from a channel" else []
-    assert scene.said() == told
+    assert scene.said() == ([APOLOGY] if scene.way == "from a channel" else [])
 
 
 @pytest.mark.parametrize("scene", WAYS, indirect=True)

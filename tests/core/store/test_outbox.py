@@ -232,12 +232,12 @@ def test_the_leases_of_both_queues_are_listed(database: Database) -> None:
 
 def test_an_operator_revives_a_dead_reply(database: Database) -> None:
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
-    database.run(PutReplies("c", (NewReply("r", "ada", "text", "m"),), 1))
-    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=0)
+    put(database, "r")
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
     database.run(FailItem(one(database, 5).lease, "it", None))
 
-    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=1)
-    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=0)
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
     assert one(database, 8).lease.attempts == 2
 
 

@@ -115,7 +115,8 @@ def retry_letters(
     """Take dead letters out for one attempt more each; `left` says how many more there are."""
     database = channel.component.database
     chosen = yield from call.change(database, RetryLetters(body.choose(channel.id)))
-    yield from _wake(database)  # also for a channel that is held: it is tried again
+    if chosen.ids:
+        yield from _wake(database)
     return _answer("retried", body, chosen)
 
 

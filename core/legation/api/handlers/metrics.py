@@ -8,7 +8,6 @@ from typing import Any, Final
 from ...effects import Program, Transact
 from ...http.messages import Response, text_response
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
-from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX
@@ -38,7 +37,6 @@ class _DatabaseCounts:
     runs: dict[str, int] | None = None
     inbox: tuple[QueueDepth, ...] = ()
     outbox: tuple[QueueDepth, ...] = ()
-    held: tuple[HeldChannel, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,7 +53,6 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
-        _build_turned_away_family(call),
         *_share_families(call),
         *cluster_families(call),
         *telemetry.surveyed[1],
@@ -82,19 +79,6 @@ def _build_ended_family(call: Call) -> Family:
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
             for key, count in sorted(call.context.ended.items())
-        ),
-    )
-
-
-def _build_turned_away_family(call: Call) -> Family:
-    names = ("channel", "reason")
-    return Family(
-        "legation_channel_turned_away_total",
-        "counter",
-        "Messages that this process did not answer: their sender is not allowed, or sent too many.",
-        tuple(
-            Sample(count, tuple(zip(names, key, strict=True)))
-            for key, count in sorted(call.context.turned_away.items())
         ),
     )
 
@@ -141,10 +125,9 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         runs = dict((yield from Transact(name, CountRuns())))
         inbox = yield from Transact(name, CountItems(INBOX))
         outbox = yield from Transact(name, CountItems(OUTBOX))
-        held = yield from Transact(name, ListHeld())
     except StoreFailure:
         return _DatabaseCounts(description)
-    return _DatabaseCounts(description, runs, inbox, outbox, held)
+    return _DatabaseCounts(description, runs, inbox, outbox)
 
 
 def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
@@ -182,16 +165,6 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
         "gauge",
         "Replies of channels that are not sent.",
         tuple(sample for f in found for sample in _depths(f.name, f.outbox)),
-    )
-    yield Family(
-        "legation_channel_held",
-        "gauge",
-        "Channels whose provider takes nothing with their credentials; their replies wait.",
-        tuple(
-            Sample(1, (("database", f.name), ("channel", held.channel)))
-            for f in found
-            for held in f.held
-        ),
     )
 
 

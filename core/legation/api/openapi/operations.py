@@ -34,16 +34,7 @@ from ..json_schema import (
 from .examples import EXAMPLES, STARTED
 from .schemas import collection_schema
 
-__all__ = [
-    "CHANNEL_ONLY",
-    "FORM_ONLY",
-    "JSON",
-    "LINKED",
-    "OPERATIONS",
-    "Body",
-    "Operation",
-    "Reply",
-]
+__all__ = ["CHANNEL_ONLY", "JSON", "LINKED", "OPERATIONS", "Body", "Operation", "Reply"]
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -624,13 +615,6 @@ _CHANNELS: Final = {
         " provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
     ),
-    "receive_interaction": Operation(
-        "Buttons",
-        {200: Reply("Successful Response, without content", {})},
-        "Handles pressed buttons of a messaging channel, signed by the provider over the raw bytes."
-        " Other interactions are ignored.",
-        body=Body({FORMS[1]: object_of({"payload": TEXT})}),
-    ),
 }
 
 _KEPT: Final = {
@@ -667,13 +651,6 @@ _KEPT: Final = {
         "Send a test message",
         {202: _json(ref("ReplyRetried"), "Accepted; it is sent with the replies")},
         "The platform supplies the text. The list of replies shows its outcome under its id.",
-    ),
-    "send_channel_message": Operation(
-        "Send a message to a person",
-        {202: _json(ref("MessageAccepted"), "Accepted; it is sent with the replies")},
-        "A message that answers none. It is refused if the person opted out, and on WhatsApp if the"
-        " person has not written for 24 hours. A long text is sent in parts. The list of replies"
-        " shows the outcome of each part under its id.",
     ),
     "get_channel_replies": _describe(
         "Replies of a channel in one state",
@@ -755,9 +732,6 @@ def _empty(collection: Collection) -> Operation:
 
 CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 """Operations that exist once for each channel."""
-
-FORM_ONLY: Final = "receive_interaction"
-"""The one that exists for the channels whose buttons come as forms."""
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **_PLATFORM,

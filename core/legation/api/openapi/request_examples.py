@@ -70,7 +70,6 @@ BODIES: Final[Mapping[str, Any]] = {
     "retry_channel_letters": _LETTERS,
     "discard_channel_letters": _LETTERS,
     "send_channel_test": {"recipient": ids.USER},
-    "send_channel_message": {"recipient": ids.USER, "text": "Your room is ready."},
     "resolve_approval_approvals__approval_id__resolve_post": {"status": "approved"},
     "receive_webhook": {},
 }

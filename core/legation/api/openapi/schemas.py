@@ -13,7 +13,6 @@ from ..fields import describe_body, shape_name
 from ..handlers.access import ExplainAccessRequest
 from ..handlers.collections import COLLECTIONS, Collection
 from ..handlers.letters import DiscardRequest, LettersRequest, MessageTestRequest
-from ..handlers.outgoing import MessageRequest
 from ..handlers.run_arguments import (
     Action,
     Argument,
@@ -781,7 +780,7 @@ _MESSAGE: Final[Mapping[str, Schema]] = {
     "state": one_of_words("ready", "done", "dead"),
     "received_at": TIME,
     "run_id": nullable(TEXT),
-    "session_owner": nullable(TEXT),
+    "session_owner": TEXT,
     "done_at": nullable(TIME),
 }
 
@@ -804,11 +803,7 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
             "messages": nullable(ref("Depth")),
             "replies": nullable(ref("Depth")),
         },
-        {"agent_id": TEXT, "team_id": TEXT, "held": ref("Held")},
-    ),
-    "Held": object_of(
-        {"since": TIME, "reason": TEXT},
-        description="The provider takes nothing with the credentials; the replies wait",
+        {"agent_id": TEXT, "team_id": TEXT},
     ),
     "Depth": object_of(
         {
@@ -846,9 +841,8 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
     "ReplyRetried": object_of({"id": TEXT, "state": one_of_words("ready")}),
     **{
         shape_name(shape): describe_body(shape)
-        for shape in (LettersRequest, DiscardRequest, MessageTestRequest, MessageRequest)
+        for shape in (LettersRequest, DiscardRequest, MessageTestRequest)
     },
-    "MessageAccepted": object_of({"ids": list_of(TEXT), "state": one_of_words("ready")}),
     "ChannelRetry": object_of({"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}),
 }
 

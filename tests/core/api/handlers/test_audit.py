@@ -326,11 +326,9 @@ NOT_IN_THE_TRAIL_ALONE: Final = {
     "discard_channel_letters",
     "retry_channel_reply",
     "send_channel_test",
-    "send_channel_message",  # in `test_outgoing`
     "resolve_approval_approvals__approval_id__resolve_post",  # in `test_approvals`
     "delete_approval_approvals__approval_id__delete",
     "receive_webhook",  # nobody's request: its record is the inbox
-    "receive_interaction",
 }
 
 

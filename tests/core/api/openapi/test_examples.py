@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 
 from legation import Database
-from legation.api.openapi.operations import FORM_ONLY
 from legation.api.routes import ROUTES
 from legation.effects import Effect, ReadBody, Transact
 from legation.http.refusals import UriTooLong, respond
@@ -57,7 +56,6 @@ BODIES: Final[Mapping[str, Any]] = {
     "retry_channel_letters": {},
     "discard_channel_letters": {"all": True},
     "send_channel_test": {"recipient": "49"},
-    "send_channel_message": {"recipient": "49", "text": "Your room is ready."},
     "explain_access": {"method": "GET", "path": "/"},
     "resolve_approval_approvals__approval_id__resolve_post": {"status": "approved"},
     "create_session": {"session_id": "s2"},
@@ -396,11 +394,6 @@ def without_the_inbox(operation: Operation, _: Mapping[str, Any]) -> ClientRespo
     return answer
 
 
-def to_a_stranger(operation: Operation, _: Mapping[str, Any]) -> ClientResponse:
-    headers = (("content-type", "application/json"),)
-    return operation.send(body=b'{"recipient": "4999", "text": "hi"}', headers=headers)
-
-
 def of_an_approval(operation: Operation, example: Mapping[str, Any]) -> ClientResponse:
     """Answer what may only be read, or what was answered; delete what waits."""
     root = token("root", "platform:admin")
@@ -441,7 +434,6 @@ RECIPES: Final[Mapping[tuple[str, int], Recipe]] = {
     ("receive_webhook", 503): without_the_inbox,
     ("retry_channel_message", 409): unsigned,
     ("retry_channel_reply", 409): unsigned,
-    ("send_channel_message", 409): to_a_stranger,
     ("resolve_approval_approvals__approval_id__resolve_post", 403): of_an_approval,
     ("resolve_approval_approvals__approval_id__resolve_post", 409): of_an_approval,
     ("delete_approval_approvals__approval_id__delete", 409): of_an_approval,
@@ -458,8 +450,7 @@ def named(operation: str) -> str:
     return f"{operation}_chat" if webhook else operation
 
 
-# The document has the other one where a channel has forms: tests/core/api/handlers.
-@pytest.mark.parametrize("name", [r.operation for r in ROUTES if r.operation != FORM_ONLY])
+@pytest.mark.parametrize("name", [route.operation for route in ROUTES])
 def test_the_example_of_each_error_is_what_is_sent(issuer: Issuer, name: str) -> None:
     world = World(issuer)
     world.open()
