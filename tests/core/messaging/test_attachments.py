@@ -17,6 +17,7 @@ from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
 from legation.http.bodies.media_types import MEDIA_TYPES
 from legation.messaging.attachments import attachments
 from legation.messaging.unread import MOST_FILES
+from legation.store.inbox import AttachRun, KeepMessage
 from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
@@ -826,3 +827,32 @@ def test_a_function_is_given_the_recording_beside_the_words() -> None:
         c.advance(5)
 
     assert given == [(SPOKEN.format("hello"), [VOICE])]
+
+
+def test_a_transcript_that_was_kept_is_not_paid_for_again() -> None:
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    with Client(hearing, fetch=Both(provider, endpoint)) as c:
+        lost = c.simulation.fail_at(AttachRun, False)  # behind the transcript
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(60)
+
+    assert (lost.hits, len(endpoint.heard)) == (1, 1)
+    (said,) = [message.text for message in provider.seen]
+    assert said.startswith(SPOKEN.format("hello"))
+
+
+def test_a_transcript_that_cannot_be_kept_for_want_of_the_lease_begins_no_run() -> None:
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    with Client(hearing, fetch=Both(provider, endpoint)) as c:
+        lost = c.simulation.fail_at(KeepMessage, False)
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+        assert (lost.hits, provider.seen) == (1, [])
+        assert c.get("/sessions", query=MAIN).json()["data"] == []
+        c.advance(60)  # nobody keeps the lease any more
+    assert len(provider.seen) == 1

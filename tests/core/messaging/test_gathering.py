@@ -227,6 +227,19 @@ def test_a_commit_whose_answer_is_lost_gathers_once(unit: type[Any], *, after: b
         assert lost.hits == 1
 
 
+def test_a_gathering_whose_lease_was_lost_begins_no_run_and_is_made_again() -> None:
+    provider = WhatsAppApi()
+    with Client(gathering, fetch=provider) as c:
+        lost = c.simulation.fail_at(GatherMessages, False)
+        post(c, whatsapp(("4911", "a", "one"), ("4911", "b", "two")))
+        c.advance(8)
+
+        assert (lost.hits, said(provider), runs(c)) == (1, [], [])
+        assert record(c, "whatsapp", "b").message.state == "ready"
+        c.advance(60)  # nobody keeps the lease any more
+        assert said(provider) == ["one\ntwo"]
+
+
 # --- what belongs together ---------------------------------------------------------------------
 
 
