@@ -1,12 +1,11 @@
 """Every test of the core runs under a watch that fails it when the core touches the world.
 
 The interpreter reports each call of a function in Python and of a builtin: to callbacks (PEP 669),
-or before Python 3.12 to a profile function.  Callbacks cost much less: a function that cannot act
-is reported once, and so is a place that calls no builtin, or, outside of the core, a builtin that
-does not act.  Every other call of the core is looked at.  Nothing is patched, so a name that was
-imported (`from time import time`), a call through a library and a call through a variable are seen
-like any other.  An audit hook (PEP 578) is beside it, for files, sockets, processes, threads and
-imports also where code in C asks for them, as `map(open, names)`.
+or before Python 3.12 to a profile function.  Callbacks cost less: the start of a function in Python
+is reported once where its module cannot act.  Every call of a builtin is looked at.  Nothing is
+patched, so a name that was imported (`from time import time`), a call through a library and a call
+through a variable are seen like any other.  An audit hook (PEP 578) is beside it, for files,
+sockets, processes, threads and imports also where code in C asks for them, as `map(open, names)`.
 
 A call is the core's doing when, going up the stack from it, a frame of the core comes before a
 frame of the import system or of the test tools: those are entered behind the core's back (a codec
@@ -209,19 +208,18 @@ def _begin() -> None:
     atexit.register(_MONITORING.set_events, _TOOL, 0)  # what ends the interpreter is nobody's test
 
 
-def _called(code: CodeType, _: int, function: Any, first: object) -> object:
+def _called(_: CodeType, __: int, function: Any, first: object) -> None:
+    """Note a call of a builtin that acts; a place is looked at each time, as it may call others."""
     if type(function) is MethodDescriptorType:
         function = function.__get__(first, type(first))
     elif type(function) is not BuiltinFunctionType:
-        return _MONITORING.DISABLE
-    if not _acts(function):
-        return None if code.co_filename.startswith(CORE) else _MONITORING.DISABLE
-    if _seen and (found := _find_call(function, sys._getframe(1))):
+        return
+    if _acts(function) and _seen and (found := _find_call(function, sys._getframe(1))):
         _seen[-1].append(found)
-    return None
 
 
 def _started(_: CodeType, __: int) -> object:
+    """Note the start of a function that acts; one that cannot is not reported again."""
     frame = sys._getframe(1)
     if _kind(frame) != "acting":
         return _MONITORING.DISABLE
@@ -254,7 +252,7 @@ def watched() -> Generator[list[str]]:
 def hermetic(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail the test when a frame of the core, or what it called, acted.
 
-    The watch takes its share of the time of a test.  So `nox -s quick` does without it, and so
+    The watch takes a third of the time of a test.  So `nox -s quick` does without it, and so
     does an enumeration, which goes over the lines of other tests very often.
     """
     if UNWATCHED or request.node.get_closest_marker("enumeration"):

@@ -44,6 +44,17 @@ PLANTED: Final = {
     "the clock": ("import time; time.time()", "time"),
     "the clock, by its name": ("from time import time; time()", "time"),
     "the clock, asked by C": ("import time; sorted([1, 2], key=lambda _: time.time())", "time"),
+    "the clock, at a place of another call": (
+        "import time; [f() for f in (dict, time.time)]",
+        "time",
+    ),
+    "the clock, at such a place of a library": (
+        (
+            "import contextlib, time; s = contextlib.ExitStack();"
+            " s.callback(time.time); s.callback(dict); s.close()"
+        ),
+        "time",
+    ),
     "the calendar": ("import datetime; datetime.datetime.now(datetime.UTC)", "datetime.now"),
     "a wait": ("import time; time.sleep(0)", "time.sleep"),
     "a file": ("open('/dev/null').close()", "open"),
