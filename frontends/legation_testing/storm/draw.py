@@ -299,7 +299,7 @@ def _database_clocks(d: _Drawer) -> Iterator[Decision]:
             yield SetDatabaseClock(at + d.seconds(0.5, 6), database, -seconds)
 
 
-def _lost_answers(d: _Drawer) -> Iterator[Decision]:
+def _commit_losses(d: _Drawer) -> Iterator[Decision]:
     yield from _fails(d, ("lost", "lost", "undone"))
 
 
@@ -363,7 +363,7 @@ FAULTS: Final[Mapping[str, Draws]] = {
     "stalls": _stalls,
     "node clocks": _node_clocks,
     "database clocks": _database_clocks,
-    "lost answers": _lost_answers,
+    "lost answers": _commit_losses,
     "refusals": _refusals,
     "outages": _outages,
     "partitions": _partitions,

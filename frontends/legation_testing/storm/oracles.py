@@ -384,7 +384,7 @@ def _contents(after: Aftermath) -> Iterator[str]:
             yield f"run {run.run_id} ({run.message}) is complete with {run.output}"
 
 
-def _spending(after: Aftermath) -> Iterator[str]:
+def _token_usage(after: Aftermath) -> Iterator[str]:
     for run in after.runs.values():
         if run.status not in ("COMPLETED", "PAUSED") or run.component in FUNCTIONS:
             continue
@@ -588,7 +588,7 @@ ORACLES: Final[Mapping[str, Oracle]] = {
     "numbers are dense": _numbers,
     "every run comes to an end": _ends,
     "a complete run has its whole answer": _contents,
-    "a run says what its answers cost": _spending,
+    "a run says what its answers cost": _token_usage,
     "each thing begins once and ends once": _lives,
     "an answer that is stored is not asked for again": _answers_of_models,
     "steps are of runs, and those of a complete run are over": _steps,

@@ -175,7 +175,7 @@ def _dialect(bench: Bench, database: str) -> Program[None]:
         expect("the dialect that a unit is given", found, bench.dialect(database))
 
 
-def _nothing_stated(bench: Bench, database: str) -> Program[None]:
+def _no_statements(bench: Bench, database: str) -> Program[None]:
     def state_nothing(_: Dialect) -> Statements[str]:
         yield from ()
         return "nothing"
@@ -356,7 +356,7 @@ def _ends_the_unit(bench: Bench, database: str) -> Program[None]:
     expect("the state of the statements after it", states, {inspect.GEN_CLOSED})
 
 
-def _refused_commit(bench: Bench, database: str) -> Program[None]:
+def _deferred_constraint(bench: Bench, database: str) -> Program[None]:
     name, debtor = bench.name("before"), bench.name("nobody")
 
     def owe(_: Dialect) -> Statements[str]:
@@ -526,7 +526,7 @@ CASES: Final = (
         Dialect.SQLITE,
     ),
     _case("dialect", "A unit is given the dialect of its database", _dialect),
-    _case("nothing_stated", "A unit may state nothing at all", _nothing_stated),
+    _case("nothing_stated", "A unit may state nothing at all", _no_statements),
     _case("many_statements", "A unit may have any number of statements", _many_statements),
     _case("long_values", "Long texts and bytes come back whole", _long_values),
     _case("undo", "`Undo` rolls back all that the unit did, and hands over its result", _undo),
@@ -561,7 +561,7 @@ CASES: Final = (
     _case(
         "refused_commit",
         "A commit that the engine refuses is a failure as any other, and leaves nothing behind",
-        _refused_commit,
+        _deferred_constraint,
     ),
     Case(
         "Transact.unknown_database",
